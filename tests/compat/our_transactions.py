@@ -17,10 +17,10 @@ from mqstore.storage.message_store import MessageStore, StoreOptions
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.transactions import (
     Begin,
-    Begun,
+    BeginResult,
     CheckSent,
     Decide,
-    Decided,
+    DecisionResult,
     NewRecord,
     Rules,
     State,
@@ -50,7 +50,7 @@ class OurSide:
         """Begin a transaction; its key."""
         records = [self._message(body) for body in bodies]
         (begun,), _ = self.engine.take([Begin(GROUP, records)], ())
-        assert isinstance(begun, Begun), begun
+        assert isinstance(begun, BeginResult), begun
         return begun.key
 
     def _message(self, body: str) -> NewRecord:
@@ -67,7 +67,7 @@ class OurSide:
 
     def decide(self, key: str, verdict: Verdict, *, by_hand: bool = False) -> None:
         _, (decided,) = self.engine.take((), [Decide(key, verdict, "producer", by_hand)])
-        assert isinstance(decided, Decided), decided
+        assert isinstance(decided, DecisionResult), decided
 
     def state(self, key: str) -> State:
         return self.engine.find(key).state

@@ -11,7 +11,7 @@ import pytest
 
 from mqstore.storage.filter.expression import compile_expression
 from mqstore.storage.layout import StoreFormat
-from mqstore.storage.lookup.pull_filter import PullFilter, SqlFilter, SubscribedBits, parse_tags
+from mqstore.storage.lookup.pull_filter import PullFilter, SqlFilter, SubscriptionBits, parse_tags
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.tables.consumer_filters import ConsumerFilters
@@ -103,7 +103,7 @@ def found_by_us(referee: Referee, store: Path) -> list[Line]:
         for group, text in SUBSCRIBED.items():
             data = filters.get("T", group)
             assert data is not None
-            known = SubscribedBits(data.bits, data.positions, data.born_ms)
+            known = SubscriptionBits(data.bits, data.positions, data.born_ms)
             expression = compile_expression(text, store_format)
             answers.append(pulled(reader, SqlFilter(expression, known)))
             plain = pulled(reader, SqlFilter(expression))

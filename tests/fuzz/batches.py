@@ -65,13 +65,13 @@ SPLICED = tuple(own for _, own in (*PLAIN, *ODD))
 UNNAMED = Message("Topic", 0, None, b"", stores.BORN, stores.BORN, TIME)
 TEMPLATES = (
     *[UNNAMED] * 6,
-    UNNAMED.replaced(born_host=stores.BORN_V6),
-    UNNAMED.replaced(store_host=stores.BORN_V6, reconsume_times=3),
-    UNNAMED.replaced(topic="SCHEDULE_TOPIC_XXXX"),
-    UNNAMED.replaced(topic="日本"),
-    UNNAMED.replaced(queue_id=9),
-    UNNAMED.replaced(queue_id=-1),
-    UNNAMED.replaced(sys_flag=int(SysFlag.TRANSACTION_COMMIT)),
+    UNNAMED.replace(born_host=stores.BORN_V6),
+    UNNAMED.replace(store_host=stores.BORN_V6, reconsume_times=3),
+    UNNAMED.replace(topic="SCHEDULE_TOPIC_XXXX"),
+    UNNAMED.replace(topic="日本"),
+    UNNAMED.replace(queue_id=9),
+    UNNAMED.replace(queue_id=-1),
+    UNNAMED.replace(sys_flag=int(SysFlag.TRANSACTION_COMMIT)),
 )
 
 
@@ -94,7 +94,7 @@ class Seed:
 
 def encoded(items: tuple[Item, ...]) -> bytes:
     """As RocketMQ's clients encode them."""
-    return batch.encode_batch([UNNAMED.replaced(body=body, properties=own) for body, own in items])
+    return batch.encode_batch([UNNAMED.replace(body=body, properties=own) for body, own in items])
 
 
 class Batches:

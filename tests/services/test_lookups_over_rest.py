@@ -76,7 +76,7 @@ def test_compressed_body_is_as_stored_unless_inflating_is_requested(tmp_path: Pa
     with open_store(tmp_path) as store:
         store.create_topic("T", queues=1)
         for number, (flag, body) in enumerate(bodies.items()):
-            put_message(store, message(store, number).replaced(sys_flag=flag, body=body))
+            put_message(store, message(store, number).replace(sys_flag=flag, body=body))
     with query(tmp_path) as find:
         pull = httpx.get(f"{find.url}/v1/topics/T/queues/0/messages?inflate=true").json()
         for found, body in zip(pull["messages"], bodies.values(), strict=True):
@@ -95,7 +95,7 @@ def test_answers_with_inflated_bodies_are_short_and_go_on(tmp_path: Path) -> Non
         for number in range(count):
             encoded = properties.encode({"KEYS": "k"}, trailing_separator=False)
             put_message(
-                store, message(store, number).replaced(sys_flag=0x1, body=body, properties=encoded)
+                store, message(store, number).replace(sys_flag=0x1, body=body, properties=encoded)
             )
     bounds = {"max_inflated_size": 1 << 16, "max_inflate_ratio": 1000}
     with query(tmp_path, **bounds) as find, Client(find.url, find.url) as client:

@@ -52,7 +52,7 @@ def machine_without_room(seed: int, old: int, young: int) -> Machine:
 
 
 def put(machine: Machine) -> None:
-    put_message(machine.store, message(machine.store, 0).replaced(body=BODY), Durability.ASYNC)
+    put_message(machine.store, message(machine.store, 0).replace(body=BODY), Durability.ASYNC)
 
 
 def fill(machine: Machine, segments: int) -> None:

@@ -47,7 +47,7 @@ def opened(seed: int = 3, steps: int = 30) -> World:
     world.open()
     for _ in range(steps):
         world.step()
-    world.store.log.look_at_clock()
+    world.store.log.check_clock()
     return world
 
 

@@ -129,9 +129,9 @@ class World:
             for new in self.model.follow(store.log):
                 ahead_ms = new.store_ms - self.clock.now_ms()
                 # A second at most where the clock's service runs; here it may be due for longer.
-                unseen_ms = 1 + (self.clock.monotonic() - store.clock.looked_at) * 1000
+                unseen_ms = 1 + (self.clock.monotonic() - store.clock.checked_at) * 1000
                 bound = CLOCK_STEP_MS + unseen_ms
-                is_unseen = self.clock.stepped_at >= store.clock.looked_at
+                is_unseen = self.clock.stepped_at >= store.clock.checked_at
                 assert is_unseen or ahead_ms <= bound, f"stored {ahead_ms} ms ahead of the clock"
             self.model.knows_clock &= store.clock.steps.is_saved
             if store.commits is not None and store.failure is not None:

@@ -17,7 +17,7 @@ from mqstore.query.service import QueryService
 from mqstore.service.events import RETRY
 from mqstore.storage.codec import cursors
 from mqstore.storage.errors import RecordExpired, StorageError, StoreNotOpen, TopicUnknown
-from mqstore.storage.lookup.answers import KeyAnswer, Scanned
+from mqstore.storage.lookup.answers import KeyAnswer, ScanRange
 from mqstore.storage.lookup.topic_scan import TopicQuery
 
 QUERY = TopicQuery("t", newest_first=False)
@@ -58,7 +58,7 @@ class Scripted:
         if self._left == 0:
             self.arrivals.interrupt()
         following = cursors.encode(reached, repr(query))
-        return KeyAnswer([], [], following, False, Scanned(0, 0, 100, 0, reached))
+        return KeyAnswer([], [], following, False, ScanRange(0, 0, 100, 0, reached))
 
 
 def events_of(scans: list[int | StorageError]) -> list[bytes]:

@@ -74,7 +74,7 @@ def test_an_opening_that_lowered_offsets_says_so(tmp_path: Path) -> None:
 def test_a_step_of_the_clock_is_an_event(tmp_path: Path) -> None:
     async def test(store: MessageStore, _: StoreObserver, stream: EventStream) -> None:
         store.clock._base_ms -= 90_000
-        store.log.look_at_clock()
+        store.log.check_clock()
         data = await anext(data async for kind, data in stream if kind == "clock-step")
         assert 89_000 < data["stepMs"] < 91_000
         assert data["offset"] == store.log.max_offset

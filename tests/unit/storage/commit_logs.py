@@ -74,7 +74,7 @@ def open_log(
 
 def message(body: bytes | None = b"body", **changes: object) -> Message:
     base = Message("topic", 0, body, b"", V4_HOST, V4_HOST, 1_700_000_000_000)
-    return base.replaced(**changes)
+    return base.replace(**changes)
 
 
 def of_size(size: int) -> Message:

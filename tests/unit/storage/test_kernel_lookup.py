@@ -18,7 +18,7 @@ from mqstore.storage._kernel import (
     Defect,
     KeyAnswer,
     LogWindow,
-    Scanned,
+    ScanRange,
     Segment,
     StoredRecord,
     Tags,
@@ -201,7 +201,7 @@ def test_records_with_a_tag_are_those_among_all_up_to_the_first_odd_one(
         said[bit // 8] ^= 1 << bit % 8
     window, index = window_over(log), min(index, len(tags))
     where = memoryview(said), 20 * index, b"T", 0, index
-    found, passed, taken, is_full = window.tagged(
+    found, passed, taken, is_full = window.read_tagged(
         StoredRecord, wanted_tags(wanted), *where, most, count, 0, limit
     )
     assert 0 <= passed <= max(0, min(most, len(tags) - index))
@@ -225,10 +225,10 @@ def test_no_entries_with_a_code_make_it_read_outside(
 ) -> None:
     window, tags = window_over(log, max(0, min(base, 1 << 40))), Tags(array("q", [0]), [b"a"])
     where = b"T", 0, index, most, 100, 0, 1 << 30
-    found = window.tagged(StoredRecord, tags, memoryview(entries + bytes(20)), 0, *where)
+    found = window.read_tagged(StoredRecord, tags, memoryview(entries + bytes(20)), 0, *where)
     assert found[0] == []
     with pytest.raises(ValueError, match="range"):
-        window.tagged(StoredRecord, tags, memoryview(entries), len(entries) + 1, *where)
+        window.read_tagged(StoredRecord, tags, memoryview(entries), len(entries) + 1, *where)
 
 
 def test_each_tag_has_a_code() -> None:
@@ -484,7 +484,7 @@ def keyed(
     below: int = 1 << 62,
     limit: int = 9,
 ) -> KeyAnswer | None:
-    return window.keyed(Record, MemoryFiles(files), topic, key, *times, only, below, limit)
+    return window.find_by_key(Record, MemoryFiles(files), topic, key, *times, only, below, limit)
 
 
 @given(st.integers(0, 40), st.integers(0, 39), st.integers(0, 39), st.integers(1, 15), st.data())
@@ -506,7 +506,7 @@ def test_a_key_gives_its_records_newest_first(
     ][::-1]
     assert found is not None
     assert [each.physical_offset for each in found.records] == wanted[:limit]
-    scanned = Scanned(*times, found.scanned.candidates, 0, len(log))
+    scanned = ScanRange(*times, found.scanned.candidates, 0, len(log))
     assert found == KeyAnswer(found.records, (), None, found.following < 0, scanned)
     assert scanned.candidates >= len(found.records)
     if len(wanted) > limit:
@@ -574,7 +574,7 @@ def test_what_comes_while_the_files_are_listed_is_not_said_to_have_been_looked_f
             word.value = len(log)
 
     files = MemoryFiles((index,), put_more)
-    found = window.keyed(Record, files, "T", "k0", 0, 1 << 62, False, 1 << 62, 9)
+    found = window.find_by_key(Record, files, "T", "k0", 0, 1 << 62, False, 1 << 62, 9)
     assert found is not None
     assert [each.physical_offset for each in found.records] == [starts[0]]
     assert found.scanned.max_offset == starts[3]
@@ -592,7 +592,7 @@ def test_an_index_that_was_not_complete_all_along_makes_no_complete_answer(befor
         words[4].value = 1 - before
 
     files = MemoryFiles((index,), change)
-    found = window.keyed(Record, files, "T", "k0", 0, 1 << 62, False, 1 << 62, 9)
+    found = window.find_by_key(Record, files, "T", "k0", 0, 1 << 62, False, 1 << 62, 9)
     assert found is not None
     assert not found.complete
 

@@ -114,7 +114,7 @@ def test_a_message_that_is_not_plain_leaves_its_batch_to_python(
     tmp_path: Path, fields: dict[str, bytes]
 ) -> None:
     with opened(tmp_path) as store:
-        odd = message(store, 1).replaced(**fields)
+        odd = message(store, 1).replace(**fields)
         data = encode_batch([message(store, 2), odd])
         assert store.log.end.read_batch(template(store), data) is None
 
@@ -122,7 +122,7 @@ def test_a_message_that_is_not_plain_leaves_its_batch_to_python(
 @pytest.mark.parametrize("sys_flag", [4, 8, 12, int(SysFlag.INNER_BATCH)])
 def test_what_all_share_must_be_plain(tmp_path: Path, sys_flag: int) -> None:
     with opened(tmp_path) as store:
-        shared = template(store).replaced(sys_flag=sys_flag)
+        shared = template(store).replace(sys_flag=sys_flag)
         assert store.log.end.read_batch(shared, encoded(store, 1)) is None
         assert store.log.end.read_batch(template(store, "日本"), encoded(store, 1)) is None
         assert store.log.end.read_batch(template(store, queue_id=-1), encoded(store, 1)) is None
@@ -174,7 +174,7 @@ RULES = NameRules([name.encode() for name in FREE], [name.encode() for name in R
 def test_what_the_rules_let_pass_has_only_names_that_may_be_given(data: bytes) -> None:
     machine = SimulatedMachine(1)
     with open_simulated(machine) as store:
-        one = message(store, 1).replaced(properties=data)
+        one = message(store, 1).replace(properties=data)
         plain = store.log.end.read_batch(template(store), encode_batch([one]))
         allowed = store.log.end.read_batch(template(store), encode_batch([one]), RULES)
     found = properties.decode(data)

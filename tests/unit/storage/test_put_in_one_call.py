@@ -52,7 +52,7 @@ def test_it_leaves_the_bytes_that_python_would_leave(
         store = open_simulated(machine)
         store.log.end.refused = not in_one_call
         for number, (queue_id, sys_flag) in enumerate(puts):
-            store.append(message(store, number, queue_id=queue_id).replaced(sys_flag=sys_flag))
+            store.append(message(store, number, queue_id=queue_id).replace(sys_flag=sys_flag))
             if number % 7 < often:
                 machine.scheduler.run_for(0.5)
         store.close()

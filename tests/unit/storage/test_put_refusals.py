@@ -12,7 +12,7 @@ import pytest
 
 from mqstore.storage.errors import FilePending, Lack, SegmentCreationFailed
 from mqstore.storage.layout import PAGE_SIZE
-from mqstore.storage.log.put_refusal import PutRefusal, file_refused
+from mqstore.storage.log.put_refusal import PutRefusal, file_failure
 from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
 from mqstore.storage.retention.plan import Trigger, Why
 from tests.simulation.retention_machine import Machine
@@ -123,7 +123,7 @@ def put_with_files(store: MessageStore, queue_id: int) -> None:
     ],
 )
 def test_each_cause_is_said_as_it_is(error: int, lack: Lack, todo: str) -> None:
-    found = file_refused("segment 0", OSError(error, "why"))
+    found = file_failure("segment 0", OSError(error, "why"))
     assert found.lack is lack
     assert todo in str(found)
     assert ("room" in str(found)) is (lack is Lack.NO_ROOM)

@@ -16,7 +16,7 @@ from mqstore.storage.layout import EXT_ADDRESS_MIN, StoreFormat
 from mqstore.storage.lookup.pull_filter import (
     PullFilter,
     SqlFilter,
-    SubscribedBits,
+    SubscriptionBits,
     UnitRun,
     parse_tags,
 )
@@ -49,10 +49,10 @@ class Counting:
         self.evaluated_max = inner.evaluated_max
         self._inner = inner
 
-    def passed_over(
+    def count_unwanted(
         self, entries: memoryview, position: int, count: int, units: UnitRun | None
     ) -> int:
-        return self._inner.passed_over(entries, position, count, units)
+        return self._inner.count_unwanted(entries, position, count, units)
 
     def matches(self, found: Record) -> bool:
         self.looked += 1
@@ -86,7 +86,7 @@ def units_of(store: MessageStore, topic: str = "T") -> list[ExtUnit | None]:
 def sql_filter(subscribed: FilterData | None, expression: str = EXPRESSION) -> Counting:
     known = None
     if subscribed is not None:
-        known = SubscribedBits(subscribed.bits, subscribed.positions, subscribed.born_ms)
+        known = SubscriptionBits(subscribed.bits, subscribed.positions, subscribed.born_ms)
     return Counting(SqlFilter(compile_expression(expression, StoreFormat.V4_9), known))
 
 
@@ -149,9 +149,11 @@ def test_the_oldest_subscription_with_the_expression_tells(subscribed: FilterDat
     other = replace(subscribed, group="i", expression="a > 6", born_ms=1)
     without = replace(subscribed, group="j", born_ms=2, positions=())
     plain = SqlFilter(compile_expression(EXPRESSION, StoreFormat.V4_9))
-    assert plain.informed([other, without]) is plain
-    found = plain.informed([younger, subscribed, other, without])
-    assert found.known == SubscribedBits(subscribed.bits, subscribed.positions, subscribed.born_ms)
+    assert plain.with_subscription_bits([other, without]) is plain
+    found = plain.with_subscription_bits([younger, subscribed, other, without])
+    assert found.known == SubscriptionBits(
+        subscribed.bits, subscribed.positions, subscribed.born_ms
+    )
 
 
 def test_a_group_that_came_later_finds_what_was_stored_before(

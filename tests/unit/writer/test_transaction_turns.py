@@ -19,9 +19,9 @@ from mqstore.storage.errors import (
 )
 from mqstore.storage.transactions import (
     Begin,
-    Begun,
+    BeginResult,
     Decide,
-    Decided,
+    DecisionResult,
     NewRecord,
     State,
     Story,
@@ -63,16 +63,18 @@ class Engine:
         self.appends.append([where + key for key in keys])
         end = len(self.appends)
         return (
-            [Begun(each.key, State.PENDING, end) for each in begins],
+            [BeginResult(each.key, State.PENDING, end) for each in begins],
             [self._decide(each.key, end) for each in decisions],
         )
 
-    def _decide(self, key: str, end: int) -> Decided | TransactionDecided | TransactionUnknown:
+    def _decide(
+        self, key: str, end: int
+    ) -> DecisionResult | TransactionDecided | TransactionUnknown:
         if key in self.unknown:
             return TransactionUnknown(key)
         if key in self.decided:
             return TransactionDecided(key, "rollback", 0, "producer", end)
-        return Decided(STORY, repeated=False, end=end)
+        return DecisionResult(STORY, repeated=False, end=end)
 
 
 def begin(key: str) -> Begin:

@@ -80,7 +80,7 @@ from mqstore.storage.kernel.key_search import (
     KeyAnswer as KeyAnswer,
 )
 from mqstore.storage.kernel.key_search import (
-    Scanned as Scanned,
+    ScanRange as ScanRange,
 )
 from mqstore.storage.kernel.keys import (
     KeyTable as KeyTable,
@@ -161,52 +161,59 @@ def is_zero(data: bytes | bytearray | memoryview) -> bool:
     """Whether all bytes are zeros. Releases the GIL."""
 
 def crc32(data: bytes | bytearray | memoryview, value: int = 0) -> int:
-    """The CRC-32 of the GIL-free loops; equals zlib.crc32."""
+    """Compute the CRC-32 of the GIL-free loops; equals zlib.crc32."""
 
 def crc32_by_table(data: bytes | bytearray | memoryview, value: int = 0) -> int:
-    """As ``crc32`` on a machine without carry-less multiplication."""
+    """Compute ``crc32`` as on a machine without carry-less multiplication."""
 
 def crc32c(data: bytes | bytearray | memoryview, value: int = 0) -> int:
-    """CRC-32C (Castagnoli), as of the crc32c package."""
+    """Compute CRC-32C (Castagnoli), as the crc32c package does."""
 
 def crc32c_by_table(data: bytes | bytearray | memoryview, value: int = 0) -> int:
-    """As ``crc32c`` on a machine without carry-less multiplication."""
+    """Compute ``crc32c`` as on a machine without carry-less multiplication."""
 
 def utf16_hash(units: bytes) -> int:
-    """String.hashCode over UTF-16 units in the machine's byte order, as a signed 32-bit number."""
+    """Compute String.hashCode over UTF-16 units in the machine's byte order, as a signed 32-bit
+    number."""
 
 def utf8_hash(text: bytes) -> int | None:
-    """String.hashCode of UTF-8 text; None where it is malformed."""
+    """Compute String.hashCode of UTF-8 text; None for malformed UTF-8."""
 
 def full_fence() -> None:
-    """Have all stores before it seen by other processes before any store after it."""
+    """Make all earlier stores visible to other processes before any later store."""
 
 def load_u64(view: memoryview, offset: int) -> int:
-    """Atomic load (acquire), the machine's byte order; ValueError unless 8-aligned and inside."""
+    """Load atomically (acquire), in the machine's byte order.
+
+    Raises ValueError unless 8-aligned and inside.
+    """
 
 def store_u64(view: memoryview, offset: int, value: int) -> None:
-    """Atomic store (release), the machine's byte order; ValueError unless 8-aligned and inside."""
+    """Store atomically (release), in the machine's byte order.
+
+    Raises ValueError unless 8-aligned and inside.
+    """
 
 def add_u32(view: memoryview, offset: int, value: int) -> int:
-    """Atomic add to a 32-bit word (a futex's), wrapping; the new value."""
+    """Add atomically to a 32-bit word (a futex's), wrapping; returns the new value."""
 
 class Word:
-    """An aligned 64-bit word, in the machine's byte order, that is looked at often."""
+    """An aligned 64-bit word, in the machine's byte order, for frequent loads."""
 
     def __init__(self, view: memoryview, offset: int) -> None:
-        """ValueError unless 8-aligned and inside. Keeps the view's memory."""
+        """Raises ValueError unless 8-aligned and inside. Keeps the view's memory."""
     value: int
     """Atomic: loaded with acquire order, stored with release. BufferError in a read-only view."""
 
 def load_u32(view: memoryview, offset: int) -> int:
-    """Atomic load (acquire) of a 4-aligned word."""
+    """Load a 4-aligned word atomically (acquire)."""
 
 def futex_wait(view: memoryview, offset: int, expected: int, timeout_s: float | None) -> bool:
-    """Sleep while the 32-bit word equals ``expected``; False only when the time is up.
+    """Sleep while the 32-bit word equals ``expected``; False only on a timeout.
 
-    True may be a false alarm: look at the word again. Works on a read-only mapping, across
-    processes that map the same file. The GIL is released. OSError where there is no futex.
+    True may be a false alarm: check the word again. Works on a read-only mapping, across processes
+    that map the same file. The GIL is released. Raises OSError on systems without futex.
     """
 
 def futex_wake(view: memoryview, offset: int) -> int:
-    """Wake everyone who waits on the word, in any process; how many were woken."""
+    """Wake all waiters on the word, in any process; returns their number."""

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 # cython: initializedcheck=False, cdivision=True
-"""What runs per record: encode, check, decode, bulk dispatch, index chains, atomics, futex.
+"""The code that runs per record: encode, check, decode, bulk dispatch, index chains, atomics, futex.
 
-Signatures and their promises are in ``_kernel.pyi``; tests/unit/storage/kernel_model.py says the
+Signatures and their contracts are in ``_kernel.pyi``; tests/unit/storage/kernel_model.py is the
 same in slow, obvious Python. Every length that comes from a file is compared with the bytes that
 are there before it is used. Offsets inside one record fit 32 bits because TOTALSIZE does.
 """
@@ -201,7 +201,7 @@ cdef int check_range(int64_t position, int64_t end, int64_t length) except -1:
 @cython.final
 @cython.no_gc
 cdef class Held:
-    """A view's bytes, until this is let go.
+    """A view's bytes, until this object is freed.
 
     Kept from the garbage collector, which crashed over stores that were dropped without a close:
     it breaks a cycle at a memoryview too, also while its bytes are in use.
@@ -336,7 +336,7 @@ cdef class Word:
 
     @property
     def value(self):
-        acquire_fence()  # what was read before it counts by it
+        acquire_fence()  # earlier reads are ordered before this one
         return atomic_load64(self.at)
 
     @value.setter

@@ -65,7 +65,7 @@ def _look(
     if lock_modified_ms is None and (lock := files.stat(paths.lock)) is not None:
         lock_modified_ms = lock.modified_ms
     if found.store_path_commit_log is not None:
-        paths = log_owner.located(files, root, found.store_path_commit_log)
+        paths = log_owner.locate(files, root, found.store_path_commit_log)
     left = read_state(files, paths.state)
     return found, check_loss(files, paths, config, found, left, lock_modified_ms)
 

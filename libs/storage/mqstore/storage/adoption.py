@@ -54,7 +54,7 @@ def plan(files: FileSystem, root: Path, commit_log: Path | None) -> Adoption:
     setting = str(commit_log) if commit_log is not None else None
     if setting is None and content is not None:
         setting = content.store_path_commit_log
-    paths = log_owner.located(files, root, setting)
+    paths = log_owner.locate(files, root, setting)
     _require_log(files, paths)
     return _plan(files, paths, content)
 
@@ -158,5 +158,5 @@ def _uses(files: FileSystem, root: Path, paths: StorePaths) -> bool:
     if content is None:
         return False
     return (
-        log_owner.located(files, root, content.store_path_commit_log).commit_log == paths.commit_log
+        log_owner.locate(files, root, content.store_path_commit_log).commit_log == paths.commit_log
     )

@@ -101,7 +101,9 @@ class StoreCore:
             waits=options.waits_for_files,
             last_store_timestamp_ms=max(lowest_ms, derived_ms),
             on_flushed=self.checkpoint.set_physic_ms,
-            on_synced=(lambda _: None) if self.block_cover is None else self.block_cover.synced,
+            on_synced=(lambda _: None)
+            if self.block_cover is None
+            else self.block_cover.cover_synced,
             on_failure=failure.report,
             on_lacking=partial(services.wake, Retention.name),
         )
@@ -122,7 +124,7 @@ class StoreCore:
         self.log.end.publish_to(state.words, self.dispatcher.end)
         recovery.complete_queues(self.dispatcher, self.queues)
         self.clock.add_listener(partial(_lower_times, self.log, self.dispatcher, self.checkpoint))
-        self.log.look_at_clock()
+        self.log.check_clock()
         self.log.offsets.load((q.topic, q.queue_id, q.max_index) for q in self.queues.all())
         self.log.offsets.load_missing(directory.deleted.next_offsets())
         self.queue_flush = QueueFlushService(

@@ -435,7 +435,7 @@ class MessageStore:
         services.start(core.queue_flush)
         services.start(parts.running_manifest)
         services.start(LockWatch(parts.directory.lock))
-        services.start(ClockService(self.log.look_at_clock))
+        services.start(ClockService(self.log.check_clock))
         if self.commits is not None:
             self.commits.start(parts.appends.dispatch)
         if core.block_cover is not None:

@@ -158,7 +158,7 @@ def open_directory(
     with _usable(root):
         root = seams.files.real_path(root)
         regular_files.require(seams.files, StorePaths(root))
-        paths = log_owner.located(seams.files, root, options.store_path_commit_log)
+        paths = log_owner.locate(seams.files, root, options.store_path_commit_log)
     lock = store_lock.take(seams.files, paths, create=options.create)
     try:
         with _usable(root):
@@ -189,8 +189,8 @@ def _identify(
     existed = found is not None or holds_a_store(files, paths)
     if not existed and not options.create:
         raise DirectoryNotUsable(f"{paths.root} holds no store; name a store directory")
-    recorded = store_settings.recorded(files, paths, found)
-    config = store_settings.applied(config, {} if options.all_settings else recorded, paths)
+    recorded = store_settings.load_recorded(files, paths, found)
+    config = store_settings.apply(config, {} if options.all_settings else recorded, paths)
     settings = store_settings.to_record(config, recorded)
     config = _adopt_sizes(files, facts, config, options)
     _set_unreadable_aside(files, facts, aside)
@@ -252,7 +252,7 @@ def _read_facts(
     if found is not None:
         format_file.refuse_another(found, options.store_id, options.shard)
         if paths.commit_log_dir is None and found.store_path_commit_log is not None:
-            paths = log_owner.located(files, paths.root, found.store_path_commit_log)
+            paths = log_owner.locate(files, paths.root, found.store_path_commit_log)
     regular_files.require(files, paths)
     is_gone = not files.list(paths.commit_log)  # its volume may not be mounted
     owner = None if is_gone else _hold_log(files, paths, found, lock, options)

@@ -10,12 +10,12 @@ from mqstore.storage.lookup.answers import (
     Pull,
     PullStatus,
     QueueRange,
-    Scanned,
+    ScanRange,
     Slices,
     Unreadable,
 )
 from mqstore.storage.lookup.group_lag import GroupLag, GroupLags, QueueLag, TopicLag
-from mqstore.storage.lookup.hidden_messages import Hidden
+from mqstore.storage.lookup.hidden_messages import HiddenKind
 from mqstore.storage.lookup.hidden_messages import by_key as hidden_by_key
 from mqstore.storage.lookup.hidden_messages import query_text as hidden_query_text
 from mqstore.storage.lookup.hidden_messages import topics_of as hidden_topics_of
@@ -37,7 +37,7 @@ __all__ = [
     "GroupLags",
     "GroupStand",
     "Health",
-    "Hidden",
+    "HiddenKind",
     "KeyAnswer",
     "KeyQuery",
     "Lookups",
@@ -49,7 +49,7 @@ __all__ = [
     "QueueRange",
     "RecordPlace",
     "RetryFilter",
-    "Scanned",
+    "ScanRange",
     "SegmentPart",
     "Slices",
     "SqlFilter",

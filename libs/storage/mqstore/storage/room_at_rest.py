@@ -55,7 +55,7 @@ def make_room(
     if found is None:
         return None
     setting = options.store_path_commit_log or found.store_path_commit_log
-    paths = log_owner.located(files, files.real_path(root), setting)
+    paths = log_owner.locate(files, files.real_path(root), setting)
     if not files.list(paths.commit_log) or files.usage(paths.commit_log).free >= ROOM_TO_OPEN:
         return None
     lock = store_lock.take(files, paths, create=False)

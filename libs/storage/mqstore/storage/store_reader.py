@@ -56,7 +56,7 @@ class StoreReader:
         self.root = root
         self.format = content
         self.state = state
-        self._paths = log_owner.located(seams.files, root, content.store_path_commit_log)
+        self._paths = log_owner.locate(seams.files, root, content.store_path_commit_log)
         self._files: FileSystem = seams.files
         self._watched = self._paths.state, self._paths.commit_log
         self._opened = self._places()
@@ -106,7 +106,7 @@ class StoreReader:
         if content is None:
             state.close()
             raise StoreNotOpen("absent", f"no {paths.format}; start a writer on the store once")
-        located = log_owner.located(seams.files, root, content.store_path_commit_log)
+        located = log_owner.locate(seams.files, root, content.store_path_commit_log)
         regular_files.require(seams.files, located)
         log_owner.check(seams.files, located, content)
         reader = cls(root, seams, state, content, on_damage)

@@ -108,7 +108,7 @@ class EventRoutes:
         wanted = await service.compile_filter(topic, tags, sql, client_of(request.scope))
         stream = _Stream(service, store, query, start, wanted, form)
         await service.run(lambda: service.require_topic(topic))
-        store.reader.scans.require_there(query, start)
+        store.reader.scans.require_unexpired(query, start)
         service.require_current(store)
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         return StreamingResponse(

@@ -25,10 +25,10 @@ from mqstore.service.ranges import parse_range
 from mqstore.storage.errors import RecordError, RecordExpired
 from mqstore.storage.formats import Record, decode_message_id, encode_cursor
 from mqstore.storage.reads import (
-    Hidden,
+    HiddenKind,
     KeyAnswer,
     KeyQuery,
-    Scanned,
+    ScanRange,
     TopicQuery,
     hidden_by_key,
     hidden_query_text,
@@ -279,7 +279,9 @@ class MessageRoutes:
             raise Problem(problems.BAD_PARAMETER, f"from ({from_}) is after to ({to}); swap them")
         if key is not None and order != "newest":
             raise Problem(problems.BAD_PARAMETER, "with a key the order is newest first")
-        hidden = hidden_topics_of([Hidden(each) for each in include.split(",")] if include else [])
+        hidden = hidden_topics_of(
+            [HiddenKind(each) for each in include.split(",")] if include else []
+        )
         query: KeyQuery | TopicQuery
         if key is not None:
             query = KeyQuery(topic, key, from_, to)
@@ -350,7 +352,9 @@ def _join(first: KeyAnswer, more: KeyAnswer) -> KeyAnswer:
         [*first.unreadable, *more.unreadable],
         more.cursor,
         more.complete,
-        Scanned(scanned.from_ms, scanned.to_ms, candidates, scanned.min_offset, scanned.max_offset),
+        ScanRange(
+            scanned.from_ms, scanned.to_ms, candidates, scanned.min_offset, scanned.max_offset
+        ),
     )
 
 

@@ -275,7 +275,7 @@ class PullRoute:
         if not isinstance(requested.wanted, SqlFilter):
             return self._pull_by(requested, requested.wanted)
         known = self._service.subscriptions(requested.topic)
-        informed = requested.wanted.informed(known)
+        informed = requested.wanted.with_subscription_bits(known)
         found = self._pull_by(requested, informed)
         if informed is requested.wanted or known == self._service.subscriptions(requested.topic):
             return found

@@ -43,7 +43,7 @@ def look(root: Path, settings: Path | None = None) -> ShardFacts:
     seams = production_seams()
     try:
         base = cast(PrivateBase, seams.files)
-        store = StoreAtRest.look(root.absolute(), StoreConfig(), seams, base, lambda *_: None)
+        store = StoreAtRest.open(root.absolute(), StoreConfig(), seams, base, lambda *_: None)
         return _facts(store, store.config if settings is None else _config(settings))
     except (StorageError, OSError) as error:
         raise NoStore(str(error)) from error

@@ -30,7 +30,7 @@ def look(root: Path) -> Snapshot:
     seams = production_seams()
     base = cast(PrivateBase, seams.files)
     try:
-        store = StoreAtRest.look(root.absolute(), StoreConfig(), seams, base, lambda *_: None)
+        store = StoreAtRest.open(root.absolute(), StoreConfig(), seams, base, lambda *_: None)
     except (StorageError, OSError) as error:
         raise NoStore(str(error)) from error
     paths, end = store.paths, _end_of(store)

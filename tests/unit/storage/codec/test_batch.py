@@ -19,7 +19,7 @@ TEMPLATE = Message("topic", 3, None, b"", HOST, HOST, 1_700_000_000_000, sys_fla
 V4, V5 = StoreFormat.V4_9, StoreFormat.V5_X
 
 MESSAGES = st.builds(
-    lambda flag, body, properties: TEMPLATE.replaced(flag=flag, body=body, properties=properties),
+    lambda flag, body, properties: TEMPLATE.replace(flag=flag, body=body, properties=properties),
     st.integers(-(2**31), 2**31 - 1),
     st.binary(max_size=40),
     st.binary(max_size=40),
@@ -42,7 +42,7 @@ def test_what_was_encoded_is_decoded(messages: list[Message]) -> None:
 
 def test_each_message_takes_the_rest_from_the_batch() -> None:
     (decoded,) = decode_batch(item(), TEMPLATE, store_format=V5)
-    assert decoded == TEMPLATE.replaced(flag=5, body=b"body", properties=b"TAGS\x01a")
+    assert decoded == TEMPLATE.replace(flag=5, body=b"body", properties=b"TAGS\x01a")
 
 
 @pytest.mark.parametrize(

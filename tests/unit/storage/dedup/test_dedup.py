@@ -136,7 +136,7 @@ def test_another_body_under_a_key_is_refused_and_nothing_is_stored(
 def test_keys_are_a_topics_own_and_none_never_repeats(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         _put(store, "a")
-        message = _message(store, "a").replaced(topic="U")
+        message = _message(store, "a").replace(topic="U")
         assert not store.append([message], ["a"])[1]
         for _ in range(2):
             assert not store.append([_message(store, "x")], [None])[1]
@@ -177,7 +177,7 @@ def test_keys_of_a_queue_that_was_lost_are_known_beside_those_of_one_that_is_the
 ) -> None:
     with open_store(tmp_path) as store:
         store.append([_message(store, "lost")], ["lost"])
-        other = _message(store, "there").replaced(queue_id=1)
+        other = _message(store, "there").replace(queue_id=1)
         store.append([other], ["there"])
     shutil.rmtree(store.paths.consume_queue / "T" / "0")
     with open_store(tmp_path) as store:

@@ -92,7 +92,7 @@ def test_without_a_level_a_message_is_not_delayed(world: DelayedStore, level: in
 
 
 def test_a_delay_that_is_no_number_is_refused(world: DelayedStore) -> None:
-    message = world.message(1, 0).replaced(properties=b"DELAY\x01soon")
+    message = world.message(1, 0).replace(properties=b"DELAY\x01soon")
     with pytest.raises(MessageInvalid, match="'soon'"):
         put_message(world.store, message)
 
@@ -266,7 +266,7 @@ def test_progress_behind_the_queues_end_passes_over_nothing_that_comes_next(
 
 def test_a_full_disk_holds_a_level_up_and_loses_nothing(world: DelayedStore) -> None:
     world.put(1, 1)
-    large = world.message(2, 1).replaced(body=b"2".ljust(30_000))
+    large = world.message(2, 1).replace(body=b"2".ljust(30_000))
     for _ in range(2):
         put_message(world.store, large)
     capacity, world.machine.disk.capacity = world.machine.disk.capacity, 0
@@ -416,7 +416,7 @@ def test_what_can_never_be_delivered_is_passed_over(
     world: DelayedStore, table: dict[str, str]
 ) -> None:
     encoded = properties.encode(table, trailing_separator=False)
-    lost = world.message(1, 0).replaced(topic=SCHEDULE_TOPIC, queue_id=0, properties=encoded)
+    lost = world.message(1, 0).replace(topic=SCHEDULE_TOPIC, queue_id=0, properties=encoded)
     put_message(world.store, lost)
     world.put(2, 1)
     world.run(3)
@@ -440,7 +440,7 @@ def test_a_message_that_cannot_be_read_is_passed_over(world: DelayedStore) -> No
 def test_messages_that_expired_undelivered_are_passed_over(world: DelayedStore) -> None:
     world.put(1, 3)
     while len(world.store.log.files.files) < 3:
-        put_message(world.store, world.message(0, 0, topic="O").replaced(body=bytes(20_000)))
+        put_message(world.store, world.message(0, 0, topic="O").replace(body=bytes(20_000)))
     world.store.expire(1)
     world.put(2, 3)
     world.run(12)

@@ -105,7 +105,7 @@ def broker_store(root: Path, items: int) -> Path:
 def test_a_brokers_store_with_its_own_counts_is_opened_without_naming_them(tmp_path: Path) -> None:
     root = broker_store(tmp_path / "store", 300)
     due = [path.read_bytes() for path in sorted((root / "index").iterdir())]
-    looked = StoreAtRest.look(root, NOTHING_GIVEN, production_seams(), FILES, lambda *_: None)
+    looked = StoreAtRest.open(root, NOTHING_GIVEN, production_seams(), FILES, lambda *_: None)
     assert IndexCheck(looked).file_count == len(due) == 2
     wrong = StoreConfig(max_hash_slot_num=95, max_index_num=401)  # of the same length
     with open_store(root, wrong) as store:

@@ -70,24 +70,24 @@ def run(cover: BlockCover) -> int:
 def test_what_was_synced_is_covered_and_no_more(log: Log) -> None:
     cover = BlockCover(log.files, log.blocks)
     log.write(1_000)
-    cover.synced(700)
+    cover.cover_synced(700)
     assert log.covered() == [700, 0, 0]
     log.write(BLOCK_SIZE)
-    cover.synced(BLOCK_SIZE + 300)
+    cover.cover_synced(BLOCK_SIZE + 300)
     assert log.covered() == [BLOCK_SIZE, 300, 0]
 
 
 def test_a_roll_is_followed_into_the_next_segment(log: Log) -> None:
     cover = BlockCover(log.files, log.blocks)
     log.write(SEGMENT + 40)
-    cover.synced(SEGMENT + 40)
+    cover.cover_synced(SEGMENT + 40)
     assert log.covered() == [BLOCK_SIZE, BLOCK_SIZE, 5_000, 40, 0, 0]
     cover.close()
 
 
 def test_a_sync_that_moved_nothing_makes_no_file(log: Log) -> None:
     cover = BlockCover(log.files, log.blocks)
-    cover.synced(0)
+    cover.cover_synced(0)
     assert log.blocks.bases() == []
 
 
@@ -101,7 +101,7 @@ def test_what_was_there_is_covered_in_the_background(
     assert log.covered() == [0] * 12
     run(cover)
     assert log.covered() == [BLOCK_SIZE, BLOCK_SIZE, 5_000] * 3 + [BLOCK_SIZE, 0, 0]
-    cover.synced(log.files.max_offset)
+    cover.cover_synced(log.files.max_offset)
     assert log.covered()[-3:] == [BLOCK_SIZE, 9, 0]
 
 
@@ -127,7 +127,7 @@ def test_an_old_block_that_was_half_covered_is_carried_on(tmp_path: Path) -> Non
     log = Log(tmp_path)
     log.write(10)
     cover = BlockCover(log.files, log.blocks)
-    cover.synced(10)
+    cover.cover_synced(10)
     log.write(BLOCK_SIZE)
     log.files.flush()
     again = BlockCover(log.files, log.blocks)
@@ -146,7 +146,7 @@ def test_a_side_file_that_cannot_be_made_costs_no_more_than_the_checksums(
         run(cover)
         log.write(SEGMENT // 2)
         for _ in range(3):
-            cover.synced(log.files.max_offset)
+            cover.cover_synced(log.files.max_offset)
             log.write(1)
     cover.close()
     gone = [line for line in caplog.messages if "gets no block checksums" in line]

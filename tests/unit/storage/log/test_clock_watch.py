@@ -34,7 +34,7 @@ class Watched:
         return self.watch
 
     def look(self) -> tuple[ClockStep, ...]:
-        self.watch.look(self.end, 0)
+        self.watch.check(self.end, 0)
         return self.watch.steps.view.steps
 
 

@@ -276,7 +276,7 @@ def test_multi_dispatch_numbers_every_queue(
     put = message(properties=b"INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%b")
     opened.log.append(put)
     opened.log.append(message(properties=b"INNER_MULTI_DISPATCH\x01%LMQ%b"))
-    opened.log.append(put.replaced(sys_flag=PREPARED))
+    opened.log.append(put.replace(sys_flag=PREPARED))
     opened.log.append(put)
     found = [properties.decode(r.raw_properties) for r in opened.records()]
     assert [f["INNER_MULTI_QUEUE_OFFSET"] for f in found] == ["0,0", "1", "1,2", "1,2"]

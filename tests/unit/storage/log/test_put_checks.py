@@ -33,7 +33,7 @@ V5 = PutLimits.of(CONFIG, StoreFormat.V5_X)
 
 def message(**changes: object) -> Message:
     base = Message("topic", 0, b"body", b"", HOST, HOST, 1_700_000_000_000)
-    return base.replaced(**changes)
+    return base.replace(**changes)
 
 
 @pytest.mark.parametrize("body", [None, b"", b"x" * 1000])

@@ -155,7 +155,7 @@ class _Unhinting:
         self.tags = None
         self.evaluated_max = inner.evaluated_max
 
-    def passed_over(
+    def count_unwanted(
         self, entries: memoryview, position: int, count: int, units: UnitRun | None
     ) -> int:
         return 0

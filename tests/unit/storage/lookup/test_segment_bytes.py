@@ -34,7 +34,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         store.create_topic("T", queues=1)
         for number in range(600):
             one = message(store, number)
-            put_message(store, one.replaced(body=bytes([number % 256]) * 2_000), Durability.ASYNC)
+            put_message(store, one.replace(body=bytes([number % 256]) * 2_000), Durability.ASYNC)
     return found
 
 

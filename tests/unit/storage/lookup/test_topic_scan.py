@@ -18,7 +18,7 @@ from mqstore.storage.errors import CursorError
 from mqstore.storage.layout import HALF_TOPIC
 from mqstore.storage.lookup import hidden_messages
 from mqstore.storage.lookup.answers import KeyAnswer
-from mqstore.storage.lookup.hidden_messages import Hidden, is_for
+from mqstore.storage.lookup.hidden_messages import HiddenKind, is_for
 from mqstore.storage.lookup.key_query import KeyQuery
 from mqstore.storage.lookup.lookups import TIME_MAX
 from mqstore.storage.lookup.topic_scan import TopicQuery
@@ -30,7 +30,7 @@ from tests.unit.storage.stores import CONFIG
 
 BEGIN_MS = 1_700_000_000_000
 COUNT = 600
-ALL_HIDDEN = hidden_messages.topics_of(list(Hidden))
+ALL_HIDDEN = hidden_messages.topics_of(list(HiddenKind))
 
 
 class StepClock:

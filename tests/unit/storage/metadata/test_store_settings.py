@@ -101,7 +101,7 @@ def test_sizes_of_files_are_not_among_the_recorded_settings(root: Path) -> None:
 
 def test_a_store_at_rest_is_looked_at_with_its_own_settings(root: Path) -> None:
     files = PosixFileSystem()
-    store = StoreAtRest.look(root, NOTHING_GIVEN, production_seams(), files, lambda *_: None)
+    store = StoreAtRest.open(root, NOTHING_GIVEN, production_seams(), files, lambda *_: None)
     assert isinstance(store.seams.files, OverlayFileSystem)
     assert store.config.message_delay_level == "1h 2h"
 

@@ -82,7 +82,7 @@ def test_further_queues_get_their_files_before_a_message_names_them(tmp_path: Pa
     config = CONFIG.model_copy(update={"enable_multi_dispatch": True})
     with open_store(tmp_path, config, waits_for_files=False) as store:
         further = "".join(f"Q{number}," for number in range(20))
-        named = message(store, 0).replaced(
+        named = message(store, 0).replace(
             properties=properties.encode(
                 {"KEYS": "k", "INNER_MULTI_DISPATCH": further},
                 trailing_separator=store.format.trailing_property_separator,

@@ -89,5 +89,5 @@ def test_files_are_those_that_so_many_items_make(files: tuple[PlannedFile, ...])
 
 def test_an_empty_file_ends_where_the_one_before_ends() -> None:
     behind = PlannedFile(10, 0, FULL.end, (END - 1, 9), 9)
-    with pytest.raises(IndexRebuildInvalid, match="is empty and ends elsewhere"):
+    with pytest.raises(IndexRebuildInvalid, match="is empty and ends at another item"):
         check(replace(PLAN, files=(FULL, behind), firsts=(0, 5, 10)), 1, START, END)

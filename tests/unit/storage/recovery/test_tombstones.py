@@ -16,7 +16,7 @@ from mqstore.storage.layout import PROPERTY_TOMBSTONE, StoreFormat, SysFlag
 from mqstore.storage.recovery.report import PlaceTombstone
 from mqstore.storage.recovery.tombstones import (
     SIZE_MIN,
-    Named,
+    EntryTarget,
     Piece,
     QueuePlace,
     compose,
@@ -167,7 +167,7 @@ def test_junk_has_no_parts(data: bytes) -> None:
 
 
 def test_a_stretch_is_cut_where_queue_entries_say() -> None:
-    named = [Named(1200, 200, PLACE), Named(1400, 150, PLACE._replace(queue_offset=8))]
+    named = [EntryTarget(1200, 200, PLACE), EntryTarget(1400, 150, PLACE._replace(queue_offset=8))]
     assert cut_in_pieces(1000, 1700, named) == [
         Piece(1000, 1200, ()),
         Piece(1200, 1400, (PLACE,)),
@@ -185,7 +185,7 @@ def test_pieces_cover_a_stretch_and_none_is_too_short(
     start: int, length: int, entries: list[tuple[int, int]]
 ) -> None:
     stop = start + length
-    named = sorted(Named(start + at, size, PLACE) for at, size in entries if at < length)
+    named = sorted(EntryTarget(start + at, size, PLACE) for at, size in entries if at < length)
     pieces = cut_in_pieces(start, stop, named)
     assert [pieces[0].start, pieces[-1].stop] == [start, stop]
     assert all(a.stop == b.start for a, b in pairwise(pieces))

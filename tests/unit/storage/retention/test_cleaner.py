@@ -331,7 +331,7 @@ def test_what_a_group_has_not_consumed_stays() -> None:
 def test_what_is_not_delivered_yet_stays() -> None:
     machine = Machine(message_delay_level="5d")
     machine.fill(2)
-    delayed = message(machine.store, 0).replaced(properties=b"DELAY\x011")
+    delayed = message(machine.store, 0).replace(properties=b"DELAY\x011")
     kept = put_message(machine.store, delayed, Durability.ASYNC).physical_offset
     machine.fill(5)
     machine.age(72 + 16)

@@ -109,9 +109,9 @@ def test_a_refused_repair_is_tried_again(
             patched.setattr(store.repairs, "run", refuse)
             store.scrub.step(0.0)
         assert store.scrub.progress.finding_count == 1
-        assert store.scrub.step(1.0) <= service.LOOK_AGAIN_S
+        assert store.scrub.step(1.0) <= service.RECHECK_S
         assert store.scrub.progress.repair_count == 0
-        store.scrub.step(service.LOOK_AGAIN_S)
+        store.scrub.step(service.RECHECK_S)
         assert store.scrub.progress.repair_count == 1
 
 

@@ -17,10 +17,10 @@ from mqstore.storage.layout import HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP, Stor
 from mqstore.storage.log.commit_log import Placement
 from mqstore.storage.transactions import (
     Begin,
-    Begun,
+    BeginResult,
     CheckSent,
     Decide,
-    Decided,
+    DecisionResult,
     NewRecord,
     Rules,
     State,
@@ -79,29 +79,29 @@ class Bench:
     def request(self, *keys: str, may_repeat: bool = True) -> Begin:
         return Begin(GROUP, [self.message(key) for key in keys], may_repeat)
 
-    def try_begin(self, begin: Begin) -> Begun | StorageError:
+    def try_begin(self, begin: Begin) -> BeginResult | StorageError:
         (result,) = self.engine.take([begin], ())[0]
         return result
 
-    def begin(self, *keys: str) -> Begun:
+    def begin(self, *keys: str) -> BeginResult:
         result = self.try_begin(self.request(*keys))
-        assert isinstance(result, Begun), result
+        assert isinstance(result, BeginResult), result
         return result
 
     def try_decide(
         self, key: str, verdict: Verdict, *, by_hand: bool = False
-    ) -> Decided | StorageError:
+    ) -> DecisionResult | StorageError:
         (result,) = self.engine.take((), [Decide(key, verdict, "producer", by_hand)])[1]
         return result
 
-    def commit(self, key: str, *, by_hand: bool = False) -> Decided:
+    def commit(self, key: str, *, by_hand: bool = False) -> DecisionResult:
         result = self.try_decide(key, Verdict.COMMIT, by_hand=by_hand)
-        assert isinstance(result, Decided), result
+        assert isinstance(result, DecisionResult), result
         return result
 
-    def roll_back(self, key: str) -> Decided:
+    def roll_back(self, key: str) -> DecisionResult:
         result = self.try_decide(key, Verdict.ROLLBACK)
-        assert isinstance(result, Decided), result
+        assert isinstance(result, DecisionResult), result
         return result
 
     def check(self) -> list[str]:

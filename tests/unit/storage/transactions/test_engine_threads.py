@@ -20,10 +20,10 @@ from mqstore.storage.log.commit_log import Placement
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.transactions import (
     Begin,
-    Begun,
+    BeginResult,
     CheckSent,
     Decide,
-    Decided,
+    DecisionResult,
     Rules,
     State,
     Taken,
@@ -55,10 +55,10 @@ def produce(side: Side, name: str, started: threading.Barrier) -> None:
     for number in range(TRANSACTIONS):
         key = f"{name}{number}"
         (begun,), _ = take(side, [side.request(key, f"{key}-2")], [])
-        assert isinstance(begun, Begun), begun
+        assert isinstance(begun, BeginResult), begun
         verdict = Verdict.ROLLBACK if number % 3 == 2 else Verdict.COMMIT
         _, (decided,) = take(side, [], [Decide(key, verdict, "producer")])
-        assert isinstance(decided, Decided), decided
+        assert isinstance(decided, DecisionResult), decided
         assert not decided.repeated
 
 
@@ -130,7 +130,7 @@ def test_of_begins_under_one_key_at_once_one_is_stored(tmp_path: Path) -> None:
                 return take(side, [side.request(key)], [])[0][0]
 
             results = [each.result(WAIT_S) for each in [pool.submit(begin) for _ in range(4)]]
-            assert all(isinstance(each, Begun) for each in results), results
+            assert all(isinstance(each, BeginResult) for each in results), results
         queue = side.store.queues.get(HALF_TOPIC, 0)
         assert queue is not None
         assert queue.max_index == 40
@@ -148,13 +148,15 @@ def test_of_decisions_at_once_one_is_taken(tmp_path: Path, others: Verdict) -> N
 
             def decide(
                 verdict: Verdict, started: threading.Barrier = started, key: str = key
-            ) -> Decided | StorageError:
+            ) -> DecisionResult | StorageError:
                 started.wait(WAIT_S)
                 return take(side, [], [Decide(key, verdict, "")])[1][0]
 
             futures = [pool.submit(decide, verdict) for verdict in verdicts]
             results = [each.result(WAIT_S) for each in futures]
-            new = [each for each in results if isinstance(each, Decided) and not each.repeated]
+            new = [
+                each for each in results if isinstance(each, DecisionResult) and not each.repeated
+            ]
             assert len(new) == 1
             if new[0].story.state is State.COMMITTED:
                 visible[key.encode()] += 1
@@ -175,7 +177,7 @@ def test_the_schedule_is_used_with_the_lock_held(
         return call
 
     with opened(tmp_path, BUSY) as side:
-        for name in ("advance", "begin", "again", "later", "drop", "due", "clear"):
+        for name in ("advance", "begin", "reschedule", "postpone", "drop", "due", "clear"):
             monkeypatch.setattr(Schedule, name, watch(getattr(Schedule, name)))
         next_at = Schedule.next_at.fget  # type: ignore[attr-defined]  # a property
         monkeypatch.setattr(Schedule, "next_at", property(watch(next_at)))

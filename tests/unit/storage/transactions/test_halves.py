@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 from mqstore.storage.layout import StoreFormat, SysFlag
 from mqstore.storage.transactions import halves
 from mqstore.storage.transactions.halves import Decision, Verdict
-from mqstore.storage.transactions.records import NewRecord, Stored
+from mqstore.storage.transactions.records import LogRecord, NewRecord
 
 HOST = "10.0.0.1:1234"
 MESSAGE = NewRecord("orders", 3, b"body", {"UNIQ_KEY": "u1", "TAGS": "a"}, HOST, 1_000, flag=7)
 DECISION = Decision(Verdict.COMMIT, 5_000, "producer")
 
 
-def stored(record: NewRecord, queue_offset: int = 5) -> Stored:
-    return Stored(record, queue_offset, 4_096, 2_000)
+def stored(record: NewRecord, queue_offset: int = 5) -> LogRecord:
+    return LogRecord(record, queue_offset, 4_096, 2_000)
 
 
 def test_a_half_message_names_its_topic_queue_and_group() -> None:

@@ -6,12 +6,12 @@ from mqstore.storage.layout import StoreFormat
 from mqstore.storage.transactions import halves, recent
 from mqstore.storage.transactions.halves import Half
 from mqstore.storage.transactions.recent import RecentHalves
-from mqstore.storage.transactions.records import NewRecord, Stored
+from mqstore.storage.transactions.records import LogRecord, NewRecord
 
 
-def stored(key: str, offset: int, size: int = 10) -> tuple[Half, Stored]:
+def stored(key: str, offset: int, size: int = 10) -> tuple[Half, LogRecord]:
     message = NewRecord("T", 0, bytes(size), {"UNIQ_KEY": key}, "10.0.0.1:99", 1)
-    found = Stored(halves.half_of(message, "group", StoreFormat.V4_9), offset, offset * 1000, 2)
+    found = LogRecord(halves.half_of(message, "group", StoreFormat.V4_9), offset, offset * 1000, 2)
     half = halves.read_half(found)
     assert half is not None
     return half, found

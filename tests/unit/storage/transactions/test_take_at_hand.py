@@ -16,9 +16,9 @@ from mqstore.storage.layout import HALF_TOPIC
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.transactions import (
     Begin,
-    Begun,
+    BeginResult,
     Decide,
-    Decided,
+    DecisionResult,
     Rules,
     State,
     TransactionEngine,
@@ -54,7 +54,7 @@ def test_begins_and_decisions_at_hand_are_one_append_without_a_read(tmp_path: Pa
     with with_files(tmp_path) as side:
         taken = side.engine.take_at_hand([side.request("a"), side.request("b", "c")], ())
         assert taken is not None
-        assert [each.key for each in taken[0] if isinstance(each, Begun)] == ["a", "b"]
+        assert [each.key for each in taken[0] if isinstance(each, BeginResult)] == ["a", "b"]
         store = side.store
         with (
             counted(store, "append") as appends,
@@ -64,8 +64,8 @@ def test_begins_and_decisions_at_hand_are_one_append_without_a_read(tmp_path: Pa
             taken = side.engine.take_at_hand([side.request("d")], [commit("a"), rollback])
         assert taken is not None
         begun, decided = taken
-        assert isinstance(begun[0], Begun)
-        assert [each.story.state for each in decided if isinstance(each, Decided)] == [
+        assert isinstance(begun[0], BeginResult)
+        assert [each.story.state for each in decided if isinstance(each, DecisionResult)] == [
             *(State.COMMITTED, State.ROLLED_BACK)
         ]
         assert (appends.count, reads.count) == (1, 0)
@@ -82,11 +82,11 @@ def test_repeats_that_memory_holds_are_at_hand(tmp_path: Path) -> None:
             [commit("a"), Decide("a", Verdict.ROLLBACK, "")],
         )
         assert taken is not None
-        assert [each.state for each in taken[0] if isinstance(each, Begun)] == [
+        assert [each.state for each in taken[0] if isinstance(each, BeginResult)] == [
             *(State.COMMITTED, State.PENDING)
         ]
         repeated, contrary = taken[1]
-        assert isinstance(repeated, Decided)
+        assert isinstance(repeated, DecisionResult)
         assert repeated.repeated
         assert isinstance(contrary, TransactionDecided)
         assert side.end == end
@@ -99,7 +99,7 @@ def test_what_the_store_rejects_is_at_hand_and_leaves_the_others_alone(tmp_path:
         taken = side.engine.take_at_hand([side.request("a"), bad], [])
         assert taken is not None
         good, refused = taken[0]
-        assert isinstance(good, Begun)
+        assert isinstance(good, BeginResult)
         assert isinstance(refused, PutRefused)
         assert side.engine.pending_count == 1
 
@@ -122,7 +122,7 @@ def test_a_decision_of_a_transaction_that_memory_lacks_is_left_to_a_thread(
         require_nothing_done(side, (), [commit("first")])
         require_nothing_done(side, (), [commit("missing")])
         _, (found,) = side.engine.take((), [commit("first")])
-        assert isinstance(found, Decided)
+        assert isinstance(found, DecisionResult)
         assert found.repeated
 
 
@@ -134,7 +134,7 @@ def test_a_begin_whose_key_may_have_a_record_is_left_to_a_thread(
         require_nothing_done(side, [side.request("first")], ())
         require_nothing_done(side, [side.request("other"), side.request("first")], ())
         (found,), _ = side.engine.take([side.request("first")], ())
-        assert isinstance(found, Begun)
+        assert isinstance(found, BeginResult)
         assert found.state is State.COMMITTED
 
 
@@ -147,7 +147,7 @@ def test_a_transaction_that_was_set_aside_is_resolved_in_a_thread(tmp_path: Path
         by_hand = Decide("a", Verdict.COMMIT, "operator", by_hand=True)
         require_nothing_done(side, (), [by_hand])
         _, (found,) = side.engine.take((), [by_hand])
-        assert isinstance(found, Decided)
+        assert isinstance(found, DecisionResult)
         assert side.visible() == {b"first": 1, b"a": 1}
 
 
@@ -192,7 +192,7 @@ def test_while_a_thread_uses_the_engine_nothing_is_at_hand(tmp_path: Path) -> No
             assert side.engine.take_at_hand((), [commit("first")]) is None
             assert side.end == end
             gate.go_on.set()
-            assert isinstance(begun.result(30)[0][0], Begun)
+            assert isinstance(begun.result(30)[0][0], BeginResult)
         assert side.engine.take_at_hand([side.request("c")], ()) is not None
         assert side.engine.pending_count == 2
 

@@ -14,9 +14,9 @@ from mqstore.storage.layout import (
     PROPERTIES_LENGTH_MAX,
     StoreFormat,
 )
-from mqstore.storage.transactions import Begin, Begun, CheckSent, State, Verdict
+from mqstore.storage.transactions import Begin, BeginResult, CheckSent, State, Verdict
 from mqstore.storage.transactions.log import TransactionLog
-from mqstore.storage.transactions.records import Keyed
+from mqstore.storage.transactions.records import KeyedRecords
 from tests.unit.storage.transactions.engine_bench import GROUP, RULES, Bench
 
 INTERVAL_S = RULES.check_interval_ms // 1000
@@ -221,7 +221,7 @@ def test_a_half_of_which_no_copy_can_be_stored_keeps_no_other_from_being_checked
     message = bench.message("full")
     for length in range(PROPERTIES_LENGTH_MAX, 0, -1):
         full = structs.replace(message, properties={**message.properties, "p": "x" * length})
-        if isinstance(bench.try_begin(Begin(GROUP, [full])), Begun):
+        if isinstance(bench.try_begin(Begin(GROUP, [full])), BeginResult):
             break
     bench.begin("other")
     bench.step(7)
@@ -259,7 +259,7 @@ def test_what_cannot_be_set_aside_now_is_set_aside_later(
     bench.restart()
     with monkeypatch.context() as patch:
         patch.setattr(TransactionLog, "read_one", lambda *_: None)
-        patch.setattr(TransactionLog, "by_key", lambda *_: Keyed(complete=False))
+        patch.setattr(TransactionLog, "by_key", lambda *_: KeyedRecords(complete=False))
         bench.step(INTERVAL_S + 1)
         assert bench.keys() == ["a", "b"]
     for _ in range(3):

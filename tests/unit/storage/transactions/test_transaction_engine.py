@@ -18,9 +18,9 @@ from mqstore.storage.layout import HALF_TOPIC, OP_TOPIC, StoreFormat
 from mqstore.storage.log.commit_log import Placement
 from mqstore.storage.transactions import (
     Begin,
-    Begun,
+    BeginResult,
     Decide,
-    Decided,
+    DecisionResult,
     NewRecord,
     State,
     Verdict,
@@ -97,8 +97,8 @@ def test_decisions_of_one_call_see_each_other(bench: Bench) -> None:
     bench.begin("a")
     verdicts = Verdict.COMMIT, Verdict.COMMIT, Verdict.ROLLBACK
     _, (first, second, third) = bench.engine.take((), [Decide("a", each, "") for each in verdicts])
-    assert isinstance(first, Decided)
-    assert isinstance(second, Decided)
+    assert isinstance(first, DecisionResult)
+    assert isinstance(second, DecisionResult)
     assert (first.repeated, second.repeated) == (False, True)
     assert isinstance(third, TransactionDecided)
     assert bench.bodies() == [b"a"]
@@ -165,7 +165,7 @@ def test_another_body_is_seen_within_one_call_and_where_memory_holds_nothing(
     other = structs.replace(bench.message("a"), body=b"another")
     begins = [Begin(GROUP, [message]) for message in (bench.message("a"), other)]
     (first, second), _ = bench.engine.take(begins, ())
-    assert isinstance(first, Begun)
+    assert isinstance(first, BeginResult)
     assert isinstance(second, UniqueKeyTaken)
     bench.commit("a")
     assert isinstance(bench.try_begin(begins[1]), UniqueKeyTaken)
@@ -199,15 +199,15 @@ def test_begins_and_decisions_of_one_call_are_one_append(bench: Bench) -> None:
             [bench.request("c"), bench.request("d", "e")],
             [Decide("a", Verdict.COMMIT, ""), Decide("b", Verdict.ROLLBACK, "")],
         )
-    assert [each.key for each in begun if isinstance(each, Begun)] == ["c", "d"]
-    assert all(isinstance(each, Decided) for each in decided)
+    assert [each.key for each in begun if isinstance(each, BeginResult)] == ["c", "d"]
+    assert all(isinstance(each, DecisionResult) for each in decided)
     assert appends.sizes == [3 + 2 + 1]
 
 
 def test_a_repeat_within_one_call_stores_nothing_more(bench: Bench) -> None:
     begins = [bench.request("a"), bench.request("b"), bench.request("a")]
     begun, _ = bench.engine.take(begins, ())
-    assert [each.key for each in begun if isinstance(each, Begun)] == ["a", "b", "a"]
+    assert [each.key for each in begun if isinstance(each, BeginResult)] == ["a", "b", "a"]
     assert bench.bodies(HALF_TOPIC, 0) == [b"a", b"b"]
 
 
@@ -215,8 +215,8 @@ def test_a_decision_follows_a_begin_of_the_same_call(bench: Bench) -> None:
     """A producer that chose the unique key may decide before it gets the reply to its begin."""
     decisions = [Decide("a", Verdict.COMMIT, ""), Decide("b", Verdict.ROLLBACK, "")]
     begun, decided = bench.engine.take([bench.request("a"), bench.request("b")], decisions)
-    assert all(isinstance(each, Begun) for each in begun), begun
-    assert all(isinstance(each, Decided) and not each.repeated for each in decided), decided
+    assert all(isinstance(each, BeginResult) for each in begun), begun
+    assert all(isinstance(each, DecisionResult) and not each.repeated for each in decided), decided
     assert bench.bodies() == [b"a"]
     assert bench.keys() == []
 
@@ -227,7 +227,7 @@ def test_a_begin_that_the_store_rejects_leaves_the_others_alone(bench: Bench) ->
     begins = [bench.request("a"), bad, bench.request("b")]
     begun, (decided,) = bench.engine.take(begins, [Decide("old", Verdict.COMMIT, "")])
     assert [isinstance(each, PutRefused) for each in begun] == [False, True, False]
-    assert isinstance(decided, Decided)
+    assert isinstance(decided, DecisionResult)
     assert bench.keys() == ["a", "b"]
     assert bench.bodies() == [b"old"]
 
@@ -279,7 +279,7 @@ def test_a_begin_under_a_key_of_ours_looks_nowhere(bench: Bench) -> None:
         counted(store.lookups, "by_key", "transaction_types") as indexed,
         counted(store.dedup, "may_know") as table_lookups,
     ):
-        assert isinstance(bench.try_begin(bench.request("a", may_repeat=False)), Begun)
+        assert isinstance(bench.try_begin(bench.request("a", may_repeat=False)), BeginResult)
     assert (indexed.count, table_lookups.count) == (0, 0)
 
 

@@ -16,7 +16,14 @@ from mqstore.storage.errors import (
 )
 from mqstore.storage.layout import HALF_TOPIC, OP_TOPIC, StoreFormat
 from mqstore.storage.log.commit_log import Placement
-from mqstore.storage.transactions import Begun, NewRecord, State, TransactionEngine, Verdict, halves
+from mqstore.storage.transactions import (
+    BeginResult,
+    NewRecord,
+    State,
+    TransactionEngine,
+    Verdict,
+    halves,
+)
 from mqstore.storage.transactions.halves import Decision
 from tests.unit.storage.transactions.engine_bench import QUEUE_ID, TOPIC, Bench
 
@@ -116,7 +123,7 @@ def test_what_a_power_cut_left_of_a_commit_is_not_committed_again(bench: Bench) 
     again = [bench.request("a", "b"), bench.request("c")]
     for _ in range(2):  # where it is found out, the log is read again before a reply is given
         results, _ = take_when_loaded(bench, again)
-        assert all(isinstance(each, Begun) for each in results), results
+        assert all(isinstance(each, BeginResult) for each in results), results
     assert sorted(bench.bodies()) == [b"a", b"b"]
     assert bench.commit("a").repeated
     assert isinstance(bench.try_decide("a", Verdict.ROLLBACK), TransactionDecided)

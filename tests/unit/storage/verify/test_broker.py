@@ -71,9 +71,9 @@ def test_it_cuts_once_and_what_is_behind_is_lost(tmp_path: Path) -> None:
 
     broker = foreseen(log, tmp_path)
 
-    assert broker.does(Kind.RECORD_BODY, first) == CUTS
-    assert f"behind offset {first}" in broker.does(Kind.RECORD_BODY, second)
-    assert broker.does(Kind.RECORD_BODY, before).startswith("not noticed")
+    assert broker.predict(Kind.RECORD_BODY, first) == CUTS
+    assert f"behind offset {first}" in broker.predict(Kind.RECORD_BODY, second)
+    assert broker.predict(Kind.RECORD_BODY, before).startswith("not noticed")
 
 
 @pytest.mark.parametrize("store_format, start", [(V4, 2), (V5, 4)])
@@ -123,15 +123,15 @@ def test_4_9_asks_its_heap_for_what_a_size_says(tmp_path: Path) -> None:
     offset, _ = log.records[-1]
     log.poke(offset, struct.pack(">i", 2**31 - 1))
 
-    assert "refuses to start" in foreseen(log, tmp_path).does(Kind.LOG_TAIL, offset)
-    assert "refuses" not in foreseen(log, tmp_path, store_format=V5).does(Kind.LOG_TAIL, offset)
+    assert "refuses to start" in foreseen(log, tmp_path).predict(Kind.LOG_TAIL, offset)
+    assert "refuses" not in foreseen(log, tmp_path, store_format=V5).predict(Kind.LOG_TAIL, offset)
 
 
 def test_records_behind_our_end_of_the_log_are_taken_by_it() -> None:
     broker = Broker(crashed=True, start=0, end=500)
 
-    assert "up to offset 500" in broker.does(Kind.LOG_TAIL, 400)
-    assert broker.does(Kind.LOG_TAIL, 500).startswith("the bytes stay")
-    assert "lost" in broker.does(Kind.LOG_TAIL, 600)
-    assert broker.does(Kind.ENTRY_BEYOND, 400).startswith("kept")
-    assert broker.does(Kind.ENTRY_BEYOND, 500) == "cut by recovery"
+    assert "up to offset 500" in broker.predict(Kind.LOG_TAIL, 400)
+    assert broker.predict(Kind.LOG_TAIL, 500).startswith("the bytes stay")
+    assert "lost" in broker.predict(Kind.LOG_TAIL, 600)
+    assert broker.predict(Kind.ENTRY_BEYOND, 400).startswith("kept")
+    assert broker.predict(Kind.ENTRY_BEYOND, 500) == "cut by recovery"

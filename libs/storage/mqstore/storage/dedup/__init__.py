@@ -1,1 +1,1 @@
-"""Putting a message once, however often its client sends it."""
+"""Deduplication: a message that its client sends several times is stored once."""

@@ -1,7 +1,7 @@
-"""Puts that a client may send again: what was put before is answered, not stored again.
+"""Appends messages under unique keys: duplicates are answered with the first placement.
 
-Called from ``message_store``. A message is known by its topic and the unique key that its client
-gave it; the record itself tells whether it is the same message.
+Called from ``message_store``. A message is identified by its topic and its client's unique key; the
+stored record shows whether it is the same message.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from mqstore.storage.log.commit_log import CommitLog, Placement
 from mqstore.storage.queues.consume_queues import ConsumeQueues
 
 Put = tuple[list[Placement], frozenset[int]]
-"""Where the messages of one request stand, and the numbers, from 0, of those that were there before
-or were given twice."""
+"""The placements of one request's messages, and the numbers, from 0, of the duplicates."""
 NO_REPEATS: Final[frozenset[int]] = frozenset()
 
 
 class Originals(NamedTuple):
-    """The messages of a request that were put before, read from the log at one moment."""
+    """The stored messages of a request, read from the log at one moment."""
 
     known: list[int]
-    """Physical offsets by number of the message, negative where its key was not known."""
+    """Physical offsets by number of the message, negative for an unknown key."""
     placements: dict[str, Placement]
-    """By unique key."""
+    """Placements by unique key."""
 
 
 Keys = Sequence[str | None]
-"""Unique keys that a client gave, one for each message of one topic; a message with None or "" is
-never a duplicate."""
+"""The client's unique keys, one for each message of one topic; a message with None or "" is never a
+duplicate."""
 
 Append = Callable[[Sequence[Message], bool], list[Placement]]
 """Appends messages, as a batch or not (``MessageStore.append``)."""
 
 
 class DeduplicatedPuts:
-    """Any thread may put; one at a time does.
+    """Deduplicates puts. Any thread may put; one at a time does.
 
-    A put that comes before the keys were found waits for them: on an event loop, ``prepare`` first.
+    A put that comes before the keys are loaded waits for them: on an event loop, call ``prepare``
+    first.
     """
 
     name = "unique-keys"
@@ -59,9 +59,9 @@ class DeduplicatedPuts:
         dispatcher: Dispatcher,
         append: Append,
     ) -> None:
-        """``read`` finds the keys that were put before the store was opened."""
+        """``read`` loads the keys that were put before the store was opened."""
         self.repeats = 0
-        """Messages that were answered and not stored again."""
+        """Number of duplicates that were not stored."""
         self._log = log
         self._append = append
         self._queues = queues
@@ -72,22 +72,25 @@ class DeduplicatedPuts:
 
     @property
     def count(self) -> int:
-        """Keys known."""
+        """Number of known keys."""
         return 0 if self._window is None else self._window.count
 
     def prepare(self) -> None:
-        """Find what was put before the opening, unless that is done; else the first put does."""
-        if self._window is None:  # else never the lock: whoever has it may be waiting for the disk
+        """Load the keys from before the opening, unless that is done; otherwise the first put
+        does."""
+        if (
+            self._window is None
+        ):  # otherwise never take the lock: its holder may be waiting for the disk
             with self._lock:
                 self._known()
 
     def step(self, now: float) -> float:
-        """A ``BackgroundService``: it prepares, once."""
+        """Load the keys, once (a ``BackgroundService``)."""
         self.prepare()
         return math.inf
 
     def _known(self) -> KeyWindow:
-        """Called with the lock held."""
+        """The table of keys; called with the lock held."""
         if self._window is None:
             self._window = self._read()
         return self._window
@@ -103,9 +106,9 @@ class DeduplicatedPuts:
     ) -> Put:
         """Append those messages whose unique key is not known.
 
-        ``originals``: as read before; they are read again where the keys have changed since. Raises
-        UniqueKeyTaken (nothing is stored) for a key of another message, OriginalsUnread where more
-        than ``reads_max`` messages have to be read, and what the append raises.
+        ``originals`` were read before; they are read again if keys were added since. Raises
+        UniqueKeyTaken (nothing is stored) for a key of another message, OriginalsUnread when more
+        than ``reads_max`` messages must be read, and the errors of the append.
         """
         topic = messages[0].topic if messages else ""
         with self._lock:
@@ -125,15 +128,17 @@ class DeduplicatedPuts:
             return placements, repeats
 
     def originals(self, topic: str, messages: Sequence[Message], keys: Keys) -> Originals:
-        """Read those that were put before, for ``append``: other threads may put meanwhile. Raises
-        UniqueKeyTaken."""
+        """Read the stored messages with these keys for ``append``, while other threads may put.
+
+        Raises UniqueKeyTaken.
+        """
         with self._lock:
             known = self._known().find(key_digests(topic, keys)) or []
         return Originals(known, self._originals(topic, messages, keys, known or None))
 
     def append_encoded(self, batch: EncodedBatch) -> list[Placement] | None:
-        """Append a batch as it was encoded; None, and nothing is stored, where ``append`` has to
-        see its messages: one is known or given twice, or may not be put in one call now."""
+        """Append an encoded batch; None, with nothing stored, when ``append`` must handle it: a key
+        is known or given twice, or the batch cannot be put in one call now."""
         keys = batch.keys
         with self._lock:
             if self._known().find(batch.digests) is not None or not _all_differ(keys):
@@ -144,18 +149,19 @@ class DeduplicatedPuts:
             return placements
 
     def remember(self, topic: str, keys: Keys, placements: list[Placement]) -> None:
-        """Messages that were put with keys of ours: their client was told them, and may repeat."""
+        """Note messages that were put under generated keys: their client got the keys, and may send
+        them again."""
         with self._lock:
             self._known().add(key_digests(topic, keys), placements)
 
     def may_know(self, topic: str, keys: Sequence[str]) -> bool:
-        """Whether a message under any of these unique keys may have been put before: one look-up in
-        the table, and no read of the log."""
+        """Whether a message under any of these unique keys may be stored: one look-up in the table,
+        and no read of the log."""
         with self._lock:
             return self._known().find(key_digests(topic, keys)) is not None
 
     def knows(self, topic: str, keys: Sequence[str]) -> bool:
-        """Whether a message under any of these unique keys was put before."""
+        """Whether a message under any of these unique keys is stored."""
         with self._lock:
             known = self._known().find(key_digests(topic, keys)) or ()
             return any(
@@ -170,7 +176,7 @@ class DeduplicatedPuts:
         keys: Keys,
         known: list[int] | None,
     ) -> dict[str, Placement]:
-        """By key: those that are there already. Raises UniqueKeyTaken."""
+        """The placements of stored messages, by key. Raises UniqueKeyTaken."""
         first_of: dict[str, Message] = {}
         found: dict[str, Placement] = {}
         for number, (message, key) in enumerate(zip(messages, keys, strict=True)):
@@ -208,7 +214,7 @@ class DeduplicatedPuts:
         return placements, frozenset(range(len(keys))) - new.keys()
 
     def _original(self, offset: int, topic: str, key: str) -> Record | None:
-        """The message that was put before; None when it is not there any more."""
+        """Read the stored message; None when it is not there any more."""
         if self._log.commits is not None:
             self._log.commits.commit()
         try:
@@ -216,11 +222,11 @@ class DeduplicatedPuts:
         except StorageError:
             return None
         if found.uniq_key != key or _put_topic(found) != topic:
-            return None  # another key with the same digest
+            return None  # a different key with the same digest
         return found if self._is_queued(found) else None
 
     def _is_queued(self, found: Record) -> bool:
-        """Whether it is in its queue, or will be; not when its topic was deleted since."""
+        """Whether it is, or will be, in its queue; not when its topic was deleted since."""
         if found.physical_offset >= self._dispatcher.position:
             return True
         queue = self._queues.get(found.topic, found.queue_id)
@@ -229,13 +235,13 @@ class DeduplicatedPuts:
 
 
 def refuse_reads(count: int, reads_max: int | None) -> None:
-    """Raises OriginalsUnread for more messages to read in the log than that."""
+    """Raise OriginalsUnread when more messages must be read from the log than allowed."""
     if reads_max is not None and count > reads_max:
         raise OriginalsUnread(f"{count} messages may have been put before")
 
 
 def end_of(put: Put) -> int:
-    """Everything of it is below this physical offset."""
+    """The end of all messages of a put, a physical offset."""
     placements, repeats = put
     return max(each.end for each in placements) if repeats else placements[-1].end
 

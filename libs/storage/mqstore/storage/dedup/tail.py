@@ -1,4 +1,4 @@
-"""Finding the unique keys again after an opening: from the log's tail, as it was then."""
+"""Loads the unique keys after an opening from the log's tail, as it was then."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mqstore.storage.queues.consume_queue import ConsumeQueue
 from mqstore.storage.queues.consume_queues import ConsumeQueues
 
 TAIL_MAX: Final = 1 << 30
-"""Bytes of log that are read at most."""
+"""Maximum bytes of log that are read."""
 
 
 def read_tail(
@@ -26,21 +26,21 @@ def read_tail(
     steps: StepsView,
     monotonic: Callable[[], float],
 ) -> Callable[[], KeyWindow]:
-    """What reads which keys clients put within uniqueKeyWindow of the newest record.
+    """Prepare the load of the keys that clients put within uniqueKeyWindow of the newest record.
 
-    The queues hold everything below ``dispatched``, a record's begin. They and the log's end are
-    looked at now, and not when the log is read: they may change meanwhile. ``steps`` are those of
-    the clock, ``monotonic`` returns seconds.
+    All records below ``dispatched``, a record's begin, are in the queues. Queues and the log's end
+    are read by this call, not by the load: they may change meanwhile. ``steps`` are those of the
+    clock, ``monotonic`` returns seconds.
     """
     end = log.max_offset
     since_ms, lowest = log.last_store_timestamp_ms - config.unique_key_window, end - TAIL_MAX
     start = _start(log, queues, since_ms, lowest, steps)
-    if start > dispatched:  # queues that are made again may name an earlier record
+    if start > dispatched:  # rebuilt queues may name an earlier record
         start = min(start, max(dispatched, _segment_before(log, since_ms, lowest, steps)))
 
     def read() -> KeyWindow:
         window, position = KeyWindow(config, monotonic), start
-        while (position := max(position, log.min_offset)) < end:  # what expired is passed over
+        while (position := max(position, log.min_offset)) < end:  # expired segments are skipped
             position = _read_segment(window, log, position, end)
         return window
 
@@ -48,7 +48,7 @@ def read_tail(
 
 
 def _segment_before(log: CommitLog, since_ms: int, lowest: int, steps: StepsView) -> int:
-    """The begin of the last segment whose first record is that old, or stands that low."""
+    """The begin of the last segment whose first record is that old, or at or below ``lowest``."""
     for file in reversed(log.files.files):
         first = file.base_offset
         if first <= lowest or _is_older(log, first, since_ms - steps.shift_ms(first)):
@@ -59,7 +59,7 @@ def _segment_before(log: CommitLog, since_ms: int, lowest: int, steps: StepsView
 def _is_older(log: CommitLog, offset: int, since_ms: int) -> bool:
     try:
         return log.record_at(offset).store_timestamp_ms <= since_ms
-    except StorageError:  # the end of the log, or damage: nothing is known of its time
+    except StorageError:  # the end of the log, or damage: the time is unknown
         return False
 
 
@@ -83,10 +83,10 @@ def _start_in(
 
 
 def _read_segment(window: KeyWindow, log: CommitLog, offset: int, limit: int) -> int:
-    """From a record on to its segment's end or the limit; where the next segment begins.
+    """Read records up to the segment's end or the limit; returns the begin of the next segment.
 
-    What cannot be read is passed over: its keys are not known. The same offset where the segment
-    expired since it was looked for.
+    Unreadable records are skipped: their keys stay unknown. Returns the same offset when the
+    segment expired meanwhile.
     """
     place = log.view_from(offset)
     if place is None:

@@ -1,10 +1,9 @@
-"""Which unique keys were put lately, and where their records stand.
+"""``KeyWindow``: the unique keys of recent messages, and their physical offsets.
 
 Two tables: once the younger one is full (uniqueKeyWindowCount) or old (uniqueKeyWindow), the older
-one is dropped and a new one begun. So a key is known for at least as long as the settings say,
-and at most for twice that, once more so long for one of before the opening; memory is at most 86
-bytes a key of uniqueKeyWindowCount. Age is time that has passed, whatever the wall clock was set
-to.
+one is dropped and a new one begun. So a key is known for at least as long as the settings say, and
+at most for twice that, and as long again for keys from before the opening; memory is at most 86
+bytes a key of uniqueKeyWindowCount. Age is elapsed time, independent of the wall clock.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from mqstore.storage.codec.message_id import GENERATED_PREFIX
 from mqstore.storage.config import StoreConfig
 
 RUN_RECORDS: Final = 50_000
-"""Records taken over between two looks at whether the younger table is full."""
+"""Records added between two checks of whether the younger table is full."""
 
 
 class KeyWindow:
@@ -30,20 +29,20 @@ class KeyWindow:
         self._monotonic = monotonic
         self._younger, self._older = KeyTable(), KeyTable()
         self._since: float | None = None
-        """When the younger table's first message was added."""
+        """Time at which the younger table's first message was added."""
 
     @property
     def count(self) -> int:
-        """Keys known."""
+        """Number of known keys."""
         return self._younger.count + self._older.count
 
     @property
     def memory_size(self) -> int:
-        """Bytes."""
+        """Memory in bytes."""
         return self._younger.memory_size + self._older.memory_size
 
     def find(self, digests: bytes) -> list[int] | None:
-        """The offset of each, -1 where it is not known; None when none of them is."""
+        """The offset of each digest, -1 where it is not known; None when none of them is."""
         found = self._younger.find(digests)
         older = self._older.find(digests)
         if older is None or found is None:
@@ -51,12 +50,12 @@ class KeyWindow:
         return [new if new >= 0 else old for new, old in zip(found, older, strict=True)]
 
     def add(self, digests: bytes, placements: Sequence[Placement]) -> None:
-        """These were put."""
+        """Add stored messages."""
         self._younger.add(digests, placements)
         self._turn(self._monotonic())
 
     def add_run(self, view: memoryview, position: int, end: int, base: int) -> tuple[Defect, int]:
-        """Take over what clients put from ``position`` on; why and where it ended."""
+        """Add the clients' keys of records from ``position`` on; returns why and where it ended."""
         records, now = RUN_RECORDS, self._monotonic()
         defect = Defect.NONE
         while defect is Defect.NONE and records == RUN_RECORDS:

@@ -61,7 +61,7 @@ def delay_message(message: Message, levels: DelayLevels, store_format: StoreForm
     }
     if store_format is StoreFormat.V5_X:
         changes |= dict.fromkeys(PROPERTY_TIMERS)
-    return message.replaced(
+    return message.replace(
         topic=SCHEDULE_TOPIC,
         queue_id=queue_of(level),
         properties=_replace_properties(message.properties, changes, store_format),

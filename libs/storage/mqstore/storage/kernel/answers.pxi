@@ -36,7 +36,7 @@ cdef inline char *add_hex(char *p, const uint8_t *data, Py_ssize_t size) noexcep
 
 
 cdef inline bint is_plain_json(Text text) noexcept:
-    """Whether it stands in JSON as it is."""
+    """Whether the text needs no escapes in JSON."""
     cdef uint32_t i
     for i in range(text.length):
         if not 0x20 <= text.at[i] < 0x7F or text.at[i] == c'"' or text.at[i] == c"\\":
@@ -85,26 +85,26 @@ cdef char *add_numbers(char *p, Placement placed, int64_t shard) noexcept:
 
 
 cdef dict odd_keys(list keys, quote, Py_ssize_t *room):
-    """Those that are quoted in another way, by number; ``room`` grows by the size of all keys."""
+    """Keys that need escapes, quoted, by number; ``room`` grows by the size of all keys."""
     cdef dict odd = {}
     cdef Py_ssize_t i
     cdef Text text
-    cdef bytes told
+    cdef bytes quoted
     for i in range(len(keys)):
         if PyUnicode_IS_ASCII(<str?> keys[i]):
             text = utf8_of(keys[i])
             if is_plain_json(text):
                 room[0] += text.length + 2
                 continue
-        told = quote(keys[i])
-        odd[i] = told
-        room[0] += PyBytes_GET_SIZE(told)
+        quoted = quote(keys[i])
+        odd[i] = quoted
+        room[0] += PyBytes_GET_SIZE(quoted)
     return odd
 
 
-cdef char *add_key(char *p, str key, bytes told) except NULL:
-    if told is not None:
-        return add_text(p, text_of(told))
+cdef char *add_key(char *p, str key, bytes quoted) except NULL:
+    if quoted is not None:
+        return add_text(p, text_of(quoted))
     p[0] = c'"'
     p = add_text(p + 1, utf8_of(key))
     p[0] = c'"'

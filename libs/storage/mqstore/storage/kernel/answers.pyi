@@ -11,9 +11,9 @@ def placements_json(
     repeats: Container[int],
     quote: Callable[[str], bytes],
 ) -> bytes:
-    """A JSON array of where messages stand, as ``mqstore.writer.models.Placed`` says it.
+    """Format placements as a JSON array of the model ``Placed``.
 
     ``keys`` are their unique keys, ``repeats`` the numbers of those that get ``"repeat":true``.
-    ``quote`` says a key in JSON that is not printable ASCII as it stands. ValueError when there are
-    not as many keys as placements; raises what ``quote`` raises.
+    ``quote`` quotes a key in JSON that is not plain printable ASCII. Raises ValueError when there
+    are not as many keys as placements, and the errors of ``quote``.
     """

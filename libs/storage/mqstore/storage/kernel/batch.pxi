@@ -1,6 +1,6 @@
 # Batches as their producers encoded them ---------------------------------------------------------
 # Per message: total size 4, magic 4, body CRC 4, flag 4, body length 4, body, properties length 2,
-# properties. What is not plain is left to codec/batch.py, which names what is wrong.
+# properties. Other batches are left to codec/batch.py, which names the defect.
 
 
 cdef enum:
@@ -84,7 +84,7 @@ cdef class NameRules:
         free(self.names)
 
     cdef bint allow(self, Text name, Text value) noexcept nogil:
-        """False for what a closer look has to decide."""
+        """False where Python has to decide."""
         cdef int i
         for i in range(self.count):
             if same(self.names[i], name):
@@ -152,7 +152,7 @@ cdef class EncodedBatch:
     cdef bint read(
         self, Message message, bytes data, int64_t body_max, bint index_tags, NameRules rules
     ) except -1:
-        """False for what is not plain."""
+        """False where the batch is not plain."""
         cdef int64_t size = PyBytes_GET_SIZE(data)
         cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(data)
         cdef Py_ssize_t i
@@ -208,7 +208,7 @@ cdef class EncodedBatch:
         return packed
 
     cdef list places(self, int64_t number, int64_t offset, int64_t time):
-        """Where the messages will stand."""
+        """The placements of the messages."""
         cdef Parts *m = &self.shared
         cdef list placed = []
         cdef int64_t size

@@ -6,10 +6,10 @@ from typing import final
 from mqstore.storage.kernel.write import Message
 
 class NameRules:
-    """The properties that producers may give, where the kernel decides. Immutable."""
+    """The properties that producers may give, as far as the kernel checks them. Immutable."""
 
     def __init__(self, free: Sequence[bytes], refused: Sequence[bytes]) -> None:
-        """Names in ``free`` need no look, those in ``refused`` are not plain; any other must be
+        """Names in ``free`` need no check, those in ``refused`` are not plain; any other must be
         printable ASCII, as must its value."""
 
 @final
@@ -18,7 +18,7 @@ class EncodedBatch:
 
     @property
     def message(self) -> Message:
-        """What all messages share."""
+        """The fields that all messages share."""
     @property
     def data(self) -> bytes:
         """The batch in RocketMQ's encoding (``codec.batch``)."""

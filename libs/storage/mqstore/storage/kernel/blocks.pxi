@@ -1,7 +1,8 @@
 # Checksums of the log's blocks ------------------------------------------------------------------
 
 # An entry of a side file: CRC-32C, parity and length of what it covers from its block's first byte
-# on, then a CRC-32C over these and the block's physical offset, so that no entry counts elsewhere.
+# on, then a CRC-32C over these and the block's physical offset, so that an entry counts for its
+# own block only.
 
 
 cdef enum:
@@ -30,7 +31,7 @@ cdef inline uint32_t entry_seal(const uint8_t *entry, uint64_t offset) noexcept 
 
 
 cdef void read_cover(const uint8_t *entry, uint64_t offset, Cover *cover) noexcept nogil:
-    """Length 0 for no entry and for one that cannot be believed."""
+    """Length 0 for no entry and for an invalid one."""
     cdef uint8_t copy[BLOCK_ENTRY]
     memcpy(copy, entry, BLOCK_ENTRY)  # another process may be writing it
     cover.crc = get32(copy)
@@ -113,7 +114,7 @@ def cover_blocks(
 cdef const uint8_t *covered_block(
     const uint8_t[::1] log, const uint8_t[::1] entries, int64_t base, int64_t number, Cover *cover
 ) except NULL:
-    """A block's first byte, and what its entry says of it."""
+    """A block's first byte, and its entry."""
     cdef int64_t at = number * BLOCK_SIZE
     if not 0 <= number <= INT32_MAX or at >= log.shape[0]:
         raise ValueError(f"block {number} is outside a view of {log.shape[0]} bytes")

@@ -33,7 +33,7 @@ cdef enum:
     PART_BODY = 19
     PART_PROPERTIES = 20
 
-# The years 1 to 9999, in milliseconds: what Python's dates and Spark's can say.
+# The years 1 to 9999, in milliseconds: the range of Python's and Spark's dates.
 cdef int64_t TIME_MIN_MS = -62135596800000
 cdef int64_t TIME_MAX_MS = 253402300799999
 

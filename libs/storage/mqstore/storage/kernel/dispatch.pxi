@@ -125,7 +125,7 @@ cdef void read_facts(Text properties, Facts *f) noexcept nogil:
             if same(name, DELAY_NAME):
                 f.delay = True
             if value.length == 0:
-                pass  # as if it were not there
+                pass  # ignored
             elif same(name, TAGS_NAME):
                 f.tags = value
             elif same(name, KEYS_NAME):
@@ -260,7 +260,7 @@ cdef struct Found:
 
 
 cdef int read_one(const Run *run, int64_t position, Found *found) noexcept nogil:
-    """The record at ``position``; what comes soon is brought nearer to the processor."""
+    """Read the record at ``position``; prefetch the memory of the next ones."""
     cdef const uint8_t *p = run.log + position
     cdef Layout r
     cdef Facts f
@@ -293,7 +293,7 @@ cdef inline void prefetch_slot(const IndexState *index, uint32_t hash) noexcept 
 
 
 cdef int dispatch_one(Run *run, Found *found) noexcept nogil:
-    """The record at ``run.position``: everything is decided before anything is written."""
+    """Dispatch the record at ``run.position``: all decisions come before the first write."""
     cdef Seat *seat = NULL
     if is_indexed(run, found):
         if run.index.base == NULL or index_count(run.index.base) >= run.index.index_num:
@@ -349,7 +349,7 @@ cdef Seats _spare_seats = None
 
 
 cdef Seats seats_for(int64_t queues):
-    """Those of the last small run where nobody uses them: making them costs more than one record."""
+    """The free seats of the last small run, as new ones cost more than one record; else new ones."""
     global _spare_seats
     cdef Seats spare = _spare_seats
     if spare is None or queues > SPARE_QUEUES:
@@ -359,7 +359,7 @@ cdef Seats seats_for(int64_t queues):
 
 
 cdef class Seats:
-    """The queues of one run: a C table for the loop, and what keeps its pointers alive."""
+    """The queues of one run: a C table for the loop, and the objects that own its pointers."""
     cdef Seat *table
     cdef uint64_t mask
     cdef list taken  # (key, window, seat number)

@@ -3,20 +3,20 @@
 from enum import IntEnum
 
 class Stop(IntEnum):
-    """Why ``dispatch_run`` came back."""
+    """Why ``dispatch_run`` returned."""
 
     END = 0
     """``position`` is ``end``: nothing is left."""
     BLANK = 1
     """A blank record: the rest of the segment is unused."""
     DEFECT = 2
-    """No whole record stands here; ``record.decode`` says what is wrong."""
+    """No whole record stands here; ``record.decode`` names the defect."""
     QUEUE = 3
-    """Its queue is unknown, its window full, or its queue offset is not the next one."""
+    """The record's queue is unknown, its window full, or its queue offset is not the next one."""
     INDEX = 4
     """The index window is full, or lacks room for all keys of this record, or has no file."""
     SPECIAL = 5
-    """For Python alone: delay, multi-dispatch, inner batch, malformed UTF-8, over 64 keys."""
+    """For Python: delay, multi-dispatch, inner batch, malformed UTF-8, over 64 keys."""
     LIMIT = 6
     """``max_records`` were handled."""
 
@@ -24,26 +24,28 @@ class QueueWindow:
     """Cursor over one topic-queue's current ConsumeQueue file. For one dispatching thread."""
 
     next_index: int
-    """The entry to be written next, counted from the queue's beginning."""
+    """The queue offset of the next entry."""
 
     def __init__(self) -> None: ...
     def attach(self, view: memoryview | None, first_index: int, entries: int) -> None:
         """Point at a file of ``entries`` 20-byte entries, the first being ``first_index``.
 
-        None detaches: every record of this queue then stops a run. ValueError when the view is
-        too short. Leaves ``next_index`` alone.
+        None detaches: every record of this queue then stops a run. Raises ValueError when the view
+        is too short. Does not change ``next_index``.
         """
     @property
-    def first_index(self) -> int: ...
+    def first_index(self) -> int:
+        """The queue offset of the file's first entry."""
     @property
-    def entries(self) -> int: ...
+    def entries(self) -> int:
+        """Number of entries of the file."""
 
 class IndexWindow:
-    """Cursor over the current IndexFile; counts and times live in the file's own header."""
+    """Cursor over the current IndexFile; counts and times are in the file's own header."""
 
     def __init__(self) -> None: ...
     def attach(self, view: memoryview | None, slots: int, index_num: int) -> None:
-        """Point at an index file; None detaches. ValueError when the view is too short."""
+        """Point at an index file; None detaches. Raises ValueError when the view is too short."""
 
 def dispatch_run(
     view: memoryview,
@@ -66,6 +68,6 @@ def dispatch_run(
 
     Returns (stop, position, records, last store timestamp in ms or 0): ``position`` is that of the
     first record not handled, of which nothing was written. Keys of the queues that grew are added
-    to ``touched``. Body CRCs are not judged. Releases the GIL over long stretches; one caller at a
-    time per window.
+    to ``touched``. Body CRCs are not compared. Releases the GIL over long stretches; one caller at
+    a time per window.
     """

@@ -1,8 +1,8 @@
 # Queue entries, and the records that they name -----------------------------------------------------
 
-# An entry is believed once its record was found to say the same of itself, in blocks that are whole.
-# That is remembered by groups: by the digest of their bytes, so that damage of either is seen. In an
-# epoch no record changes; a new epoch, another topic or another place make another digest.
+# An entry is trusted once its record was found to agree with it, in blocks that are whole. The
+# results are cached by groups, under the digest of their bytes, so that damage of either is seen. In
+# an epoch no record changes; a new epoch, another topic or another place make another digest.
 
 
 cdef enum:
@@ -21,7 +21,7 @@ cdef struct Moment:
 
 
 cdef struct Entries:
-    # What is left to read of a queue file, and what the next record must say of itself.
+    # The rest of a queue file to read, and the facts that the next record must state.
     const uint8_t *start
     const uint8_t *at
     const uint8_t *end
@@ -40,7 +40,7 @@ cdef struct Entries:
     uint64_t slot
     uint64_t digest
     bint is_known  # the group that ``at`` is in
-    bint is_new  # not known, and all of it was believed so far
+    bint is_new  # not known, and all entries agreed so far
     bint is_sparse  # most are passed over: nothing is fetched ahead or remembered of groups
 
 
@@ -91,7 +91,7 @@ cdef void enter_group(Entries *e, const uint64_t *known) noexcept nogil:
 
 
 cdef void remember_group(Entries *e, uint64_t *known) noexcept nogil:
-    """The group that ended, unless its bytes changed while they were looked at."""
+    """Cache the group that ended, unless its bytes changed meanwhile."""
     if group_digest(e, e.at - GROUP * QUEUE_ENTRY) == e.digest:
         known[e.slot % KNOWN_GROUPS] = e.digest
 
@@ -175,7 +175,7 @@ cdef class QueueFile:
         self.let_go()
 
 
-# What a pull answers --------------------------------------------------------------------------
+# Results of a pull ---------------------------------------------------------------------------
 
 
 cdef class LogWindow
@@ -209,7 +209,7 @@ cdef class Pulled:
         self, LogWindow window, kind, tags, entries, int64_t position, queue, int64_t most,
         int64_t count, int64_t taken, int64_t max_bytes,
     ):
-        found, passed, reached, is_full = window.tagged(
+        found, passed, reached, is_full = window.read_tagged(
             kind, tags, entries, position, queue.raw_topic, queue.queue_id, self.next_offset, most,
             count, taken, max_bytes,
         )

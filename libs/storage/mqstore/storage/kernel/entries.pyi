@@ -7,9 +7,9 @@ from mqstore.storage.lookup.answers import PullStatus, Unreadable
 from mqstore.storage.lookup.views import QueueView
 
 class Pull:
-    """Records of one queue, ascending; ``next_offset`` is where to go on.
+    """Records of one queue, ascending; ``next_offset`` is the offset of the next pull.
 
-    Neighbours share memory: a record that is kept keeps up to 64 KiB of others.
+    Neighbours share memory: keeping one record keeps up to 64 KiB of others.
     """
 
     status: PullStatus
@@ -40,9 +40,10 @@ class Pull:
         taken: int,
         max_bytes: int,
     ) -> tuple[int, bool]:
-        """``LogWindow.records`` from ``next_offset`` on: the bytes of the answer by then, and
-        whether one of its bounds was reached."""
-    def add(self, found: Record) -> None: ...
+        """Add records by ``LogWindow.records`` from ``next_offset`` on; returns the bytes of the
+        answer by then, and whether one of its bounds was reached."""
+    def add(self, found: Record) -> None:
+        """Add one record."""
     def take_tagged(
         self,
         window: LogWindow,
@@ -56,12 +57,12 @@ class Pull:
         taken: int,
         max_bytes: int,
     ) -> tuple[int, bool]:
-        """``LogWindow.tagged`` from ``next_offset`` on; answers as ``take``."""
+        """Add records by ``LogWindow.read_tagged`` from ``next_offset`` on; returns as ``take``."""
 
 class Slices:
-    """Records of one queue as they stand in the log, ascending: what a RocketMQ client decodes.
+    """Records of one queue as bytes of the log, ascending, for RocketMQ clients to decode.
 
-    Joined, ``parts`` are ``count`` whole records: copies, so that nothing changes them.
+    Joined, ``parts`` are ``count`` whole records: copies, so that they never change.
     """
 
     status: PullStatus
@@ -74,7 +75,7 @@ class Slices:
 
     @property
     def self_checked(self) -> int:
-        """How many of them only their own checks vouch for."""
+        """Number of records whose own checks alone passed."""
 
     def __init__(
         self,
@@ -97,8 +98,9 @@ class Slices:
         taken: int,
         max_bytes: int,
     ) -> tuple[int, bool]:
-        """As ``Pull.take``, by ``LogWindow.slices``."""
-    def add(self, found: Record) -> None: ...
+        """Add records as ``Pull.take``, by ``LogWindow.slices``."""
+    def add(self, found: Record) -> None:
+        """Add one record."""
     def take_tagged(
         self,
         window: LogWindow,
@@ -112,4 +114,4 @@ class Slices:
         taken: int,
         max_bytes: int,
     ) -> tuple[int, bool]:
-        """``LogWindow.tagged`` from ``next_offset`` on; answers as ``take``."""
+        """Add records by ``LogWindow.read_tagged`` from ``next_offset`` on; returns as ``take``."""

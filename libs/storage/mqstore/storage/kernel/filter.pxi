@@ -24,7 +24,7 @@ cdef inline int64_t get16(const uint8_t *p) noexcept nogil:
 
 
 cdef int64_t unit_size(const Units *units, int64_t position) noexcept nogil:
-    """Of the whole unit that stands there, or 0."""
+    """The size of the whole unit that stands there, or 0."""
     cdef int64_t left = units.length - position, size
     if position < 0 or left < UNIT_MIN:
         return 0
@@ -68,7 +68,7 @@ cdef int64_t untagged(
 
 @cython.no_gc  # nothing that it refers to refers back
 cdef class Tags:
-    """What entries and properties say of the messages that have one of these tags."""
+    """The codes of tags in queue entries, and their texts in properties."""
     cdef bytes codes
     cdef list texts
 
@@ -81,8 +81,8 @@ cdef class Tags:
         cdef const int64_t *codes = <const int64_t *> PyBytes_AS_STRING(self.codes)
         return has_code(<int64_t> get64(entry + TAGS_CODE_AT), codes, len(self.texts))
 
-    cdef int64_t passed_over(self, const uint8_t *entry, int64_t count):
-        """Entries before the first that has a code, or a unit that tells."""
+    cdef int64_t count_without(self, const uint8_t *entry, int64_t count):
+        """Count the entries before the first one that has one of the codes, or a unit's address."""
         cdef const int64_t *codes = <const int64_t *> PyBytes_AS_STRING(self.codes)
         cdef int64_t wanted = len(self.texts), passed
         cdef Units none

@@ -98,7 +98,7 @@ cdef struct ChainRun:
 
 
 cdef bint chain_one(ChainRun *run, const GatheredItem *item) noexcept nogil:
-    """False, and nothing is written, for an item that has no business here."""
+    """False, and nothing is written, for an item outside of the part."""
     cdef int64_t number = run.first + item.number, previous
     cdef int64_t slot = <int64_t> (item.hash % <uint64_t> run.slots)
     cdef uint8_t *head = run.slots_at + INDEX_SLOT * slot

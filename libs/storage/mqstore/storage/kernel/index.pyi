@@ -22,9 +22,9 @@ def index_find(
     end_ms: int,
     limit: int,
 ) -> list[int]:
-    """Physical offsets whose entries have this hash and time, newest first, at most ``limit``.
+    """Physical offsets of the entries with this hash and time, newest first, at most ``limit``.
 
     Times are the entries' own (begin of the file + whole seconds), both ends included; the walk
-    ends at the first entry older than ``begin_ms``, as IndexFile.selectPhyOffset's does. Links
-    that do not lead to an older entry end it too, so damage cannot make it loop.
+    ends at the first entry older than ``begin_ms``, as IndexFile.selectPhyOffset's does. Links that
+    do not lead to an older entry end it too, so damage cannot make it loop.
     """

@@ -22,7 +22,7 @@ cdef struct Search:
 
 
 cdef bint begin_search(Search *s, str topic, str key) except -1:
-    """False for what bytes alone do not tell: invalid Unicode, and what Java puts in its place."""
+    """False for text that bytes cannot be compared with: invalid Unicode, and Java's U+FFFD."""
     cdef Py_ssize_t size
     cdef uint32_t hash = 0
     try:
@@ -67,7 +67,7 @@ cdef bint has_key(Text properties, Text key, bint uniq_key_only) noexcept nogil:
 
 
 @cython.no_gc  # numbers only
-cdef class Scanned:
+cdef class ScanRange:
     cdef readonly int64_t from_ms
     cdef readonly int64_t to_ms
     cdef readonly int64_t candidates
@@ -85,12 +85,12 @@ cdef class Scanned:
         return self.from_ms, self.to_ms, self.candidates, self.min_offset, self.max_offset
 
     def __eq__(self, other):
-        if not isinstance(other, Scanned):
+        if not isinstance(other, ScanRange):
             return NotImplemented
-        return self.fields() == (<Scanned> other).fields()
+        return self.fields() == (<ScanRange> other).fields()
 
     def __repr__(self):
-        return f"Scanned{self.fields()}"
+        return f"ScanRange{self.fields()}"
 
 
 cdef class KeyAnswer:
@@ -98,12 +98,12 @@ cdef class KeyAnswer:
     cdef readonly object unreadable
     cdef public str cursor
     cdef readonly bint complete
-    cdef readonly Scanned scanned
+    cdef readonly ScanRange scanned
     cdef readonly int64_t following
 
     def __init__(
         self, list records not None, unreadable not None, str cursor, bint complete,
-        Scanned scanned not None,
+        ScanRange scanned not None,
     ):
         self.records, self.unreadable, self.cursor = records, unreadable, cursor
         self.complete, self.scanned, self.following = complete, scanned, -1
@@ -122,7 +122,7 @@ cdef class KeyAnswer:
 
 cdef KeyAnswer answer_of(list records, const Search *s, int64_t minimum, bint is_complete):
     cdef KeyAnswer answer = KeyAnswer.__new__(KeyAnswer)
-    cdef Scanned scanned = Scanned.__new__(Scanned)
+    cdef ScanRange scanned = ScanRange.__new__(ScanRange)
     scanned.from_ms, scanned.to_ms, scanned.candidates = s.from_ms, s.to_ms, s.looked_at
     scanned.min_offset, scanned.max_offset = minimum, s.limit
     answer.records, answer.unreadable, answer.scanned = records, (), scanned

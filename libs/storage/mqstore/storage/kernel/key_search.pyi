@@ -5,31 +5,33 @@ from collections.abc import Sequence
 from mqstore.storage.codec.record import Record
 from mqstore.storage.lookup.answers import Unreadable
 
-class Scanned:
-    """What a key query looked at. Immutable."""
+class ScanRange:
+    """The range that a key query has examined. Immutable."""
 
     def __init__(
         self, from_ms: int, to_ms: int, candidates: int, min_offset: int, max_offset: int
     ) -> None: ...
     @property
-    def from_ms(self) -> int: ...
+    def from_ms(self) -> int:
+        """Start of the time range."""
     @property
-    def to_ms(self) -> int: ...
+    def to_ms(self) -> int:
+        """End of the time range, included."""
     @property
     def candidates(self) -> int:
-        """Index entries whose records were read."""
+        """Number of index entries whose records were read."""
     @property
     def min_offset(self) -> int:
-        """First physical offset of the log as it was."""
+        """The first physical offset of the log at that time."""
     @property
     def max_offset(self) -> int:
-        """Everything below it was looked for."""
+        """Physical offset below which everything was searched."""
 
 class KeyAnswer:
     """Records under a key, newest first."""
 
     cursor: str | None
-    """Where to go on."""
+    """The cursor of the next page, or None."""
 
     def __init__(
         self,
@@ -37,19 +39,21 @@ class KeyAnswer:
         unreadable: Sequence[Unreadable],
         cursor: str | None,
         complete: bool,
-        scanned: Scanned,
+        scanned: ScanRange,
     ) -> None: ...
     @property
-    def records(self) -> list[Record]: ...
+    def records(self) -> list[Record]:
+        """The matching records."""
     @property
     def unreadable(self) -> Sequence[Unreadable]:
-        """Records under that key, or maybe under it, that are damaged."""
+        """Damaged records that match or may match."""
     @property
     def complete(self) -> bool:
-        """No record is missing: there is nothing to go on with, and the index covered the whole log
-        all along."""
+        """Whether no record is missing: there is no next page, and the index covered the whole
+        log."""
     @property
-    def scanned(self) -> Scanned: ...
+    def scanned(self) -> ScanRange:
+        """The examined range."""
     @property
     def following(self) -> int:
-        """The first candidate that ``LogWindow.keyed`` did not read; else -1."""
+        """The first candidate that ``LogWindow.find_by_key`` did not read; else -1."""

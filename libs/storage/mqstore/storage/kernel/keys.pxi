@@ -10,8 +10,8 @@ cdef struct KeySlot:
     int64_t offset
 
 
-# Python's hashes of texts are made under a secret of this process, so nobody can choose keys that
-# meet in one slot.
+# Python's hashes of texts depend on a secret of this process, so clients cannot choose keys that
+# share a slot.
 cdef uint64_t _secret = <uint64_t> <Py_ssize_t> hash("unique keys")
 
 
@@ -177,7 +177,7 @@ cdef class KeyTable:
         return defect
 
     cdef void note(self, uint64_t digest, int64_t offset) noexcept nogil:
-        """Unless it is known: of several records the first is what was put."""
+        """Add a digest unless it is known: of several records the first one is the client's."""
         cdef KeySlot *slot = self.slot_of(digest)
         if slot.digest == 0:
             slot.digest, slot.offset = digest, offset
@@ -193,7 +193,7 @@ cdef struct KeyWalk:
 cdef int read_key(
     KeyWalk *w, const uint8_t *log, int64_t end, int64_t base, Text made_here, KeySlot *found
 ) noexcept nogil:
-    """The digest of what a client put, 0 where it put none, and on to the next record."""
+    """The digest of a client's key, 0 without one; moves to the next record."""
     cdef const uint8_t *p = log + w.position
     cdef Layout r
     cdef KeyFacts facts

@@ -50,7 +50,7 @@ cdef class LogWindow:
     cdef readonly int64_t epoch
     cdef int64_t minimum
     cdef list segments  # ascending
-    cdef uint64_t *known  # what groups of queue entries were found to name their own records
+    cdef uint64_t *known  # digests of groups of queue entries that agree with their records
     cdef Segment last  # the one that was used last
 
     def __cinit__(self):
@@ -128,7 +128,7 @@ cdef class LogWindow:
         )
 
     cdef Segment place(self, int64_t offset, int64_t limit, Place *found):
-        """Where an offset below ``limit`` stands; None where that is not known here."""
+        """The segment of an offset below ``limit``; None for an unknown segment."""
         cdef Segment segment = self.last
         if offset < self.minimum or offset >= limit:
             return None
@@ -201,7 +201,7 @@ cdef class LogWindow:
         return raw if raw is not None and self.is_at(&moment) else None
 
     cdef void fetch(self, const Entries *e, int64_t ahead):
-        """Have the memory brought near that a later entry's record is judged by."""
+        """Prefetch the memory by which a later entry's record is judged."""
         cdef const uint8_t *entry = e.at + ahead * QUEUE_ENTRY
         cdef int64_t at, size
         if ahead >= e.left or self.last is None:
@@ -343,7 +343,7 @@ cdef class LogWindow:
             found.append(raw if at == size else raw[:at])
         return at == size
 
-    def tagged(
+    def read_tagged(
         self, type kind not None, Tags tags not None, entries not None, int64_t position,
         bytes topic not None, int64_t queue_id, int64_t index, int64_t most, int64_t count,
         int64_t taken, int64_t max_bytes,
@@ -358,7 +358,7 @@ cdef class LogWindow:
                 &e, &queue, position, count, topic, queue_id, index, taken, max_bytes
             )
             e.left, e.is_sparse = max(0, min(e.left, most)), True
-            skip_entries(&e, tags.passed_over(e.at, e.left))
+            skip_entries(&e, tags.count_without(e.at, e.left))
             while not e.is_full and self.take_tagged(kind, tags, &e, found):
                 pass
         finally:
@@ -377,7 +377,7 @@ cdef class LogWindow:
         cdef bytes raw
         if e.left <= 0 or not tags.has_code(e.at):
             return False
-        passed = tags.passed_over(e.at + QUEUE_ENTRY, e.left - 1)
+        passed = tags.count_without(e.at + QUEUE_ENTRY, e.left - 1)
         self.fetch(e, 1 + passed)
         if self.name_run(e, &named, 1, INT64_MAX, kept, &size) == 0:
             return False
@@ -475,7 +475,7 @@ cdef class LogWindow:
             return -1
         if <int64_t> get64(head + 28) != physical or get64(head + r.body_at - 12) == TOMBSTONE:
             return -1
-        # Where checksums vouch for all of it, nothing behind its head is fetched from memory.
+        # Where checksums cover all of it, nothing after its head is fetched from memory.
         state = segment.judge(place.position, size, &number)
         if state == CHANGED:
             return -1
@@ -483,7 +483,7 @@ cdef class LogWindow:
             return -1
         return max(<int64_t> -1, <int64_t> get64(head + r.store_time_at))
 
-    def keyed(
+    def find_by_key(
         self, type kind not None, index, str topic not None, str key not None, int64_t from_ms,
         int64_t to_ms, bint uniq_key_only, int64_t below, int64_t limit,
     ):
@@ -540,7 +540,7 @@ cdef class LogWindow:
         follow(&c, FIND_CHUNK - 1)
         if c.entry > 0:
             return False
-        # The first item's seconds count from the file before: its time says nothing.
+        # The first item's seconds count from the previous file: its time is meaningless.
         if get32(c.items + INDEX_ITEM) == s.hash:
             c.offsets[c.found] = <int64_t> get64(c.items + INDEX_ITEM + 4)
             c.found += 1

@@ -14,14 +14,14 @@ from mqstore.storage.lookup.views import QueueView
 A = TypeVar("A", "Pull", "Slices")
 
 class LogWindow:
-    """The log as one process has it mapped in one epoch; reads what is plain by itself.
+    """The log as one process has it mapped in one epoch; reads plain records by itself.
 
-    Plain: a record begins there and is whole, it is no tombstone, and its blocks are as their
-    checksums say; where those do not cover all of it, its body is as BODYCRC says. Anything else is
-    answered by None, or ends a run of entries. For any thread.
+    A record is plain when it is whole and no tombstone, and its blocks match their checksums; where
+    those do not cover all of it, its body matches BODYCRC. Any other record gives None, or ends a
+    run of entries. For any thread.
 
-    A look-up copies bytes, checks the copy, and answers it where the epoch is still the one that it
-    began in, and ``changing`` was 0 then.
+    A look-up copies bytes, checks the copy, and returns it if the epoch is still the one in which
+    it began, and ``changing`` was 0 then.
     """
 
     def __init__(
@@ -35,22 +35,26 @@ class LogWindow:
     ) -> None: ...
     @property
     def epoch(self) -> int:
-        """As it was when this was renewed last."""
+        """The epoch at the last ``renew``."""
     def renew(self) -> int:
-        """Forget segments that expired, and all of them when the epoch moved; the epoch."""
+        """Forget expired segments, and all of them when the epoch has changed; returns the
+        epoch."""
     def forget(self) -> None:
         """Forget all segments."""
     def find(self, offset: int) -> Segment | None:
-        """The known segment that holds an offset."""
+        """The known segment that holds an offset, or None."""
     def add(self, segment: Segment, most: int, epoch: int) -> None:
-        """Know a segment, in place of one at the same base; all others are forgotten when there
-        are ``most``. Nothing where ``epoch``, in which its file was mapped, is not this one's."""
+        """Add a segment, in place of one at the same base; all others are forgotten when there are
+        ``most``. Does nothing when ``epoch``, in which its file was mapped, is not the present
+        one."""
     def record_at(self, kind: type[R], offset: int) -> R | None:
-        """The record that begins at a physical offset, of class ``kind``."""
+        """Read the record that begins at a physical offset, as class ``kind``; None when it is not
+        plain."""
     def record_by_id(self, kind: type[R], text: str) -> R | None:
-        """The record of an offset message id, stored under the host that the id names."""
+        """Read the record of an offset message id, stored under the host that the id names, or
+        None."""
     def slice_at(self, offset: int) -> bytes | None:
-        """The bytes of the record that begins at a physical offset."""
+        """Read the bytes of the record that begins at a physical offset, or None."""
     def records(
         self,
         kind: type[R],
@@ -63,15 +67,15 @@ class LogWindow:
         taken: int,
         max_bytes: int,
     ) -> tuple[list[R], int, bool]:
-        """The records that consecutive queue entries name, as far as they are plain.
+        """Read the records that consecutive queue entries name, while they are plain.
 
         ``entries[position:]`` begins with entry ``index``; at most ``count`` of them are read,
-        below the dispatched offset. Plain is also that the record says of itself what the entry,
-        ``topic`` and ``queue_id`` do. Ends where a further record would make ``taken``, the bytes
-        of the answer so far, more than ``max_bytes``. Returns the records, ``taken`` with theirs,
-        and whether one of these bounds was reached. Nothing where the epoch moved.
+        below the dispatched offset. A plain record also agrees with its entry, ``topic`` and
+        ``queue_id``. Ends where a further record would make ``taken``, the bytes of the answer so
+        far, more than ``max_bytes``. Returns the records, ``taken`` with theirs, and whether one of
+        these bounds was reached. Returns no record when the epoch changed.
         """
-    def tagged(
+    def read_tagged(
         self,
         kind: type[R],
         tags: Tags,
@@ -85,11 +89,12 @@ class LogWindow:
         taken: int,
         max_bytes: int,
     ) -> tuple[list[R], int, int, bool]:
-        """As ``records``, of those that have one of the tags: at most ``count`` of at most ``most``
-        entries.
+        """Read as ``records``, but only records with one of the tags: at most ``count`` of at most
+        ``most`` entries.
 
-        Ends where an entry's unit or a record is not plain. Returns the records, how many entries
-        were passed, ``taken`` with the records, and whether ``count`` or ``max_bytes`` was reached.
+        Ends where an entry's unit or a record is not plain. Returns the records, the number of
+        passed entries, ``taken`` with the records, and whether ``count`` or ``max_bytes`` was
+        reached.
         """
     def slices(
         self,
@@ -102,16 +107,18 @@ class LogWindow:
         taken: int,
         max_bytes: int,
     ) -> tuple[list[bytes], int, int, bool]:
-        """As ``records``, their bytes one after the other.
+        """Read as ``records``, as bytes one after the other.
 
-        Returns them in as few pieces as can be, how many records they are, ``taken`` and whether a
+        Returns them in as few pieces as possible, the number of records, ``taken`` and whether a
         bound was reached.
         """
     def first_at(self, queue: QueueView, timestamp_ms: int) -> int | None:
-        """The first entry of a queue whose record was stored at or after a time, by a binary search
-        over store times; the queue's maximum where there is none. None where any entry that it
-        looks at is not plain."""
-    def keyed(
+        """Find the first entry of a queue whose record was stored at or after a time, by a binary
+        search over store times.
+
+        The queue's maximum where there is none. None where any examined entry is not plain.
+        """
+    def find_by_key(
         self,
         kind: type[Record],
         index: _Index,
@@ -123,11 +130,11 @@ class LogWindow:
         below: int,
         limit: int,
     ) -> KeyAnswer | None:
-        """The records under a key, newest first, ``limit`` at most, and no cursor.
+        """Find the records under a key, newest first, ``limit`` at most, without a cursor.
 
-        Store times include both ends. Only what lies below ``below`` counts. None also where
-        dispatch is behind the log's end, where over 255 items of one file have the key's hash, and
-        for text that bytes alone cannot be compared with (invalid Unicode, U+FFFD).
+        Store times include both ends. Only records below ``below`` count. None also where dispatch
+        is behind the log's end, where over 255 items of one file have the key's hash, and for text
+        that bytes cannot be compared with (invalid Unicode, U+FFFD).
         """
 
     def pull(
@@ -141,8 +148,8 @@ class LogWindow:
         most: int,
         max_bytes: int,
     ) -> A | None:
-        """``count`` plain records of a queue, or as many as ``max_bytes`` allow; None where there
-        are fewer, and where ``count`` is over ``most``. ``answer`` is Pull or Slices."""
+        """Pull ``count`` plain records of a queue, or as many as ``max_bytes`` allow; None where
+        there are fewer, or ``count`` is over ``most``. ``answer`` is Pull or Slices."""
 
 class _IndexFile(Protocol):
     @property
@@ -155,4 +162,4 @@ class _IndexFile(Protocol):
 class _Index(Protocol):
     @property
     def files(self) -> tuple[_IndexFile, ...] | None:
-        """As they are now, oldest first; None where a search cannot read them."""
+        """The present files, oldest first; None where a search cannot read them."""

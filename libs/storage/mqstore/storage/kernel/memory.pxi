@@ -1,4 +1,4 @@
-# What is in memory -------------------------------------------------------------------------------
+# Pages in memory ---------------------------------------------------------------------------------
 
 
 cdef bint covers_in_memory(Segment segment, int64_t begin, int64_t stop) noexcept:

@@ -5,10 +5,11 @@ from mqstore.storage.kernel.lookup import LogWindow
 def in_memory(
     window: LogWindow, entries: memoryview, position: int, count: int, max_bytes: int
 ) -> int:
-    """How many of the entries at ``entries[position:]``, ``count`` at most, can be read without
-    waiting for the disk: they, the blocks of the log that their records lie in, and the blocks'
-    checksums are in the page cache. Of records with ``max_bytes`` at most, in known segments.
+    """Count the entries at ``entries[position:]``, ``count`` at most, that can be read without
+    waiting for the disk.
 
-    Only for who may write the files: to others Linux says of everything that it is there
-    (mincore(2)). It may be gone a moment later.
+    They, the blocks of the log with their records, and the blocks' checksums are in the page cache.
+    Of records with ``max_bytes`` at most, in known segments. Only for a process that may write the
+    files: for others Linux reports all pages as present (mincore(2)). Pages may leave memory a
+    moment later.
     """

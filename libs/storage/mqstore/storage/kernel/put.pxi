@@ -123,7 +123,7 @@ cdef class LogEnd:
         return mq_now_ms() if self.system_clock else self.clock.now_ms()
 
     cdef inline bint is_open(self):
-        """Whether a put may come now: nobody else puts or dispatches, and nothing waits for it."""
+        """Whether a put may run now: no other thread puts or dispatches, and no dispatch is due."""
         return (
             not self.refused
             and self.holders == 0
@@ -153,8 +153,8 @@ cdef class LogEnd:
     cdef object put_parts(
         self, const Parts *m, tuple queue, object host, Placement placed, int64_t now
     ):
-        """From here to the last store the GIL is held and no Python code runs: nobody else can put
-        or dispatch meanwhile."""
+        """Put a message. The GIL is held and no Python code runs up to the last store, so no other
+        thread can put or dispatch meanwhile."""
         cdef int64_t size = size_of_parts(m, 1), offset = self.max_offset, queue_offset, time
         cdef Facts f
         cdef Hashes hashes

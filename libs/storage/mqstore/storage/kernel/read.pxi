@@ -9,8 +9,8 @@ def set_copy_hook(hook):
 
 
 cdef int take_copy(char *to, const uint8_t *p, int64_t size) except -1:
-    """Copy bytes of a map. Another process may change the map at any time, so what is checked,
-    decoded and answered is the copy: each look-up copies here."""
+    """Copy bytes of a map. Another process may change the map at any time, so each look-up checks,
+    decodes and returns the copy."""
     if copy_hook is not None:
         copy_hook()
     memcpy(to, p, size)
@@ -35,8 +35,8 @@ cdef struct Layout:
 cdef int parse_head(
     const uint8_t *p, int64_t available, Layout *r, int64_t *left
 ) noexcept nogil:
-    """What stands before the body: first defect, or NONE with the body inside its size, and how
-    many bytes topic and properties have."""
+    """Check the fields before the body: first defect, or NONE with the body inside its size, and
+    the lengths of topic and properties."""
     cdef uint32_t magic, width
     cdef int32_t total
     r.size = 0
@@ -118,7 +118,7 @@ cdef bint topic_is_whole(const Layout *r) noexcept nogil:
 
 
 cdef bint properties_are_whole(Text text) noexcept nogil:
-    """False for what no writer leaves but a torn write does; NULs inside a value are let be."""
+    """False for properties that only a torn write leaves; NULs inside a value are allowed."""
     cdef uint32_t i, zeros = 0
     if text.length > PROPERTIES_MAX or text.at[0] == 0 or text.at[text.length - 1] == 0:
         return False
@@ -193,7 +193,7 @@ def check_record(
 
 @cython.no_gc  # nothing that it refers to refers back
 cdef class StoredRecord:
-    """A record's own bytes, checked once; fields are read from them when asked for."""
+    """A record's own bytes, checked once; fields are read from them on access."""
     cdef bytes run  # neighbours may share it
     cdef readonly int64_t size
     cdef readonly int version
@@ -383,7 +383,7 @@ cdef inline bint is_refused(int defect, const Layout *r, bint leniently) noexcep
 
 
 cdef inline str decoded(Text text):
-    """None for malformed UTF-8, which Java reads in its own way."""
+    """None for malformed UTF-8, which Java decodes by its own rules."""
     try:
         return PyUnicode_DecodeUTF8(<const char *> text.at, text.length, NULL)
     except UnicodeDecodeError:

@@ -8,7 +8,7 @@ from mqstore.storage._kernel import R
 from mqstore.storage.codec.hosts import Host
 
 class Defect(IntEnum):
-    """What ``check_record`` found; every value from TRUNCATED on is one class of RecordError."""
+    """The result of ``check_record``; every value from TRUNCATED on is one class of RecordError."""
 
     NONE = 0
     BLANK = 1
@@ -31,10 +31,10 @@ def check_record(
     physical_offset: int,
     verify_body: bool,
 ) -> tuple[Defect, int]:
-    """Every strict check of one record: (defect, size).
+    """Check one record strictly: (defect, size).
 
-    ``physical_offset`` -1: any. ``size`` is TOTALSIZE where the parts add up to it (or for a blank
-    record as it stands there), else 0.
+    ``physical_offset`` -1: any. ``size`` is TOTALSIZE where the parts add up to it (or of a blank
+    record as stored), else 0.
     """
 
 def check_run(
@@ -62,66 +62,85 @@ def find_record(
     verify_body: bool,
     stop: int = ...,
 ) -> int:
-    """First position at or after ``position`` where a whole record stands that says so itself.
+    """Find the first position at or after ``position`` with a whole record that states its own
+    offset.
 
-    Its PHYSICALOFFSET equals base + position; it begins below ``stop`` (by default anywhere) and
-    ends at or below ``end``. -1 when there is none. Releases the GIL.
+    Its PHYSICALOFFSET equals base + position; it begins below ``stop`` (default: anywhere) and ends
+    at or below ``end``. -1 when there is none. Releases the GIL.
     """
 
 class StoredRecord:
-    """A record's own bytes, checked when it was made; fields are read from them at access.
+    """A record's own bytes, checked when it was made; fields are read from them on access.
 
     Immutable; equal when the bytes are. Integers are signed.
     """
 
     @property
     def raw(self) -> bytes:
-        """As it stands in the log; without the body where it was read without."""
+        """The record's bytes in the log; without the body where it was read without."""
     @property
     def size(self) -> int:
         """TOTALSIZE, body included."""
     @property
-    def version(self) -> int: ...
+    def version(self) -> int:
+        """1 or 2."""
     @property
-    def body_crc(self) -> int: ...
+    def body_crc(self) -> int:
+        """BODYCRC."""
     @property
-    def queue_id(self) -> int: ...
+    def queue_id(self) -> int:
+        """QUEUEID."""
     @property
-    def flag(self) -> int: ...
+    def flag(self) -> int:
+        """FLAG."""
     @property
-    def queue_offset(self) -> int: ...
+    def queue_offset(self) -> int:
+        """QUEUEOFFSET."""
     @property
-    def physical_offset(self) -> int: ...
+    def physical_offset(self) -> int:
+        """PHYSICALOFFSET."""
     @property
-    def sys_flag(self) -> int: ...
+    def sys_flag(self) -> int:
+        """SYSFLAG."""
     @property
-    def born_timestamp_ms(self) -> int: ...
+    def born_timestamp_ms(self) -> int:
+        """BORNTIMESTAMP."""
     @property
-    def born_host(self) -> Host: ...
+    def born_host(self) -> Host:
+        """BORNHOST."""
     @property
-    def store_timestamp_ms(self) -> int: ...
+    def store_timestamp_ms(self) -> int:
+        """STORETIMESTAMP."""
     @property
-    def store_host(self) -> Host: ...
+    def store_host(self) -> Host:
+        """STOREHOST."""
     @property
-    def reconsume_times(self) -> int: ...
+    def reconsume_times(self) -> int:
+        """RECONSUMETIMES."""
     @property
-    def prepared_transaction_offset(self) -> int: ...
+    def prepared_transaction_offset(self) -> int:
+        """PREPAREDTRANSACTIONOFFSET."""
     @property
     def body(self) -> bytes:
-        """A copy at each call; empty where it was read without."""
+        """A copy of the body at each call; empty where it was read without."""
     @property
-    def raw_topic(self) -> bytes: ...
+    def raw_topic(self) -> bytes:
+        """The topic's bytes."""
     @property
-    def raw_properties(self) -> bytes: ...
+    def raw_properties(self) -> bytes:
+        """The properties' bytes."""
     def utf8_topic(self) -> str | None:
-        """None where it is malformed UTF-8."""
+        """The topic; None for malformed UTF-8."""
     @property
     def properties(self) -> dict[str, str] | None:
-        """Decoded once, and not to be changed; None when their length is 0. Where they are
-        malformed UTF-8, what the subclass's ``odd_properties`` says."""
+        """The properties, decoded once; not to be changed.
+
+        None when their length is 0; for malformed UTF-8, the result of the subclass's
+        ``odd_properties``.
+        """
 
 def set_copy_hook(hook: Callable[[], None] | None) -> None:
-    """Have ``hook`` called wherever a look-up is about to copy bytes of a map. For tests."""
+    """Call ``hook`` whenever a look-up is about to copy bytes of a map. For tests."""
 
 def decode_record(
     kind: type[R],
@@ -133,10 +152,10 @@ def decode_record(
     with_body: bool,
     leniently: bool = False,
 ) -> R | tuple[Defect, int]:
-    """One record, of class ``kind``; or what ``check_record`` says.
+    """Decode one record as class ``kind``; or return the result of ``check_record``.
 
-    ``leniently``: whatever its defect, so long as its lengths add up and it is not blank.
+    ``leniently``: ignore defects when its lengths add up and it is not blank.
     """
 
 def split_properties(data: bytes) -> dict[str, str] | None:
-    """As ``properties.decode``; None where anything is malformed UTF-8."""
+    """Decode as ``properties.decode``; None for malformed UTF-8."""

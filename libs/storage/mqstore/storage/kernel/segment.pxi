@@ -1,18 +1,18 @@
-# A segment of the log, and what is known of its blocks ---------------------------------------------
+# A segment of the log, and the checks of its blocks ------------------------------------------------
 
 
 cdef enum:
-    CHANGED = -1  # a block is not as its checksum says
+    CHANGED = -1  # a block does not match its checksum
     OPEN = 0  # not all of it is covered by checksums
     WHOLE = 1
 
-    KNOWN_CHANGED = 0xFFFFFFFF  # in place of how much of a block is known to be whole
+    KNOWN_CHANGED = 0xFFFFFFFF  # in place of the number of verified bytes of a block
     LOOK_AGAIN = 256  # uses of a segment without checksums, after which it may have some
 
 
 @cython.no_gc  # nothing that it refers to refers back
 cdef class Segment:
-    """A mapped segment, and up to where each of its blocks is known to be as it was written."""
+    """A mapped segment, and the number of verified bytes of each block."""
     cdef Py_buffer log
     cdef Py_buffer covers  # of ``entries``
     cdef bint has_log, has_covers
@@ -62,7 +62,7 @@ cdef class Segment:
             return number
         return -1
 
-    def covered(self, int64_t position, int64_t size):
+    def count_covered(self, int64_t position, int64_t size):
         cdef int64_t number, whole, found = 0
         check_range(position, position + size, self.size)
         if not self.has_covers:
@@ -74,7 +74,7 @@ cdef class Segment:
         return found
 
     cdef int judge(self, int64_t at, int64_t size, int64_t *number):
-        """CHANGED stops at that block, ``number``; blocks are compared once and remembered."""
+        """CHANGED stops at that block, ``number``; blocks are compared once, with a cached result."""
         cdef int64_t last = (at + size - 1) // BLOCK_SIZE, due
         cdef int state = WHOLE
         number[0] = at // BLOCK_SIZE
@@ -93,7 +93,7 @@ cdef class Segment:
         return state
 
     cdef void compare(self, int64_t number):
-        """Look at as much of a block as is covered by now."""
+        """Compare the part of a block that is covered by now."""
         cdef const uint8_t *block = <const uint8_t *> self.log.buf + number * BLOCK_SIZE
         cdef const uint8_t *entry = <const uint8_t *> self.covers.buf + BLOCK_HEADER
         cdef Cover cover

@@ -1,4 +1,4 @@
-# What is put, and where it went ----------------------------------------------------------------
+# Messages and their placements -----------------------------------------------------------------
 
 
 @cython.final
@@ -42,7 +42,7 @@ cdef class Message:
             self.reconsume_times, self.prepared_transaction_offset,
         )
 
-    def replaced(self, **changes):
+    def replace(self, **changes):
         copied = Message(*self.fields())
         for name, value in changes.items():
             setattr(copied, name, value)
@@ -166,8 +166,8 @@ cdef tuple read_parts(Message message, Parts *m):
 cdef int take_apart(
     Message message, str topic, bytes properties, bytes body, object born, object stored, Parts *m
 ) except -1:
-    """Whoever calls holds the texts while ``m`` is used. ValueError, TypeError, OverflowError for
-    what no record can hold."""
+    """The caller holds the texts while ``m`` is used. ValueError, TypeError, OverflowError for a
+    message that no record can hold."""
     cdef Py_ssize_t topic_size
     m.topic.at = <const uint8_t *> PyUnicode_AsUTF8AndSize(topic, &topic_size)
     if not 0 < topic_size <= <Py_ssize_t> TOPIC_MAX_V2:
@@ -211,7 +211,7 @@ cdef void put_parts(
     int64_t physical_offset,
     int64_t store_time,
 ) noexcept:
-    """Write a record of ``size`` bytes; nothing can go wrong any more."""
+    """Write a record of ``size`` bytes; cannot fail."""
     cdef uint32_t sys_flag = <uint32_t> m.sys_flag & ~(BORN_V6 | STORE_V6), crc = 0
     cdef uint8_t *q
     sys_flag |= (BORN_V6 if m.born.length == 16 else 0) | (STORE_V6 if m.stored.length == 16 else 0)
@@ -258,7 +258,7 @@ cdef int64_t put_record(
     int64_t physical_offset,
     int64_t store_time,
 ) except -1:
-    """Everything is decided before anything is written."""
+    """All decisions come before the first write."""
     cdef Parts m
     cdef int64_t size
     cdef tuple kept = read_parts(message, &m)

@@ -7,9 +7,11 @@ from mqstore.storage.codec.hosts import Host
 
 @final
 class Message:
-    """What is put. ``properties`` is already encoded; the v6 bits of ``sys_flag`` are set by the
-    encoder from the hosts. Times are milliseconds since the epoch. What no record can hold is
-    refused where it is put."""
+    """A message to put.
+
+    ``properties`` is already encoded; the encoder sets the v6 bits of ``sys_flag`` from the hosts.
+    Times are milliseconds since the epoch. The put rejects a message that no record can hold.
+    """
 
     topic: str
     queue_id: int
@@ -39,12 +41,12 @@ class Message:
     ) -> None: ...
     @property
     def has_delay(self) -> bool:
-        """Whether its properties name a DELAY, whatever its value."""
-    def replaced(self, **changes: object) -> Message:
-        """A copy with other values; AttributeError for a field that there is not."""
+        """Whether its properties contain DELAY, with any value."""
+    def replace(self, **changes: object) -> Message:
+        """A copy with other values. Raises AttributeError for an unknown field."""
 
 class Placement:
-    """Where a message was stored. Offsets are physical, in bytes; times in milliseconds."""
+    """The place of a stored message. Offsets are physical, in bytes; times in milliseconds."""
 
     def __init__(
         self,
@@ -56,20 +58,26 @@ class Placement:
         store_host: Host,
     ) -> None: ...
     @property
-    def physical_offset(self) -> int: ...
+    def physical_offset(self) -> int:
+        """The record's first byte."""
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """The record's size."""
     @property
-    def queue_id(self) -> int: ...
+    def queue_id(self) -> int:
+        """The queue id."""
     @property
-    def queue_offset(self) -> int: ...
+    def queue_offset(self) -> int:
+        """The queue offset."""
     @property
-    def store_timestamp_ms(self) -> int: ...
+    def store_timestamp_ms(self) -> int:
+        """STORETIMESTAMP."""
     @property
-    def store_host(self) -> Host: ...
+    def store_host(self) -> Host:
+        """STOREHOST."""
     @property
     def end(self) -> int:
-        """The log must be on disk up to here for the message to be durable."""
+        """The record's end: the log must be on disk up to it for the message to be durable."""
     @property
     def offset_message_id(self) -> str:
         """32 hex characters (56 when the store's host is an IPv6 address)."""
@@ -83,9 +91,10 @@ def encode_record(
     physical_offset: int,
     store_timestamp_ms: int,
 ) -> int:
-    """Write one record and return its size; ValueError when it does not fit or cannot be stored.
+    """Write one record and return its size. Raises ValueError when it does not fit or cannot be
+    stored.
 
-    TOTALSIZE and MAGICCODE are stored last, so that a killed writer leaves no half record there.
+    TOTALSIZE and MAGICCODE are stored last, so that a killed writer leaves no half record.
     """
 
 def encode_batch(
@@ -97,9 +106,9 @@ def encode_batch(
     physical_offset: int,
     store_timestamp_ms: int,
 ) -> list[int]:
-    """Write messages one after another from ``position`` on; their sizes.
+    """Write messages one after another from ``position`` on; returns their sizes.
 
-    Errors as above; what was written is then zeros again.
+    Raises as ``encode_record``; the written bytes are then zeros again.
     """
 
 def put_ordinary_batch(
@@ -115,11 +124,11 @@ def put_ordinary_batch(
 ) -> list[Placement] | None:
     """Number, check and write messages of one topic and queue between ``position`` and ``end``.
 
-    None, and nothing written, for whatever is not plain: a topic that is not 1 to 127 ASCII
-    characters or no key of ``next_offsets``, a message of any transaction type, no room, bodies
-    and properties that together, with ``item_overhead`` bytes each, are over ``batch_max``, or
-    anything that may not be stored. Who calls then finds out which.
+    None, with nothing written, for a batch that is not plain: a topic that is not 1 to 127 ASCII
+    characters or no key of ``next_offsets``, a message of any transaction type, no room, bodies and
+    properties that together, with ``item_overhead`` bytes each, are over ``batch_max``, or a
+    message that may not be stored. The caller then finds the reason.
     """
 
 def write_blank(view: memoryview | bytearray, position: int, size: int) -> None:
-    """The 8 bytes of a blank record that stands for ``size`` bytes."""
+    """Write the 8 bytes of a blank record for ``size`` bytes."""

@@ -1,8 +1,8 @@
-"""Keeping the log's block checksums up with what was synced.
+"""Maintains the log's block checksums: each block is covered after it was synced.
 
-Whoever synced the log calls ``synced``: the bytes are still in the processor's cache, and each is
-looked at once. A service covers what was there before, as in a store that a broker left: slowly,
-and not before the store is ready. A side file that cannot be made costs its segment the checksums.
+The thread that synced the log calls ``cover_synced``: the bytes are still in the processor's cache,
+and each is read once. A service covers older bytes, as in a store that a broker left: slowly, and
+not before the store is ready. If a side file cannot be created, its segment has no checksums.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from mqstore.storage.metadata.block_files import BlockFiles
 from mqstore.storage.seams import MappedBytes
 
 CHUNK: Final = 16 << 20
-"""Bytes that one step of the service covers, and ..."""
+"""Bytes that one step of the service covers."""
 PAUSE_S: Final = 0.25
-"""... how long it then rests: it reads at most 64 MiB a second from the disk."""
+"""Pause after a step: the service reads at most 64 MiB a second from the disk."""
 
 log = logging.getLogger(__name__)
 
 
 class BlockCover:
-    """Writes the side files of one open store. One thread calls ``synced`` at a time."""
+    """Writes the side files of one open store. One thread calls ``cover_synced`` at a time."""
 
     name = "block-checksums"
 
     def __init__(self, files: MappedFileQueue, blocks: BlockFiles) -> None:
-        """``files`` are recovered and durable up to their end."""
+        """``files`` are recovered, and durable up to their end."""
         self._files = files
         self._blocks = blocks
         self._position = _block_start(files)
-        """Everything from ``_old_end`` to here is covered, as far as it could be."""
+        """All bytes from ``_old_end`` to here are covered, except where a side file is missing."""
         self._old = files.min_offset
         self._old_end = self._position
         self._base = -1
         self._entries: MappedBytes | None = None
-        """Of the segment at ``_base``; None where it could not be made."""
+        """The entries of the segment at ``_base``; None without a side file."""
         self._covering = Lock()
 
-    def synced(self, end: int) -> None:
-        """The log is on disk up to ``end``."""
+    def cover_synced(self, end: int) -> None:
+        """Cover the log up to ``end``, which is durable."""
         if end <= self._position:
             return
         with self._covering:
@@ -64,20 +64,23 @@ class BlockCover:
         self._position = end
 
     def step(self, now: float) -> float:
-        """Cover some of what was there when the store was opened."""
+        """Cover a chunk of the bytes that were there when the store was opened."""
         with self._covering:
             return self._step(now)
 
     @contextmanager
-    def repairing(self, ranges: Sequence[tuple[int, int]]) -> Iterator[None]:
-        """Cover nothing while these physical offsets change, from, to before; all of them again
-        afterwards. They are durable by then."""
+    def pause_for_repair(self, ranges: Sequence[tuple[int, int]]) -> Iterator[None]:
+        """Pause covering while the bytes of these ranges change, and cover them again afterwards.
+
+        A range is (first physical offset, end); the changed bytes are durable by the end of the
+        block.
+        """
         with self._covering:
             yield
             for start, stop in ranges:
-                self._cover_again(start, stop)
+                self._recompute(start, stop)
 
-    def _cover_again(self, start: int, stop: int) -> None:
+    def _recompute(self, start: int, stop: int) -> None:
         file = self._files.find(start)
         if file is None:
             return
@@ -99,7 +102,7 @@ class BlockCover:
         return now + PAUSE_S if added else now
 
     def close(self) -> None:
-        """Bring the newest entries to the disk. Raises OSError."""
+        """Sync the newest entries. Raises OSError."""
         if self._entries is not None:
             self._entries.sync()
             self._entries.unmap()
@@ -131,7 +134,7 @@ class BlockCover:
 
 
 def _block_start(files: MappedFileQueue) -> int:
-    """Where the block begins that holds the end of what is durable."""
+    """The start of the block that holds the end of the durable bytes."""
     last = files.last
     if last is None:
         return 0

@@ -1,9 +1,9 @@
-"""Notices steps of the wall clock, by comparing it with the monotonic one.
+"""Detects steps of the wall clock by comparing it with the monotonic clock.
 
-Both are slewed alike, so their difference changes only where the wall clock is set (or where the
-machine was suspended, which is like a clock set forward). A put that finds the wall clock far from
-where it was seen last has it looked at before its message is stamped, so that a step is noted,
-durably, at the very offset where times change.
+Both are slewed alike, so their difference changes only where the wall clock is set (or the machine
+was suspended, which is like a clock set forward). A put that finds the wall clock far from its last
+value has it checked before its message is stamped, so that a step is recorded, durably, at the very
+offset where times change.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from mqstore.storage._kernel import LogEnd
 from mqstore.storage.metadata.clock_steps import CLOCK_STEP_MS, ClockStep, ClockSteps
 from mqstore.storage.seams import Clock
 
-LOOK_S: Final = 1.0
-"""From one look at the clocks to the next while nothing is put."""
+CHECK_INTERVAL_S: Final = 1.0
+"""Interval between checks of the clocks while nothing is put."""
 _TRIES: Final = 10
 _APART_S: Final = 0.05
-"""Looks at two clocks that are further apart say nothing: the process stood still between."""
+"""Two readings further apart are discarded: the process was stopped between them."""
 
 _log = logging.getLogger(__name__)
 
 
 class ClockWatch:
-    """For one thread at a time: the holder of the put lock."""
+    """Records clock steps. For one thread at a time: the holder of the put lock."""
 
     def __init__(
         self,
@@ -39,33 +39,33 @@ class ClockWatch:
         may be forgotten."""
         self.steps = steps
         self.seen = 0
-        """Steps noted since the opening, and by it."""
+        """Number of steps recorded since the opening, and by it."""
         self.last: ClockStep | None = None
-        """The last of them."""
+        """The last of these steps."""
         self.last_seen: float = 0.0
-        """When that was, monotonic."""
-        self.looked_at: float = 0.0
-        """When the clocks were compared last, monotonic."""
+        """Monotonic time at which the last step was recorded."""
+        self.checked_at: float = 0.0
+        """Monotonic time of the last check."""
         self._listeners: list[Callable[[int], None]] = []
         self._kept_from = kept_from
         self._clock = clock
         self._boot_id = boot_id
         self._base_ms = 0
-        """The wall clock less the monotonic one when a step was noted last, or the machine was met;
-        small steps add up from there."""
+        """Difference of the wall clock and the monotonic clock at the last recorded step, or at the
+        first check of this boot; small steps add up from there."""
 
     def add_listener(self, listener: Callable[[int], None]) -> None:
         """Call ``listener`` with the time after the clock was set back, before the next put."""
         self._listeners.append(listener)
 
     def begin(self, bounds: tuple[int, int], newest_ms: int) -> int:
-        """At an opening: note a step of the clock since the last message was stored.
+        """At an opening: record a step of the clock since the last message was stored.
 
-        ``bounds`` are the log's, ``newest_ms`` is the STORETIMESTAMP of its newest record, 0
-        without one. Returns the time that no later record may go below.
+        ``bounds`` are the log's; ``newest_ms`` is the STORETIMESTAMP of its newest record, 0
+        without one. Returns the lower bound for the times of later records.
         """
         bounds = self._kept_from(bounds[0]), bounds[1]
-        now_ms, base_ms = self._look() or (self._clock.now_ms(), self._base())
+        now_ms, base_ms = self._read_clocks() or (self._clock.now_ms(), self._base())
         before = self.steps.base_of(self._boot_id)
         step_ms = 0 if before is None else base_ms - before
         is_step = abs(step_ms) > CLOCK_STEP_MS
@@ -80,9 +80,9 @@ class ClockWatch:
             self._note(-ahead_ms, now_ms, newest_ms, bounds, is_measured=False)
         return newest_ms if newest_ms - now_ms <= CLOCK_STEP_MS else now_ms
 
-    def look(self, end: LogEnd, min_offset: int) -> None:
-        """Note a step, if there was one; later records get timestamps after it."""
-        found = self._look()
+    def check(self, end: LogEnd, min_offset: int) -> None:
+        """Record a step, if there was one; later records get timestamps after it."""
+        found = self._read_clocks()
         if found is None:
             return
         now_ms, base_ms = found
@@ -128,14 +128,14 @@ class ClockWatch:
             *("back" if step_ms < 0 else "forward", abs(step_ms) / 1000, step.offset),
         )
 
-    def _look(self) -> tuple[int, int] | None:
-        """The wall clock, and its difference to the monotonic one, in ms; None where they could not
-        be read together."""
+    def _read_clocks(self) -> tuple[int, int] | None:
+        """Read the wall clock and its difference to the monotonic clock, in ms; None when the two
+        could not be read together."""
         for _ in range(_TRIES):
             before = self._clock.monotonic()
             now_ms = self._clock.now_ms()
             if self._clock.monotonic() - before <= _APART_S:
-                self.looked_at = before
+                self.checked_at = before
                 return now_ms, now_ms - round(before * 1000)
         return None
 
@@ -144,14 +144,15 @@ class ClockWatch:
 
 
 class ClockService:
-    """A ``BackgroundService``: it looks at the clocks while nothing is put."""
+    """A ``BackgroundService`` that checks the clocks while nothing is put."""
 
     name = "clock"
 
-    def __init__(self, look: Callable[[], None]) -> None:
-        """``look`` takes the put lock."""
-        self._look = look
+    def __init__(self, check: Callable[[], None]) -> None:
+        """``check`` takes the put lock."""
+        self._check = check
 
     def step(self, now: float) -> float:
-        self._look()
-        return now + LOOK_S
+        """Check the clocks."""
+        self._check()
+        return now + CHECK_INTERVAL_S

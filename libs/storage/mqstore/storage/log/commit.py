@@ -1,15 +1,15 @@
-"""From buffers into the page cache, where a TransientStorePool stands before the log.
+"""Copies buffers into the page cache, when a TransientStorePool is used.
 
 Called from ``commit_log`` (new segments), ``message_store`` (puts that wait) and store-writer
-(requests with callbacks). Records are encoded into a buffer under the put lock; a commit copies
-what all puts have written since the last one, segment by segment, and only then moves the end that
-readers, the dispatch, a flush and a recovery go by. A segment joins the log's files when everything
-before it is committed. Who waits in ``wait`` commits for everybody.
+(requests with callbacks). Records are encoded into a buffer under the put lock. A commit copies the
+bytes of all puts since the last one, segment by segment, and only then moves the end that readers,
+dispatch, flush and recovery use. A segment joins the log's files when everything before it is
+committed. A thread that blocks in ``wait`` commits for all waiting threads.
 
 RocketMQ's positions (CommitRealTimeService and MappedFile.commit of 4.9.7 and 5.4.0) are here:
 wrotePosition ``WrittenSegment.wrote_position``, committedPosition ``MappedFile.wrote_position``.
 
-Lock order: put lock, commit lock, mutex. Callbacks run with none of the last two held.
+Lock order: put lock, commit lock, mutex. Callbacks run without the last two.
 """
 
 from __future__ import annotations
@@ -30,32 +30,37 @@ from mqstore.storage.seams import Seams, ServiceHandle
 
 
 class WrittenSegment:
-    """A segment that is being written: its file, and where its records are encoded."""
+    """A segment that is being written: its file, and the memory in which its records are
+    encoded."""
 
     __slots__ = ("buffer", "file", "store_timestamp_ms", "wrote_position")
 
     def __init__(self, file: MappedFile, buffer: memoryview | None) -> None:
         self.file = file
         self.buffer = buffer
-        """Of the pool, until all of it is committed; None for the segment that was there when the
-        store was opened, which is written in place and needs no commit."""
+        """Buffer of the pool, until all of it is committed.
+
+        None for the segment that existed when the store was opened: it is written in place and
+        needs no commit.
+        """
         self.wrote_position = file.wrote_position
-        """Records end here, committed or not. Moved by the appender, when they are whole."""
+        """End of the whole records, committed or not. Moved by the appender."""
         self.store_timestamp_ms = 0
-        """Of the newest of them; set after ``wrote_position``."""
+        """STORETIMESTAMP of the newest of these records; set after ``wrote_position``."""
 
     @property
     def end(self) -> int:
+        """The end of the written records, a physical offset."""
         return self.file.base_offset + self.wrote_position
 
 
 class CommitService:
-    """Commits in the background, and for whoever waits.
+    """Commits in the background, and in threads that wait.
 
-    Every commitIntervalCommitLog when commitCommitLogLeastPages wait, whatever waits every
-    commitCommitLogThoroughInterval. When the page cache refuses bytes the store has failed: every
-    request fails with StoreFailed, now and later, and ``on_failure`` is called once. The first five
-    methods are the appender's; everything else may be called from any thread.
+    The service commits every commitIntervalCommitLog when commitCommitLogLeastPages pages wait, and
+    all bytes every commitCommitLogThoroughInterval. When the page cache rejects bytes the store has
+    failed: every request fails with StoreFailed, now and later, and ``on_failure`` is called once.
+    The first five methods are the appender's; any thread may call the others.
     """
 
     name = "commit-commit-log"
@@ -72,7 +77,7 @@ class CommitService:
         on_failure: Callable[[StoreFailed], None] = lambda _: None,
     ) -> None:
         self.committed_offset = files.max_offset
-        """Where readable bytes end."""
+        """The end of the readable bytes."""
         self.last_store_timestamp_ms = last_store_timestamp_ms
         """STORETIMESTAMP of the newest committed record."""
         self._files = files
@@ -97,31 +102,33 @@ class CommitService:
 
     @property
     def view(self) -> memoryview:
-        """Where records of the newest segment are encoded."""
+        """The memory in which records of the newest segment are encoded."""
         newest = self._segments[-1]
         return newest.file.view if newest.buffer is None else newest.buffer
 
     def publish(self, position: int, timestamp: int) -> None:
-        """Whole records end at ``position`` of the newest segment, the last with this
-        STORETIMESTAMP; in milliseconds."""
+        """Set the end of the whole records in the newest segment, and the last STORETIMESTAMP in
+        ms."""
         newest = self._segments[-1]
-        is_in_place = newest.buffer is None  # so all that precedes it is committed
+        is_in_place = newest.buffer is None  # so everything before it is committed
         newest.wrote_position = position
         newest.store_timestamp_ms = timestamp
         if is_in_place:
             newest.file.wrote_position = position
-            self._show(newest.file, timestamp)
+            self._publish_committed(newest.file, timestamp)
 
     def clear_from(self, position: int) -> None:
-        """Zero the rest of the newest segment's buffer, of what an earlier one left in it."""
+        """Zero the rest of the newest segment's buffer, which an earlier segment may have used."""
         buffer = self._segments[-1].buffer
         if buffer is not None:
             buffer[position:] = bytes(len(buffer) - position)
 
     def check_buffers(self) -> None:
-        """Before a new segment is made: SegmentCreationFailed, with fastFailIfNoBufferInStorePool,
-        when all of the pool's buffers wait for a commit. (Of a single one, the segment that the new
-        one follows has it: ``begin`` gets it back.)"""
+        """Before a new segment: check that the pool has a buffer for it.
+
+        Raises SegmentCreationFailed, with fastFailIfNoBufferInStorePool, when all buffers wait for
+        a commit. (With a single buffer, the previous segment has it: ``begin`` commits it first.)
+        """
         size = self._config.transient_store_pool_size
         if not self._config.fast_fail_if_no_buffer_in_store_pool or size == 1:
             return
@@ -134,10 +141,10 @@ class CommitService:
             )
 
     def begin(self, file: MappedFile) -> None:
-        """Write to a new segment from now on. Without a free buffer, commit what is full first.
+        """Write to a new segment from now on. Without a free buffer, commit full segments first.
 
-        RocketMQ would write it in place, before what precedes it: a process killed then would
-        leave a gap in the log. Raises StoreFailed.
+        RocketMQ would write the new segment in place, before the previous bytes: a process killed
+        then would leave a gap in the log. Raises StoreFailed.
         """
         buffer = self._pool.borrow()
         if buffer is None:
@@ -151,9 +158,9 @@ class CommitService:
     # committing
 
     def commit(self, least_pages: int = 0) -> None:
-        """Copy what was written before the call, in the caller's thread. Raises StoreFailed.
+        """Copy all bytes written before the call, in the caller's thread. Raises StoreFailed.
 
-        A segment that is not full is left for later while fewer than ``least_pages`` pages wait.
+        A segment that is not full waits while it has fewer than ``least_pages`` pages to copy.
         """
         failed = None
         with self._lock:
@@ -168,14 +175,14 @@ class CommitService:
         self._check()
 
     def wait(self, end: int) -> None:
-        """Return when everything below ``end`` is committed. Raises StoreFailed."""
+        """Block until everything below ``end`` is committed. Raises StoreFailed."""
         if self.committed_offset < end:
             self.commit()
 
     def request(self, offset: int) -> OffsetRequest:
-        """Ask that the log be committed up to ``offset``: an end of a record that was appended.
+        """Request that the log be committed up to ``offset``, an end of an appended record.
 
-        Commits nothing by itself: add a callback. ValueError beyond what was written.
+        The request starts no commit: add a callback. Raises ValueError beyond the written records.
         """
         request = OffsetRequest(self, offset)
         written = self._segments[-1].end if self._segments else self.committed_offset
@@ -189,34 +196,36 @@ class CommitService:
         return request
 
     def when_done(self, request: OffsetRequest, callback: Callable[[OffsetRequest], None]) -> None:
-        """As ``OffsetRequest.add_done_callback``."""
+        """Add a callback, as ``OffsetRequest.add_done_callback``."""
         with self._mutex:
             waits = request.add_callback(callback)
         if not waits:
-            request.tell(callback)
+            request.run_callback(callback)
         elif self._handle is not None:
             self._handle.wake()
 
     def fail(self, failure: StoreFailed) -> None:
-        """The store failed: fail every request, now and later. Idempotent."""
+        """Fail every request, now and later, as the store failed. Idempotent."""
         with self._mutex:
             if self._failure is None:
                 self._failure = failure
             self._complete(self._pending, self._failure)
             served, self._pending = self._pending, []
         for request in served:
-            request.call_back()
+            request.run_callbacks()
 
-    # life
+    # lifecycle
 
     def start(self, on_committed: Callable[[int], None]) -> None:
-        """Commit in the background; ``on_committed`` is told the readable end, before those are
-        called back who waited for it."""
+        """Start the background service.
+
+        ``on_committed`` is called with the readable end, before the callbacks of requests.
+        """
         self._on_committed = on_committed
         self._handle = self._seams.scheduler.start(self, self._on_crash)
 
     def step(self, now: float) -> float:
-        """One turn of the background service. Raises StoreFailed."""
+        """Run one step of the background service. Raises StoreFailed."""
         before = self.committed_offset
         is_thorough = bool(self._pending) or now >= self._next_thorough
         self.commit(0 if is_thorough else self._config.commit_commit_log_least_pages)
@@ -229,7 +238,7 @@ class CommitService:
         return now if self._pending else now + self._config.commit_interval_commit_log / 1000
 
     def stop(self) -> None:
-        """End the background service, then commit everything. Raises StoreFailed."""
+        """Stop the background service, then commit everything. Raises StoreFailed."""
         if self._handle is not None:
             self._handle.stop()
             self._handle = None
@@ -237,7 +246,7 @@ class CommitService:
         self._serve()
 
     def close(self) -> None:
-        """Give the pool's memory back, and unmap segments that never joined the log."""
+        """Release the pool's memory, and unmap segments that never joined the log."""
         with self._lock:
             segments, self._segments = list(self._segments), deque()
         for segment in segments:
@@ -270,15 +279,16 @@ class CommitService:
             return
         assert segment.buffer is not None, "a segment in place is always committed"
         file.append(segment.buffer[start:end])
-        self._show(file, timestamp)
+        self._publish_committed(file, timestamp)
 
-    def _show(self, file: MappedFile, timestamp: int) -> None:
-        """Let readers see what the page cache has, then say so outside this process."""
+    def _publish_committed(self, file: MappedFile, timestamp: int) -> None:
+        """Let readers of this process see the committed bytes, then publish the end to other
+        processes."""
         self.last_store_timestamp_ms = timestamp or self.last_store_timestamp_ms
         self.committed_offset = file.base_offset + file.wrote_position
         self._watermarks.set_max(self.committed_offset)
 
-    # telling
+    # callbacks
 
     def _serve(self) -> None:
         committed = self.committed_offset
@@ -287,7 +297,7 @@ class CommitService:
             self._pending = [request for request in self._pending if request.offset > committed]
             self._complete(served, None)
         for request in served:
-            request.call_back()
+            request.run_callbacks()
 
     @staticmethod
     def _complete(requests: list[OffsetRequest], error: StoreFailed | None) -> None:
@@ -299,7 +309,7 @@ class CommitService:
             raise StoreFailed(str(self._failure)) from self._failure
 
     def _on_crash(self, error: BaseException) -> None:
-        """The scheduler's report that ``step`` raised; a failed commit was reported already."""
+        """Handle an error of ``step``; a failed commit was reported already."""
         if not isinstance(error, StoreFailed):
             failure = StoreFailed(f"commit service ended: {error!r}")
             self.fail(failure)

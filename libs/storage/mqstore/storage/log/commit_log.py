@@ -1,9 +1,10 @@
-"""The commit log: where every record is appended, in one order, across segments.
+"""The commit log: all records are appended to it in one order, across segments.
 
 Called from ``message_store`` (append), ``dispatch``, ``lookups`` and ``recovery`` (reading). One
-put lock orders appends; a record's bytes are complete before its end is published, so a reader in
-this process or another never meets half of one. Positions follow RocketMQ's CommitLog.doAppend of
-4.9.7 and 5.4.0 exactly; unlike there, what cannot be stored is refused before anything is written.
+put lock orders appends. A record's bytes are complete before its end is published, so that no
+reader in this process or another sees half of one. Positions follow RocketMQ's CommitLog.doAppend
+of 4.9.7 and 5.4.0 exactly; unlike there, a message that cannot be stored is rejected before
+anything is written.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ from mqstore.storage.log.put_checks import (
     check_message,
     check_size,
 )
-from mqstore.storage.log.put_refusal import Lacking, PutRefusal, file_refused
+from mqstore.storage.log.put_refusal import FileShortage, PutRefusal, file_failure
 from mqstore.storage.log.queue_offsets import QueueOffsets
 from mqstore.storage.mapped.mapped_file import RESERVE_CHUNK_SIZE, MappedFile
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
@@ -77,27 +78,37 @@ _UNENCODABLE: Final = (OverflowError, TypeError, ValueError)
 
 
 class SegmentSource(Protocol):
-    """Makes segments ahead of need (``allocation.AllocationService``)."""
+    """Makes segments ahead of need (``allocation.AllocationService``, which documents the
+    methods)."""
 
-    def request(self, queue: MappedFileQueue, offset: int, next_offset: int | None) -> None: ...
+    def request(self, queue: MappedFileQueue, offset: int, next_offset: int | None) -> None:
+        """Request the segment at ``offset``, and the next one as a spare."""
 
-    def retry(self, queue: MappedFileQueue, offset: int) -> bool: ...
+    def retry(self, queue: MappedFileQueue, offset: int) -> bool:
+        """Request the segment again unless it exists; returns whether it exists."""
 
-    def has(self, offset: int) -> bool: ...
+    def has(self, offset: int) -> bool:
+        """Whether a requested segment is made and not taken."""
 
-    def is_settled(self, offset: int) -> bool: ...
+    def is_settled(self, offset: int) -> bool:
+        """Whether ``take`` would not block."""
 
-    def wait(self, offset: int, timeout_s: float) -> None: ...
+    def wait(self, offset: int, timeout_s: float) -> None:
+        """Wait for a requested segment."""
 
-    def take(self, offset: int, timeout_s: float) -> MappedFile: ...
+    def take(self, offset: int, timeout_s: float) -> MappedFile:
+        """Wait for a requested segment, and take it."""
 
-    def populate(self, queue: MappedFileQueue) -> None: ...
+    def populate(self, queue: MappedFileQueue) -> None:
+        """Fault in pages ahead of the write position."""
 
-    def unlock(self, file: MappedFile) -> None: ...
+    def unlock(self, file: MappedFile) -> None:
+        """Unlock the pages of a full segment."""
 
 
 class _PutLock:
-    """Who holds it puts alone; the kernel's ``LogEnd.put``, which needs no lock, then refuses."""
+    """The put lock: while it is held, the kernel's ``LogEnd.put``, which takes no lock, rejects
+    puts."""
 
     def __init__(self, end: LogEnd) -> None:
         self._end = end
@@ -113,7 +124,7 @@ class _PutLock:
 
 
 class CommitLog:
-    """Appends to, and reads from, a recovered run of segments. Every method is thread-safe."""
+    """Appends to, and reads from, a recovered run of segments. Thread-safe."""
 
     def __init__(
         self,
@@ -138,11 +149,10 @@ class CommitLog:
 
         ``last_store_timestamp_ms`` is the newest record's: no later one gets an earlier time,
         unless ``watch`` finds that the clock was set back by more than CLOCK_STEP_MS.
-        ``on_flushed``, ``on_synced`` and ``on_failure`` are as in FlushService; ``on_lacking`` is
-        called, by any thread, when a put begins to lack a file. Without
-        ``allocation`` segments are made when needed, by the thread that puts. With ``pool``, what
-        is put can be read, and counts, only once ``commits`` has it in the page cache. Without
-        ``waits`` a put that needs a segment which is not made yet raises FilePending.
+        ``on_flushed``, ``on_synced`` and ``on_failure`` are as in FlushService. Without
+        ``allocation`` segments are made when needed, by the thread that puts. With ``pool``,
+        records are readable only once ``commits`` has copied them into the page cache. Without
+        ``waits`` a put that needs a missing segment raises FilePending.
         """
         self.files = files
         self.offsets = offsets if offsets is not None else QueueOffsets()
@@ -153,17 +163,17 @@ class CommitLog:
         self._allocation = allocation
         self._limits = PutLimits.of(config, store_format)
         self.multi_dispatch = MultiDispatch(config, store_format, self.offsets)
-        self.end = LogEnd(self.offsets.known, self._limits.body_size_max, seams.clock)
-        """Where the next record goes, and, once it may publish by itself, what puts plain ones."""
+        self.end = LogEnd(self.offsets.table, self._limits.body_size_max, seams.clock)
+        """The position of the next record; it stores plain messages itself, once it may publish."""
         self._lock = _PutLock(self.end)
         self._waits = waits
         self._rolling_since: float | None = None
-        self._lacking_since: float | None = None
+        self._waiting_since: float | None = None
         """While a put waits for a segment, under the lock; and while one does without it."""
         self._refusal: Callable[[], Exception] | None = None
         self._refused_for_good = False
         self._refusal_lock = threading.Lock()
-        self.lacking = Lacking(on_lacking)
+        self.shortage = FileShortage(on_lacking)
         """The last failure of a put to get a file."""
         self.end.last_store_timestamp_ms = last_store_timestamp_ms
         self.end.max_offset = files.max_offset
@@ -201,16 +211,19 @@ class CommitLog:
 
     @property
     def min_offset(self) -> int:
-        """Where the oldest segment begins."""
+        """The first physical offset of the oldest segment."""
         return self.files.min_offset
 
     @property
     def max_offset(self) -> int:
-        """The end of the last record (or blank record) that may be read."""
+        """The end of the last readable record (or blank record)."""
         return self.end.max_offset if self.commits is None else self.commits.committed_offset
 
     def sync(self) -> None:
-        """Wait until all that may be read by now is on disk. Raises FlushTimeout, StoreFailed."""
+        """Wait until all records readable at the call are on disk.
+
+        Raises FlushTimeout, StoreFailed.
+        """
         self.flush.wait(self.flush.request(self.max_offset))
 
     @property
@@ -225,21 +238,21 @@ class CommitLog:
 
     @property
     def waiting_for_segment_ms(self) -> float:
-        """How long a put has waited for the next segment; 0 when none does."""
-        since = self._lacking_since if self._rolling_since is None else self._rolling_since
+        """Time that a put has waited for the next segment; 0 when none does."""
+        since = self._waiting_since if self._rolling_since is None else self._rolling_since
         return 0.0 if since is None else (self._clock.monotonic() - since) * 1000
 
     @property
     def has_next_segment(self) -> bool:
-        """Whether the segment behind the newest one is made already."""
+        """Whether the segment after the newest one is made already."""
         last = self.files.last
         offset = 0 if last is None else last.end_offset
         return self._allocation is not None and self._allocation.has(offset)
 
-    def look_at_clock(self) -> None:
-        """Note a step of the clock, if there was one; also done by each put that meets one."""
+    def check_clock(self) -> None:
+        """Record a step of the clock, if there was one; each put that meets a step does so too."""
         with self._lock:
-            self._look_at_clock()
+            self._check_clock()
 
     def clock_was_set_back(self, now_ms: int) -> None:
         """Lower the newest committed store time to ``now_ms``. Called with the put lock held."""
@@ -251,15 +264,14 @@ class CommitLog:
 
     @property
     def put_refusal(self) -> PutRefusal | None:
-        """Why the next put, or the next one that needs a file, would be rejected; None if it would
-        not."""
+        """Why the next put, or the next one that needs a file, would be rejected; else None."""
         refusal = self._refusal
-        return self.lacking.refusal if refusal is None else PutRefusal.of(refusal())
+        return self.shortage.refusal if refusal is None else PutRefusal.of(refusal())
 
     def refuse_puts(self, reason: str, detail: str) -> None:
-        """From now on puts raise StoreNotWritable (closing, read-only…), for good.
+        """Reject puts from now on with StoreNotWritable (closing, read-only…), for good.
 
-        Returns when no put is under way any more.
+        Returns when no put is running any more.
         """
         self._refuse(lambda: StoreNotWritable(reason, detail))
         with self._lock:
@@ -273,14 +285,14 @@ class CommitLog:
             self.commits.fail(failure)
 
     def pause_puts(self, refusal: DiskFull) -> None:
-        """Puts raise this until ``resume_puts``; does not wait for one that is under way."""
+        """Reject puts with this error until ``resume_puts``; does not wait for a running put."""
         with self._refusal_lock:
             if not self._refused_for_good:
                 self._refusal = lambda: DiskFull(str(refusal), refusal.numbers)
                 self.end.refused = True
 
     def resume_puts(self) -> None:
-        """Undo ``pause_puts``; what is refused for good stays refused."""
+        """Undo ``pause_puts``; ``refuse_puts`` stays in force."""
         with self._refusal_lock:
             if not self._refused_for_good:
                 self._refusal = None
@@ -295,26 +307,27 @@ class CommitLog:
     # putting
 
     def append(self, message: Message) -> Placement:
-        """Place one message at the log's end; it is readable when this returns (with ``commits``:
-        when those have it), not yet durable. Ordinary ones are tried with ``end.put`` before.
+        """Append one message; it is readable at return (with ``commits``: once committed), not yet
+        durable.
 
-        Raises PutRefused (one class per reason; nothing was written) or StoreFailed.
+        Plain messages are tried with ``end.put`` before. Raises PutRefused (one class per reason;
+        nothing was written) or StoreFailed.
         """
         version = check_message(message, self._limits)
         if self._rolling_since is not None:
             self._check_busy()
         with self._lock:
             if self._refusal is not None or self._rolling_since is not None:
-                raise self._refused()
+                raise self._rejection()
             if self.multi_dispatch.applies_to(message):
                 return self._place_multi(message)
             return self._place(message, version)
 
     def append_batch(self, messages: Sequence[Message]) -> list[Placement]:
-        """Place messages of one topic and queue: contiguous, in one segment, all or none.
+        """Append messages of one topic and queue: contiguous, in one segment, all or none.
 
-        As in RocketMQ, they share one store timestamp, and multi-dispatch does not apply. Raises
-        as ``append``, and MessageInvalid for what RocketMQ takes in no batch.
+        As in RocketMQ, they share one store timestamp, and multi-dispatch does not apply. Raises as
+        ``append``, and MessageInvalid for a message that RocketMQ accepts in no batch.
         """
         if self._rolling_since is None:
             with self._lock:
@@ -325,23 +338,23 @@ class CommitLog:
         return self.append_run(messages)
 
     def append_run(self, messages: Sequence[Message]) -> list[Placement]:
-        """As ``append_batch`` for messages of any topics, queues and transaction types."""
+        """Append as ``append_batch``, for messages of any topics, queues and transaction types."""
         versions = [check_message(message, self._limits) for message in messages]
         if self._rolling_since is not None:
             self._check_busy()
         with self._lock:
             if self._refusal is not None or self._rolling_since is not None:
-                raise self._refused()
+                raise self._rejection()
             return self._place_run(messages, versions)
 
     def queue_offsets_of(self, topic: str) -> tuple[int, dict[int, int]]:
-        """The log's end, and the next queue offset of each of a topic's queues, of one moment."""
+        """The log's end and the next queue offset of each of a topic's queues, read together."""
         with self._lock:
-            known = self.offsets.known.items()
+            known = self.offsets.table.items()
             return self.max_offset, {queue: n for (name, queue), n in known if name == topic}
 
     def close(self) -> None:
-        """Unmap everything. Stop ``commits`` and ``flush`` before."""
+        """Unmap all segments. Stop ``commits`` and ``flush`` before."""
         if self.commits is not None:
             self.commits.close()
         self.end.attach(None, None)
@@ -350,12 +363,12 @@ class CommitLog:
     # retention
 
     def remove_first(self, count: int) -> int:
-        """Unlink up to ``count`` segments from the front, never the last; how many went.
+        """Unlink up to ``count`` segments from the front, never the last; returns their number.
 
-        The new minimum is noted durably first, so that the next opening does not miss what went,
-        and published, so that no reader trusts what is about to go. A
-        segment that somebody holds stays for now, and may be tried again: once
-        destroyMapedFileIntervalForcibly is over since the first attempt, it goes all the same.
+        The new minimum is first made durable, so that the next opening does not miss the removed
+        segments, and published, so that no reader trusts them. A segment in use stays for now, and
+        may be tried again: once destroyMapedFileIntervalForcibly is over since the first attempt,
+        it is removed all the same.
         """
         expired = self.files.files[:-1][:count]
         if not expired:
@@ -368,22 +381,23 @@ class CommitLog:
     # reading
 
     def select(self, offset: int, size: int) -> memoryview | None:
-        """``size`` bytes of log, which stay valid while the view is kept; None out of bounds."""
+        """Read ``size`` bytes of log, which stay valid while the view is kept; None out of
+        bounds."""
         segment = self.files.find(offset)
         if segment is None:
             return None
         return segment.slice(offset - segment.base_offset, size)
 
     def view_from(self, offset: int) -> tuple[memoryview, int, int] | None:
-        """The segment that holds ``offset``: its bytes, the position in them, and the end of what
-        was written to it. None outside the log."""
+        """The segment that holds ``offset``: its bytes, the position in them, and the end of the
+        written bytes. None outside the log."""
         segment = self.files.find(offset)
         if segment is None:
             return None
         return segment.view, offset - segment.base_offset, segment.wrote_position
 
     def record_at(self, offset: int) -> Record:
-        """The record that begins at a physical offset.
+        """Read the record that begins at a physical offset.
 
         Raises RecordExpired, OffsetOutOfRange, RecordError.
         """
@@ -399,7 +413,8 @@ class CommitLog:
     # under the put lock
 
     def _place_ordinary_batch(self, messages: Sequence[Message]) -> list[Placement] | None:
-        """One call of the kernel; None for whatever needs a closer look, or may not be put now."""
+        """Place a batch in one call of the kernel; None when it needs a full check, or puts are
+        rejected."""
         if self._refusal is not None or self._rolling_since is not None:
             return None
         timestamp = self._store_timestamp()
@@ -410,7 +425,7 @@ class CommitLog:
             self.end.room_end,
             first,
             messages,
-            self.offsets.known,
+            self.offsets.table,
             self._limits.body_size_max,
             BATCH_ITEM_FIXED_SIZE,
             timestamp,
@@ -446,7 +461,10 @@ class CommitLog:
         return Placement(offset, size, message.queue_id, queue_offset, timestamp, host)
 
     def _place_multi(self, message: Message) -> Placement:
-        """Offsets in the further queues are part of the record: its size is known only here."""
+        """Place a multi-dispatched message.
+
+        Offsets in the further queues are part of the record, so its size is known only here.
+        """
         wrapped, queues = self.multi_dispatch.wrap(message)
         placement = self._place(wrapped, check_message(wrapped, self._limits))
         if message.sys_flag & TRANSACTION_MASK in QUEUED_TYPES:
@@ -488,15 +506,16 @@ class CommitLog:
 
     def _store_timestamp(self) -> int:
         if not self.end.clock_low_ms <= self._clock.now_ms() <= self.end.clock_high_ms:
-            self._look_at_clock()
+            self._check_clock()
         return max(self._clock.now_ms(), self.end.last_store_timestamp_ms)
 
-    def _look_at_clock(self) -> None:
+    def _check_clock(self) -> None:
         if self._watch is not None:
-            self._watch.look(self.end, self.min_offset)
+            self._watch.check(self.end, self.min_offset)
 
     def _publish(self, position: int, timestamp: int) -> None:
-        """Let readers see what was written (or the commit), then say so outside this process."""
+        """Let readers (or the commit) see the written bytes, then publish the end to other
+        processes."""
         segment = self._segment
         assert segment is not None
         if self.commits is None:
@@ -514,10 +533,10 @@ class CommitLog:
     # room
 
     def _make_room(self, messages: Sequence[Message], versions: Sequence[int]) -> None:
-        """See that the messages fit between the position and the room's end, rolling if need be.
+        """Ensure that the messages fit between the position and the room's end, rolling if needed.
 
-        Room is checked by an upper bound; only where that is not enough are sizes added up, and
-        fields looked at, as a roll must be for a message that can be stored.
+        Room is checked by an upper bound. Only where that is not enough are exact sizes computed
+        and fields checked: a roll must be for a message that can be stored.
         """
         size = sum(size_of(m, v) for m, v in zip(messages, versions, strict=True))
         check_size(size, self._limits)
@@ -533,15 +552,15 @@ class CommitLog:
         self._reserve(segment, max(needed, RESERVE_CHUNK_SIZE))
 
     def _reserve(self, segment: MappedFile, size: int) -> None:
-        """Segments of ours are reserved whole; a real broker's are sparse."""
+        """Reserve disk blocks: segments of ours are reserved whole; a real broker's are sparse."""
         end = min(self.end.position + size, segment.size)
         try:
             segment.ensure_reserved(end)
         except OSError as error:
-            refused = _refused_segment(segment.base_offset, error, size)
-            self.lacking.begin(refused, partial(self._is_reserved, segment, size))
+            refused = _segment_failure(segment.base_offset, error, size)
+            self.shortage.begin(refused, partial(self._is_reserved, segment, size))
             raise refused from error
-        self.lacking.end()
+        self.shortage.end()
         self.end.room_end = max(end, segment.reserved) - BLANK_RECORD_SIZE
 
     def _is_reserved(self, segment: MappedFile, size: int) -> bool:
@@ -552,8 +571,11 @@ class CommitLog:
         return True
 
     def _roll(self, full: MappedFile | None, offset: int) -> MappedFile:
-        """Close one segment and begin the next, which is made first: when it cannot be, nothing
-        was written. It joins the log last, so that a flush never counts it before the old one."""
+        """Close one segment and begin the next, which is made first: if that fails, nothing was
+        written.
+
+        The new segment joins the log last, so that a flush never counts it before the old one.
+        """
         if self.commits is not None:
             self.commits.check_buffers()
         segment = self._new_segment(offset)
@@ -572,7 +594,7 @@ class CommitLog:
         left = segment.size - self.end.position
         if self.commits is not None:
             self.commits.clear_from(self.end.position)
-        if left >= BLANK_RECORD_SIZE:  # always, unless somebody forged the last record
+        if left >= BLANK_RECORD_SIZE:  # always, unless the last record is forged
             write_blank(self._view, self.end.position, left)
         self._publish(segment.size, self.end.last_store_timestamp_ms)
 
@@ -592,35 +614,35 @@ class CommitLog:
                 self._check_busy()
                 wait = partial(self._wait_without_lock, self._allocation, offset)
                 raise FilePending(self.files.path_of(offset), wait)
-        # Only this can hold the put lock for long, so only here is the time taken.
+        # Only this can hold the put lock for long, so only here is the time measured.
         self._rolling_since = self._clock.monotonic()
         try:
             if self._allocation is None:
                 return self.files.create(offset)
             return self._allocation.take(offset, SEGMENT_WAIT_S)
         except OSError as error:
-            raise _refused_segment(offset, error, self.files.file_size) from error
+            raise _segment_failure(offset, error, self.files.file_size) from error
         except SegmentCreationFailed as error:
-            self._lack_segment(offset, error)
+            self._note_missing_segment(offset, error)
             raise
         finally:
             self._rolling_since = None
 
-    def _lack_segment(self, offset: int, error: SegmentCreationFailed) -> None:
+    def _note_missing_segment(self, offset: int, error: SegmentCreationFailed) -> None:
         if self._allocation is not None:
-            self.lacking.begin(error, partial(self._allocation.retry, self.files, offset))
+            self.shortage.begin(error, partial(self._allocation.retry, self.files, offset))
 
     def _wait_without_lock(self, allocation: SegmentSource, offset: int) -> None:
-        self._lacking_since = self._clock.monotonic()
+        self._waiting_since = self._clock.monotonic()
         try:
             allocation.wait(offset, SEGMENT_WAIT_S)
         except SegmentCreationFailed as error:
-            self._lack_segment(offset, error)
+            self._note_missing_segment(offset, error)
             raise
         finally:
-            self._lacking_since = None
+            self._waiting_since = None
 
-    # refusing
+    # rejections
 
     def _check_busy(self) -> None:
         held_ms = self.waiting_for_segment_ms
@@ -629,10 +651,10 @@ class CommitLog:
                 f"a put has waited {held_ms:.0f} ms for a segment; the disk is busy, try later"
             )
 
-    def _refused(self) -> Exception:
+    def _rejection(self) -> Exception:
         if self._refusal is not None:
             return self._refusal()
-        # The lock is held by this very thread: a simulated one, in whose wait a service puts.
+        # This thread holds the lock already: a service of the simulation that puts while it waits.
         return PageCacheBusy("a put of this thread is waiting for a segment; try later")
 
     def _readable_store_timestamp(self) -> int:
@@ -652,7 +674,7 @@ def _placements(
     messages: Sequence[Message],
     timestamp: int,
 ) -> list[Placement]:
-    """Of records that stand one after another from the physical offset ``first``."""
+    """The placements of adjacent records from physical offset ``first``."""
     offsets = itertools.accumulate(sizes, initial=first)
     return [
         Placement(offset, size, message.queue_id, number, timestamp, message.store_host)
@@ -661,11 +683,11 @@ def _placements(
 
 
 def _size_bound(message: Message) -> int:
-    """At least the size of a message's record; cheaper than the size itself."""
+    """An upper bound of the size of a message's record; cheaper than the size itself."""
     body = message.body
     size = _OVERHEAD_MAX + len(message.properties)
     return size if body is None else size + len(body)
 
 
-def _refused_segment(offset: int, error: OSError, needed: int) -> SegmentCreationFailed:
-    return file_refused(f"segment {offset}", error, needed)
+def _segment_failure(offset: int, error: OSError, needed: int) -> SegmentCreationFailed:
+    return file_failure(f"segment {offset}", error, needed)

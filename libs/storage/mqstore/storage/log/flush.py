@@ -1,9 +1,9 @@
-"""Making the log durable: periodic flush, and group commit for whoever waits.
+"""Makes the log durable: periodic flush, and group commit for threads that wait.
 
 Called from ``commit_log`` and ``message_store``; a service awaits an ``OffsetRequest``. One sync
 runs at a time and serves every request at or below the offset it reached. A thread that blocks in
-``wait`` does the sync itself when nobody else is at it (measured against handing it to the flush
-thread in tests/bench/bench_sync.py); requests with callbacks are served by the flush thread.
+``wait`` syncs itself when no other thread does (measured against the flush thread in
+tests/bench/bench_sync.py); requests with callbacks are served by the flush thread.
 
 Lock order: sync lock, then mutex. Callbacks run with neither held.
 """
@@ -20,42 +20,49 @@ from mqstore.storage.log.requests import OffsetRequest
 from mqstore.storage.seams import Seams, ServiceHandle
 
 GATHER_S: Final = 100e-6
-"""Longest that a sync is put off for others to join it: a fraction of what a sync takes."""
+"""Longest delay of a sync to let others join it: a fraction of the time that a sync takes."""
 BUSY_S: Final = 1e-3
-"""When the background service comes back that found a caller at the sync."""
+"""Retry delay of the background service when another thread syncs."""
 
 
 class Watermarks(Protocol):
-    """Where the log's bounds are published for readers (the state page)."""
+    """Publishes the log's bounds for readers (the state page)."""
 
-    def set_min(self, offset: int) -> None: ...
+    def set_min(self, offset: int) -> None:
+        """Publish the log's minimum."""
 
-    def note_expiry(self, offset: int) -> None: ...
+    def note_expiry(self, offset: int) -> None:
+        """Make durable that segments below ``offset`` may be removed."""
 
-    def set_max(self, offset: int) -> None: ...
+    def set_max(self, offset: int) -> None:
+        """Publish the readable end."""
 
-    def set_flushed(self, offset: int) -> None: ...
+    def set_flushed(self, offset: int) -> None:
+        """Publish the durable watermark."""
 
 
 class FlushTarget(Protocol):
-    """What is flushed: the commit log's run of mapped files."""
+    """The files to flush: the commit log's run of mapped files."""
 
     @property
-    def flushed_where(self) -> int: ...
+    def flushed_where(self) -> int:
+        """The offset up to which the files are synced."""
 
     @property
-    def max_offset(self) -> int: ...
+    def max_offset(self) -> int:
+        """The end of the written bytes."""
 
-    def flush(self, least_pages: int = 0) -> bool: ...
+    def flush(self, least_pages: int = 0) -> bool:
+        """Sync the files; returns whether anything was synced."""
 
 
 class FlushService:
-    """Flushes the log in the background, and on request.
+    """Flushes the log in the background, and on request. Thread-safe.
 
-    ASYNC_FLUSH: every flushIntervalCommitLog when flushCommitLogLeastPages are dirty, whatever is
-    dirty every flushCommitLogThoroughInterval. SYNC_FLUSH: whatever is dirty each time. After a
+    ASYNC_FLUSH: every flushIntervalCommitLog when flushCommitLogLeastPages are dirty, and all dirty
+    pages every flushCommitLogThoroughInterval. SYNC_FLUSH: all dirty pages each time. After a
     failed sync every request fails with StoreFailed, now and later, and ``on_failure`` is called
-    once. All methods may be called from any thread.
+    once.
     """
 
     name = "flush-commit-log"
@@ -72,10 +79,12 @@ class FlushService:
         on_synced: Callable[[int], None] = lambda _: None,
         on_failure: Callable[[StoreFailed], None] = lambda _: None,
     ) -> None:
-        """``last_store_timestamp`` tells the newest record's STORETIMESTAMP (0: none);
-        ``on_flushed`` gets it after each sync that left nothing of that time dirty
-        (physicMsgTimestamp of the checkpoint); ``on_synced`` gets what is on disk after each sync,
-        when those who waited for it were answered."""
+        """``last_store_timestamp`` returns the newest record's STORETIMESTAMP (0: none).
+
+        ``on_flushed`` is called with it after each sync that left no record of that time dirty
+        (physicMsgTimestamp of the checkpoint). ``on_synced`` is called with the durable end after
+        each sync, once its requests are served.
+        """
         self._target = target
         self._config = config
         self._seams = seams
@@ -90,7 +99,7 @@ class FlushService:
         self._mutex = threading.Lock()
         self._signal = seams.scheduler.signal()
         self._expected = 0
-        """Requests that the next sync may serve, if those who were just served come back."""
+        """Requests that the next sync may serve, if the clients just served send again."""
         self._gathering = False
         self._pending: list[OffsetRequest] = []
         self._failure: StoreFailed | None = None
@@ -104,11 +113,11 @@ class FlushService:
 
     @property
     def failure(self) -> StoreFailed | None:
-        """The failed sync after which nothing is acknowledged any more."""
+        """The failed sync, after which nothing is acknowledged; None before."""
         return self._failure
 
     def fail(self, failure: StoreFailed) -> None:
-        """The store failed elsewhere: fail every request, now and later. Idempotent."""
+        """Fail every request, now and later, as another part of the store failed. Idempotent."""
         with self._mutex:
             if self._failure is None:
                 self._failure = failure
@@ -116,31 +125,32 @@ class FlushService:
             for request in served:
                 request.complete(self._failure)
         for request in served:
-            request.call_back()
+            request.run_callbacks()
         self._signal.notify()
 
     def start(self) -> None:
-        """Flush in the background from now on."""
+        """Start the background service."""
         self._handle = self._seams.scheduler.start(self, self._on_crash)
 
     def stop(self) -> None:
-        """End the background service, then make everything durable. Raises StoreFailed."""
+        """Stop the background service, then make everything durable. Raises StoreFailed."""
         if self._handle is not None:
             self._handle.stop()
             self._handle = None
         self.flush_all()
 
     def flush_all(self) -> None:
-        """Sync whatever is dirty, in the caller's thread. Raises StoreFailed."""
+        """Sync all dirty pages in the caller's thread. Raises StoreFailed."""
         with self._sync_lock:
             self._sync(0)
         self._signal.notify()
 
     def request(self, offset: int) -> OffsetRequest:
-        """Ask that the log be on disk up to ``offset``: an end of a record that was appended.
+        """Request that the log be on disk up to ``offset``, an end of an appended record.
 
-        Starts no sync by itself: ``wait`` for it, or add a callback. Already done when the disk
-        has it, already failed after a failed sync. ValueError beyond the log's end.
+        The request starts no sync: ``wait`` for it, or add a callback. It is done already when the
+        disk has these bytes, and failed after a failed sync. Raises ValueError beyond the log's
+        end.
         """
         request = OffsetRequest(self, offset)
         with self._mutex:
@@ -155,9 +165,10 @@ class FlushService:
         return request
 
     def wait(self, request: OffsetRequest, timeout_s: float | None = None) -> None:
-        """Block until the disk has it; default timeout is syncFlushTimeout.
+        """Block until the request is done; default timeout is syncFlushTimeout.
 
-        Raises FlushTimeout, StoreFailed. The caller's own sync, once begun, is waited for.
+        Raises FlushTimeout, StoreFailed. A sync that the caller has begun itself is not
+        interrupted.
         """
         timeout = self._config.sync_flush_timeout / 1000 if timeout_s is None else timeout_s
         now = self._seams.clock.monotonic()
@@ -172,16 +183,16 @@ class FlushService:
         request.result()
 
     def when_done(self, request: OffsetRequest, callback: Callable[[OffsetRequest], None]) -> None:
-        """As ``OffsetRequest.add_done_callback``."""
+        """Add a callback, as ``OffsetRequest.add_done_callback``."""
         with self._mutex:
             waits = request.add_callback(callback)
         if not waits:
-            request.tell(callback)
+            request.run_callback(callback)
         elif self._handle is not None:
             self._handle.wake()
 
     def step(self, now: float) -> float:
-        """One turn of the background service. Raises StoreFailed when a sync failed."""
+        """Run one step of the background service. Raises StoreFailed when a sync failed."""
         least_pages = self._least_pages
         if now >= self._next_thorough:
             self._next_thorough = now + self._config.flush_commit_log_thorough_interval / 1000
@@ -189,7 +200,9 @@ class FlushService:
         if self._pending:
             least_pages = 0
         if not self._sync_lock.acquire(blocking=False):
-            return now + BUSY_S  # whoever syncs serves what waits now; come back for the rest
+            return (
+                now + BUSY_S
+            )  # the thread that syncs serves the waiting requests; return for the rest
         try:
             self._gather()
             self._sync(least_pages)
@@ -205,31 +218,32 @@ class FlushService:
 
     @property
     def _is_whole(self) -> bool:
-        """Whether as many wait as the last sync released and found waiting: one sync then serves
-        all of them, where halves of them would alternate."""
+        """Whether as many requests wait as the last sync served and left waiting: one sync then
+        serves all of them, where two halves would alternate."""
         return len(self._pending) >= self._expected
 
     def _lead(self) -> None:
-        """Sync for everybody; called with the sync lock held, releases it."""
+        """Sync for all waiting threads; called with the sync lock held, releases it."""
         try:
             self._sync(0)
         except StoreFailed:
-            pass  # every request has it now, the caller's own included
+            pass  # every request is served now, including the caller's own
         finally:
             self._sync_lock.release()
             self._signal.notify()
 
     def _gather(self) -> None:
-        """Wait for a whole group. Called by the background service with the sync lock held."""
+        """Wait for a complete group. Called by the background service with the sync lock held."""
         if self._pending and not self._is_whole:
             self._gathering = True
             self._signal.wait_for(lambda: self._is_whole, GATHER_S)
             self._gathering = False
 
     def _follow(self, request: OffsetRequest, now: float, gathered: float, deadline: float) -> None:
-        """Wait until the request is done, or it may be time for a sync.
+        """Wait until the request is done, or until it may be time for a sync.
 
-        While nobody syncs, whoever makes the group whole does it: nobody has to be woken for that.
+        While no thread syncs, the thread that completes the group syncs itself: no other needs to
+        be woken.
         """
         if now >= deadline:
             raise FlushTimeout(
@@ -244,10 +258,10 @@ class FlushService:
             self._signal.wait_for(lambda: request.done, min(gathered, deadline) - now)
 
     def _sync(self, least_pages: int) -> None:
-        """Called with the sync lock held."""
+        """Sync; called with the sync lock held."""
         if self._failure is not None:
             raise StoreFailed(str(self._failure)) from self._failure
-        # Taken first: the flush then reads a wrote position at or after that record's end.
+        # Read first: the flush then reads a wrote position at or after that record's end.
         newest = self._last_store_timestamp()
         try:
             self._target.flush(least_pages)
@@ -270,7 +284,7 @@ class FlushService:
                 request.complete(None)
             self._expected = len(served) + len(self._pending)
         for request in served:
-            request.call_back()
+            request.run_callbacks()
 
     def _fail(self, cause: Exception) -> StoreFailed:
         failure = cause if isinstance(cause, StoreFailed) else StoreFailed(f"sync failed: {cause}")
@@ -279,6 +293,6 @@ class FlushService:
         return failure
 
     def _on_crash(self, error: BaseException) -> None:
-        """The scheduler's report that ``step`` raised; a failed sync was reported already."""
+        """Handle an error of ``step``; a failed sync was reported already."""
         if not isinstance(error, StoreFailed):
             self._fail(StoreFailed(f"flush service ended: {error!r}"))

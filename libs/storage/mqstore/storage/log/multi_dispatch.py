@@ -4,9 +4,10 @@ A message whose INNER_MULTI_DISPATCH names queues gets INNER_MULTI_QUEUE_OFFSET,
 of them, before it is written. Called from ``commit_log`` under the put lock. Sources: MultiDispatch
 of 4.9.7; LmqDispatch, MessageExtBrokerInner.needDispatchLMQ and MixAll.topicAllowsLMQ of 5.4.0.
 
-Where RocketMQ writes what it cannot dispatch, we refuse: an empty or unsafe queue name, and in 5.x
-a queue that is no ``%LMQ%`` queue (it gets an empty offset there, and none of the record's queues
-an entry). A queue that is named twice advances once, as in 4.9.7 (5.4.0 leaves a gap).
+Two cases that RocketMQ writes and cannot dispatch are rejected here: an empty or unsafe queue name,
+and in 5.x a queue that is no ``%LMQ%`` queue (it gets an empty offset there, and none of the
+record's queues an entry). A queue that is named twice advances once, as in 4.9.7 (5.4.0 leaves a
+gap).
 """
 
 from __future__ import annotations
@@ -37,14 +38,17 @@ _NEEDLE: Final = (PROPERTY_MULTI_DISPATCH + NAME_VALUE_SEPARATOR).encode()
 _QUEUE_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
 _LMQ_QUEUE_ID: Final = 0
 QUEUES_MAX: Final = 1_000
-"""Further queues of one record that are followed."""
+"""Maximum number of further queues of one record that are used."""
 _OFFSET_MAX: Final = 2**63 - 1
 _OFFSET: Final = re.compile(r"[0-9]{1,19}")
 _NO_LMQ_TOPICS: Final = ("%RETRY%", "rmq_sys_")
 
 
 class MultiDispatch:
-    """``wrap`` and ``advance`` are called under the put lock."""
+    """Numbers messages in their further queues.
+
+    Call ``wrap`` and ``advance`` under the put lock.
+    """
 
     def __init__(
         self, config: StoreConfig, store_format: StoreFormat, offsets: QueueOffsets
@@ -58,14 +62,14 @@ class MultiDispatch:
         self._enabled = config.enable_lmq if self._v5 else config.enable_multi_dispatch
 
     def applies_to(self, message: Message) -> bool:
-        """Whether ``wrap`` has anything to do; cheap when it has not."""
+        """Whether ``wrap`` has work for this message; cheap when it has none."""
         if not self._enabled or _NEEDLE not in message.properties:
             return False
         named = properties.decode(message.properties).get(PROPERTY_MULTI_DISPATCH, "")
         return bool(named.strip()) and self._allowed_in(message.topic)
 
     def wrap(self, message: Message) -> tuple[Message, list[Queue]]:
-        """The message with its offset in each queue, and those queues.
+        """Add the message's offset in each further queue; returns the message and those queues.
 
         4.9 also drops WAIT, which 5.x keeps. Raises MessageInvalid, LmqQueuesExceeded.
         """
@@ -76,15 +80,15 @@ class MultiDispatch:
             {PROPERTY_MULTI_QUEUE_OFFSET: numbers, **self._dropped},
             trailing_separator=self._trailing_separator,
         )
-        return message.replaced(properties=encoded), queues
+        return message.replace(properties=encoded), queues
 
     def queues(self, message: Message) -> list[Queue]:
-        """Those that it names. Any thread. Raises as ``wrap``."""
+        """The further queues that a message names. Any thread. Raises as ``wrap``."""
         named = properties.decode(message.properties)[PROPERTY_MULTI_DISPATCH]
         return self._queues(named, message.queue_id)
 
     def advance(self, queues: list[Queue]) -> None:
-        """Count a placed record in each of its queues."""
+        """Count a placed record in each of its further queues."""
         for queue in dict.fromkeys(queues):
             self._offsets.advance(*queue)
 
@@ -121,9 +125,9 @@ class MultiDispatch:
 
 
 def further_queues(found: Record) -> list[tuple[str, int]]:
-    """The queues that a stored record names beside its own, and its offset in each.
+    """The further queues that a stored record names, and its offset in each.
 
-    Empty where the two properties do not go together; what is no offset is left out.
+    Empty where the two properties do not match; a value that is no offset is left out.
     """
     table = found.properties or {}
     names = _split(table.get(PROPERTY_MULTI_DISPATCH, ""))
@@ -138,6 +142,6 @@ def further_queues(found: Record) -> list[tuple[str, int]]:
 
 
 def _split(text: str) -> list[str]:
-    """As Java's String.split: no empty parts at the end."""
+    """Split as Java's String.split: no empty parts at the end."""
     stripped = text.rstrip(MULTI_DISPATCH_SEPARATOR)
     return stripped.split(MULTI_DISPATCH_SEPARATOR) if stripped.strip() else []

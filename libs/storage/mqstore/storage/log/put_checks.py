@@ -1,4 +1,4 @@
-"""What RocketMQ refuses to store, and what it would store and then lose or fail to read.
+"""Rejects messages that RocketMQ rejects, and those that it would store and then lose or misread.
 
 Called from ``commit_log`` before anything is written. Sources: DefaultMessageStore.checkMessage,
 checkMessages and MessageExtEncoder of 4.9.7 and 5.4.0; docs/formats.md (surprises 1 and 2).
@@ -40,22 +40,23 @@ _NAME_VALUE: Final = NAME_VALUE_SEPARATOR.encode()
 _SEPARATOR: Final = PROPERTY_SEPARATOR.encode()
 _CRC: Final = PROPERTY_CRC32.encode() + _NAME_VALUE
 BATCH_ITEM_FIXED_SIZE: Final = 22
-"""Bytes of one message in RocketMQ's batch encoding beside its body and properties."""
+"""Bytes of one message in RocketMQ's batch encoding besides its body and properties."""
 
 
 @dataclass(frozen=True, slots=True)
 class PutLimits:
-    """What a record may be in one store; sizes in bytes."""
+    """The limits of records in one store; sizes in bytes."""
 
     body_size_max: int
     """maxMessageSize: of a body, and of a whole batch as RocketMQ's clients encode it."""
     record_size_max: int
-    """What an empty segment holds beside the reserve for its blank record."""
+    """The size of an empty segment without the reserve for its blank record."""
     long_topics: bool
-    """Whether a topic over 127 characters gets a V2 record (5.x) or is refused."""
+    """Whether a topic over 127 characters gets a V2 record (5.x) or is rejected."""
 
     @classmethod
     def of(cls, config: StoreConfig, store_format: StoreFormat) -> PutLimits:
+        """The limits of a store with these settings."""
         return cls(
             body_size_max=config.max_message_size,
             record_size_max=config.mapped_file_size_commit_log - BLANK_RECORD_SIZE,
@@ -64,7 +65,7 @@ class PutLimits:
 
 
 def check_message(message: Message, limits: PutLimits) -> int:
-    """The record version (1 or 2) to store a message as.
+    """Check a message; returns the record version (1 or 2) to store it as.
 
     Raises MessageTooLarge, PropertiesTooLong, TopicTooLong, MessageInvalid.
     """
@@ -90,10 +91,11 @@ def check_message(message: Message, limits: PutLimits) -> int:
 
 
 def check_properties(encoded: bytes) -> None:
-    """Raise MessageInvalid for encoded properties (not empty) that no writer of RocketMQ makes.
+    """Check encoded properties (not empty); raises MessageInvalid where no writer of RocketMQ makes
+    them.
 
-    A record with them would be taken for a damaged one: 0x01 stands in every property, zeros are
-    what a lost sector leaves, and a checksum is compared.
+    A record with them would be taken for a damaged one: every property contains 0x01, a lost sector
+    leaves zeros, and a checksum is compared.
     """
     if _NAME_VALUE not in encoded:
         raise MessageInvalid("properties hold no name 0x01 value pair; encode them, or send none")
@@ -106,14 +108,16 @@ def check_properties(encoded: bytes) -> None:
 
 
 def has_record_crc(encoded: bytes) -> bool:
-    """Whether encoded properties end with ``__CRC32#`` as 5.x appends it: over the record they were
-    read from, so that in any other they make it read as damaged."""
+    """Whether encoded properties end with ``__CRC32#`` as 5.x appends it.
+
+    It covers the record that they were read from: any other record with it would read as damaged.
+    """
     end = encoded[-CRC32_PROPERTY_SIZE:]
     return len(end) == CRC32_PROPERTY_SIZE and end.startswith(_CRC) and end.endswith(_SEPARATOR)
 
 
 def check_batch(messages: Sequence[Message], limits: PutLimits) -> None:
-    """RocketMQ's rules for a batch, beside those for each of its messages.
+    """Check RocketMQ's rules for a batch, besides those for each of its messages.
 
     One topic and queue, no transaction types, and maxMessageSize holds for the batch as clients
     encode it. Raises MessageInvalid, MessageTooLarge.
@@ -133,7 +137,7 @@ def check_batch(messages: Sequence[Message], limits: PutLimits) -> None:
 
 
 def check_batch_size(messages: Sequence[Message], size_max: int) -> None:
-    """Raises MessageTooLarge for more bytes than that, as RocketMQ's clients encode a batch."""
+    """Check the size of a batch as RocketMQ's clients encode it. Raises MessageTooLarge."""
     sizes = (len(message.body or b"") + len(message.properties) for message in messages)
     size = sum(sizes) + BATCH_ITEM_FIXED_SIZE * len(messages)
     if size > size_max:
@@ -144,7 +148,7 @@ def check_batch_size(messages: Sequence[Message], size_max: int) -> None:
 
 
 def check_fields(message: Message) -> None:
-    """Raises MessageInvalid for numbers and hosts that a record's fields cannot hold."""
+    """Check that numbers and hosts fit into a record's fields. Raises MessageInvalid."""
     try:
         _INTEGERS.pack(
             message.queue_id,
@@ -162,9 +166,9 @@ def check_fields(message: Message) -> None:
 
 
 def check_size(size: int, limits: PutLimits) -> None:
-    """Raises MessageTooLarge for a record, or a batch of them, that no segment can hold.
+    """Check that a record, or a batch of them, fits into a segment. Raises MessageTooLarge.
 
-    RocketMQ 4.9.7 and 5.4.0 answer PUT_OK to such a record and lose it.
+    RocketMQ 4.9.7 and 5.4.0 return PUT_OK for such a record and lose it.
     """
     if size > limits.record_size_max:
         raise MessageTooLarge(

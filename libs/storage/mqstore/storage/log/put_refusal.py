@@ -1,6 +1,6 @@
-"""Why the next put would be refused: one value, which the put path itself makes.
+"""``PutRefusal``: why the next put would be rejected, as the put path itself decides it.
 
-Readiness, metrics, events, retention's plan and commands show this value and no guess of their own.
+Readiness, metrics, events, retention's plan and commands show this value.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class PutRefusal:
 
     @property
     def is_for_room(self) -> bool:
+        """Whether more room on the volume would end it."""
         return self.reason in ROOM_REASONS
 
     @classmethod
@@ -41,22 +42,22 @@ class PutRefusal:
         return cls(reason, str(error), getattr(error, "numbers", {}))
 
 
-def file_refused(what: str, error: OSError, needed: int | None = None) -> SegmentCreationFailed:
-    """The refusal of a put whose file the system does not give: the cause, and what to do."""
+def file_failure(what: str, error: OSError, needed: int | None = None) -> SegmentCreationFailed:
+    """Build the error of a put whose file cannot be created: the cause, and what to do."""
     if error.errno in _NO_ROOM:
         lack, todo = Lack.NO_ROOM, "make room on its volume"
     elif error.errno in _NO_FILES:
         lack, todo = Lack.TOO_MANY_FILES, "raise the limit of open files of the process (ulimit -n)"
     else:
-        lack, todo = Lack.DISK_ERROR, "look at the disk and its mount; it is tried again"
+        lack, todo = Lack.DISK_ERROR, "check the disk and its mount; it is tried again"
     numbers = {} if needed is None else {"neededBytes": needed}
     return SegmentCreationFailed(f"{what} cannot be made ({error}); {todo}", lack, numbers)
 
 
-class Lacking:
-    """The last failure of a put to get a file, until the file exists. Any thread may use it.
+class FileShortage:
+    """The last failure of a put to get a file, until the file exists. Thread-safe.
 
-    Only values are kept: the traceback of an error would keep maps of deleted segments, and with
+    It keeps values only: the traceback of an error would keep maps of deleted segments, and with
     them the room that the put waits for.
     """
 
@@ -69,11 +70,15 @@ class Lacking:
 
     @property
     def refusal(self) -> PutRefusal | None:
+        """The refusal of puts, or None."""
         return self._refusal
 
     def begin(self, error: StorageError, retry: Callable[[], bool]) -> None:
-        """A put was refused for want of a file; ``retry`` says whether that is there by now, after
-        another attempt, and raises SegmentCreationFailed where it is refused again."""
+        """Note that a put was rejected for lack of a file.
+
+        ``retry`` tries again and returns whether the file exists; it raises SegmentCreationFailed
+        on another failure.
+        """
         if not isinstance(error, SegmentCreationFailed) or error.lack is Lack.TIME:
             return
         with self._lock:
@@ -81,13 +86,13 @@ class Lacking:
         self._on_change()
 
     def end(self) -> None:
-        """Forget the failure: a put got its file."""
+        """Clear the failure: a put got its file."""
         if self._refusal is not None:
             with self._lock:
                 self._refusal = None
 
     def retry(self) -> None:
-        """Retry to get the file. May block for a moment."""
+        """Try again to get the file. May block for a moment."""
         with self._lock:
             before, retry = self._refusal, self._retry
         if before is None:

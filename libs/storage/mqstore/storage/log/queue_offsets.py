@@ -1,8 +1,9 @@
-"""The next queue offset of every topic-queue: what the log numbers its records with.
+"""The next queue offset of every topic-queue, by which the log numbers its records.
 
 Called from ``commit_log`` (under the put lock), from ``multi_dispatch``, and from ``recovery``,
-which loads the table from the rebuilt queues before anything is appended. RocketMQ keeps two
-tables (topicQueueTable and lmqTopicQueueTable); their keys never meet, so one holds both.
+which loads the table from the rebuilt queues before the first append. RocketMQ keeps two tables
+(topicQueueTable and lmqTopicQueueTable); their keys are disjoint, so that one table holds both
+here.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from mqstore.storage.layout import LMQ_PREFIX
 
 
 class QueueOffsets:
-    """Topic and queue id to next queue offset.
+    """Maps topic and queue id to the next queue offset.
 
-    ``next`` and ``as_dict`` may be called from any thread; whoever changes the table holds the
-    put lock, or has the log to itself (recovery).
+    Any thread may call ``next`` and ``as_dict``; a thread that changes the table holds the put
+    lock, or has the log to itself (recovery).
     """
 
     def __init__(self) -> None:
@@ -24,21 +25,21 @@ class QueueOffsets:
         self._lmq_queues = 0
 
     @property
-    def known(self) -> dict[tuple[str, int], int]:
-        """The table itself, for the kernel: it counts queues on that are in it, and adds none."""
+    def table(self) -> dict[tuple[str, int], int]:
+        """The table itself, for the kernel, which advances its queues and adds none."""
         return self._next
 
     @property
     def lmq_queues(self) -> int:
-        """How many queues of light message queues (``%LMQ%…``) there are."""
+        """Number of light message queues (``%LMQ%…``)."""
         return self._lmq_queues
 
     def next(self, topic: str, queue_id: int) -> int:
-        """The offset that the next record of this queue gets; 0 for a queue never seen."""
+        """The offset of the next record of this queue; 0 for an unknown queue."""
         return self._next.get((topic, queue_id), 0)
 
     def advance(self, topic: str, queue_id: int, count: int = 1) -> None:
-        """Count records that were placed."""
+        """Count placed records."""
         key = topic, queue_id
         known = self._next.get(key)
         if known is None:
@@ -47,14 +48,14 @@ class QueueOffsets:
             self._next[key] = known + count
 
     def place(self, topic: str, queue_id: int, queue_offset: int) -> None:
-        """Count the record that got ``queue_offset``, which ``next`` gave; ``advance``, cheaper."""
+        """Count the record that got ``queue_offset`` from ``next``; a faster ``advance``."""
         if queue_offset == 0:
             self.set(topic, queue_id, 1)
         else:
             self._next[topic, queue_id] = queue_offset + 1
 
     def set(self, topic: str, queue_id: int, next_offset: int) -> None:
-        """Set what ``next`` answers, as recovery finds it in the rebuilt queue."""
+        """Set the next offset, as recovery finds it in the rebuilt queue."""
         if next_offset < 0:
             raise ValueError(f"next offset of {topic} queue {queue_id} is negative: {next_offset}")
         key = topic, queue_id
@@ -70,17 +71,18 @@ class QueueOffsets:
             self.set(topic, queue_id, next_offset)
 
     def load_missing(self, queues: Iterable[tuple[str, int, int]]) -> None:
-        """As ``load``, of queues that the table does not know."""
+        """Add queues that are not in the table, in the form of ``load``."""
         for topic, queue_id, next_offset in queues:
             if not self.knows(topic, queue_id):
                 self.set(topic, queue_id, next_offset)
 
     def remove(self, topic: str, queue_id: int) -> None:
-        """Forget a queue that was deleted; a later record starts at 0 again."""
+        """Remove a deleted queue; a later record starts at 0 again."""
         if self._next.pop((topic, queue_id), None) is not None and topic.startswith(LMQ_PREFIX):
             self._lmq_queues -= 1
 
     def knows(self, topic: str, queue_id: int) -> bool:
+        """Whether the queue is in the table."""
         return (topic, queue_id) in self._next
 
     def as_dict(self) -> Mapping[tuple[str, int], int]:

@@ -1,5 +1,4 @@
-"""Wishes that the log reach some place up to an offset: the disk (``flush``), or the page cache
-(``commit``)."""
+"""Requests that the log reach an offset: on disk (``flush``), or in the page cache (``commit``)."""
 
 from __future__ import annotations
 
@@ -13,19 +12,19 @@ log = logging.getLogger(__name__)
 
 
 class RequestService(Protocol):
-    """Who fulfils requests."""
+    """The service that serves requests."""
 
-    def request(self, offset: int) -> OffsetRequest: ...
+    def request(self, offset: int) -> OffsetRequest:
+        """Create a request for an offset."""
 
-    def when_done(
-        self, request: OffsetRequest, callback: Callable[[OffsetRequest], None]
-    ) -> None: ...
+    def when_done(self, request: OffsetRequest, callback: Callable[[OffsetRequest], None]) -> None:
+        """Call back once the request is done."""
 
 
 class OffsetRequest:
-    """Somebody's wish that the log be there up to ``offset``.
+    """A request that the log reach ``offset``.
 
-    Any thread may look at it. Once ``done``, ``failed`` tells whether it is.
+    Any thread may read it. Once ``done``, ``failed`` is final.
     """
 
     __slots__ = ("_callbacks", "_service", "done", "error", "offset")
@@ -39,10 +38,14 @@ class OffsetRequest:
 
     @property
     def failed(self) -> bool:
+        """Whether the request failed."""
         return self.error is not None
 
     def result(self) -> None:
-        """Return when the log is there; raises StoreFailed when it never will be."""
+        """Check a done request.
+
+        Raises StoreFailed when it failed, RuntimeError when it is not done.
+        """
         if self.error is not None:
             raise StoreFailed(str(self.error)) from self.error
         if not self.done:
@@ -51,28 +54,30 @@ class OffsetRequest:
     def add_done_callback(self, callback: Callable[[OffsetRequest], None]) -> None:
         """Call back once the request is done, from the service's thread, or at once.
 
-        Asks that thread to see to it. A callback must not block; what it raises is logged.
+        The service's thread then serves the request. A callback must not block; its exceptions are
+        logged.
         """
         self._service.when_done(self, callback)
 
     def complete(self, error: StoreFailed | None) -> None:
-        """Called by the service, once, with its mutex held."""
+        """Mark the request done; called once by the service, with its mutex held."""
         self.error = error
         self.done = True
 
-    def call_back(self) -> None:
-        """Called by the service with no lock held, once it is done."""
+    def run_callbacks(self) -> None:
+        """Run the callbacks of a done request; called by the service with no lock held."""
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
-            self.tell(callback)
+            self.run_callback(callback)
 
     def add_callback(self, callback: Callable[[OffsetRequest], None]) -> bool:
-        """Keep a callback for later; False when it is already too late to."""
+        """Keep a callback; False when the request is done already."""
         if not self.done:
             self._callbacks.append(callback)
         return not self.done
 
-    def tell(self, callback: Callable[[OffsetRequest], None]) -> None:
+    def run_callback(self, callback: Callable[[OffsetRequest], None]) -> None:
+        """Run one callback, and log its exception."""
         try:
             callback(self)
         except Exception:

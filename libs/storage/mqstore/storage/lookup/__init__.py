@@ -1,1 +1,1 @@
-"""Every read path, once: for the writer's process and for readers."""
+"""All read paths of a store, shared by the writer's process and by read-only readers."""

@@ -1,4 +1,4 @@
-"""What look-ups answer."""
+"""Values that look-ups return."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from enum import StrEnum
 
 from mqstore.storage._kernel import KeyAnswer as KeyAnswer
 from mqstore.storage._kernel import Pull as Pull
-from mqstore.storage._kernel import Scanned as Scanned
+from mqstore.storage._kernel import ScanRange as ScanRange
 from mqstore.storage._kernel import Slices as Slices
 from mqstore.storage.errors import StorageError
 
 
 class PullStatus(StrEnum):
-    """How a queue range was answered; RocketMQ's GetMessageStatus names."""
+    """The result of a pull; the names are those of RocketMQ's GetMessageStatus."""
 
     FOUND = "FOUND"
     NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
-    """Entries were there, but no record among those looked at could be read; go on at next."""
+    """There are entries, but none of the examined records matched; continue at the next offset."""
     OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
-    """At the queue's end: wait for arrivals."""
+    """The offset is the queue's end: wait for arrivals."""
     OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
-    """Beyond the queue's end."""
+    """The offset is beyond the queue's end."""
     OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
-    """Below the queue's minimum: what was there has expired."""
+    """The offset is below the queue's minimum: the messages there have expired."""
     NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
-    """Nothing was ever written."""
+    """The queue never had a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A record that is there, and cannot be read; ``queue_offset`` where a queue named it."""
+    """An existing record that cannot be read; ``queue_offset`` when a queue entry named it."""
 
     physical_offset: int
     error: StorageError
@@ -39,7 +39,7 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class QueueRange:
-    """First queue offset that is there, and the next one to be written."""
+    """The bounds of one queue: its first queue offset, and the next one to be written."""
 
     topic: str
     queue_id: int

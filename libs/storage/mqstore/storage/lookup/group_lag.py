@@ -1,8 +1,8 @@
-"""How far consumer groups are behind, in messages and in time, from committed offsets.
+"""The lag of consumer groups, in messages and in time, from committed offsets.
 
 Facts: AdminBrokerProcessor.getConsumeStats of 4.9.7 and 5.4.0 and ConsumerLagCalculator of 5.4.0. A
-queue's lag there is its end less the committed offset, which counts messages that have expired too;
-here those are told apart. The latency is the age of the message at the committed offset.
+queue's lag there is its end less the committed offset, which includes expired messages; here those
+are counted separately. The latency is the age of the message at the committed offset.
 
 Called from the query service. Every method may be called from any thread.
 """
@@ -21,23 +21,23 @@ from mqstore.storage.tables.config_tables import ConsumerOffsets
 from mqstore.storage.topic_names import DLQ_PREFIX
 
 QUEUES_PER_CALL: Final = 5_000
-"""Queues of whole groups that are looked at for one answer; the group that passes it is whole."""
+"""Number of queues examined for one page of whole groups; the group that passes it is completed."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueLag:
-    """Where a group stands in one queue; times are store timestamps in ms, by the clock of now."""
+    """A group's lag in one queue; times are store timestamps in ms, by the present clock."""
 
     stand: GroupOffset
     expired: int
-    """Messages that expired before the group came to them: not in ``stand.lag``."""
+    """Messages that expired before the group consumed them; not in ``stand.lag``."""
     next_ms: int | None
-    """Of the next message to consume; None without one, or when it cannot be read."""
+    """Store time of the next message to consume; None without one, or when it cannot be read."""
     consumed_ms: int | None
-    """Of the message before the committed offset, while it can be read."""
+    """Store time of the message before the committed offset, while it can be read."""
 
     def age_ms(self, now_ms: int) -> int | None:
-        """How long the next message has waited: 0 without any, None when nobody can tell."""
+        """Age of the next message: 0 without one, None when it is unknown."""
         if self.stand.lag == 0:
             return 0
         return None if self.next_ms is None else max(0, now_ms - self.next_ms)
@@ -45,21 +45,23 @@ class QueueLag:
 
 @dataclass(frozen=True, slots=True)
 class TopicLag:
-    """Where a group stands in one topic."""
+    """A group's lag in one topic."""
 
     topic: str
     queues: list[QueueLag]
 
     @property
     def lag(self) -> int:
+        """Number of messages to consume."""
         return sum(each.stand.lag for each in self.queues)
 
     @property
     def expired(self) -> int:
+        """Number of messages that expired before the group consumed them."""
         return sum(each.expired for each in self.queues)
 
     def age_ms(self, now_ms: int) -> int | None:
-        """Of its oldest message that is still to be consumed; None where one cannot be read."""
+        """Age of the oldest message to consume; None when one of the queues' ages is unknown."""
         ages = [each.age_ms(now_ms) for each in self.queues]
         known = [age for age in ages if age is not None]
         return None if len(known) < len(ages) else max(known, default=0)
@@ -67,6 +69,8 @@ class TopicLag:
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
+    """A group's lag in several topics."""
+
     group: str
     topics: list[TopicLag]
     dead_letters: int
@@ -74,11 +78,12 @@ class GroupLag:
 
     @property
     def lag(self) -> int:
+        """Number of messages to consume."""
         return sum(each.lag for each in self.topics)
 
 
 class GroupLags:
-    """Over one reading of ``consumerOffset.json``."""
+    """Computes lags from one version of ``consumerOffset.json``."""
 
     def __init__(
         self,
@@ -86,21 +91,21 @@ class GroupLags:
         offsets: ConsumerOffsets,
         queues_of: Callable[[str], list[QueueRange]],
     ) -> None:
-        """``queues_of`` gives all queues of a topic by id; it raises TopicUnknown."""
+        """``queues_of`` returns all queues of a topic by id; it raises TopicUnknown."""
         self._lookups = lookups
         self._offsets = offsets
         self._queues_of = queues_of
 
     def group(self, group: str, topics: list[str]) -> GroupLag:
-        """Where a group stands in these topics; without an offset all of one is to be consumed.
+        """The group's lag in these topics; without an offset, all messages of a topic count.
 
-        Raises TopicUnknown for one that is not there and has no offset of the group.
+        Raises TopicUnknown for a missing topic in which the group has no offset.
         """
         found = [self.topic(group, topic) for topic in topics]
         return GroupLag(group, found, self._dead_letters(group))
 
     def topic(self, group: str, topic: str) -> TopicLag:
-        """As ``group``, of one topic."""
+        """The group's lag in one topic. Errors as ``group``."""
         committed = self._offsets.of(group, topic)
         try:
             ranges = self._queues_of(topic)
@@ -116,7 +121,7 @@ class GroupLags:
     def page(
         self, groups: dict[str, list[str]], *, limit: int, after: str
     ) -> tuple[list[GroupLag], str | None]:
-        """The groups behind the name ``after``, by name, and the last name when there are more."""
+        """The groups after the name ``after``, by name, and the last name when there are more."""
         names = sorted(name for name in groups if name > after)
         found: list[GroupLag] = []
         queues = 0
@@ -138,11 +143,11 @@ class GroupLags:
         return QueueLag(stand, expired, next_ms, consumed_ms)
 
     def _stored_ms(self, queue: QueueRange, offset: int) -> int | None:
-        """When the first message from an offset on was stored, by the clock of now."""
+        """Store time of the first message from an offset on, by the present clock."""
         try:
             found = self._lookups.records(queue.topic, queue.queue_id, offset, 1)
         except (QueueUnknown, OffsetOutOfRange):
-            return None  # its topic was deleted meanwhile
+            return None  # the topic was deleted meanwhile
         if not found.records:
             return None
         first = found.records[0]

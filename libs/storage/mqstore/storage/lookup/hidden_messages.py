@@ -1,7 +1,8 @@
-"""Messages that stand in another topic until they are delivered or decided: delayed and half ones.
+"""Finds messages that stand in another topic until they are delivered or decided: delayed and half
+messages.
 
-The property REAL_TOPIC names the topic that they are for. Facts: ScheduleMessageService,
-TimerMessageStore and TransactionalMessageBridge of 4.9.7 and 5.4.0.
+The property REAL_TOPIC names their own topic. Facts: ScheduleMessageService, TimerMessageStore and
+TransactionalMessageBridge of 4.9.7 and 5.4.0.
 
 Called from ``topic_scan`` and the query service. Safe from any thread.
 """
@@ -15,34 +16,36 @@ from typing import Final
 from mqstore.storage.codec import cursors
 from mqstore.storage.codec.record import Record
 from mqstore.storage.layout import HALF_TOPIC, PROPERTY_REAL_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
-from mqstore.storage.lookup.answers import KeyAnswer, Scanned
+from mqstore.storage.lookup.answers import KeyAnswer, ScanRange
 from mqstore.storage.lookup.key_query import KeyQuery
 from mqstore.storage.lookup.lookups import Lookups
 
 
-class Hidden(StrEnum):
+class HiddenKind(StrEnum):
+    """The kinds of messages that stand in another topic."""
+
     DELAYED = "delayed"
     HALF = "half"
 
 
 _TOPICS: Final = {
-    Hidden.DELAYED: (SCHEDULE_TOPIC, TIMER_TOPIC),
-    Hidden.HALF: (HALF_TOPIC,),
+    HiddenKind.DELAYED: (SCHEDULE_TOPIC, TIMER_TOPIC),
+    HiddenKind.HALF: (HALF_TOPIC,),
 }
 
 
-def topics_of(kinds: Sequence[Hidden]) -> tuple[str, ...]:
-    """The topics that messages of these kinds stand in, each once."""
-    return tuple(topic for kind in Hidden if kind in kinds for topic in _TOPICS[kind])
+def topics_of(kinds: Sequence[HiddenKind]) -> tuple[str, ...]:
+    """The topics in which messages of these kinds stand, each once."""
+    return tuple(topic for kind in HiddenKind if kind in kinds for topic in _TOPICS[kind])
 
 
 def is_for(found: Record, topic: str) -> bool:
-    """Whether a record is a message of a topic, or one that waits to become one."""
+    """Whether a record is a message of a topic, or a hidden one for it."""
     return topic in (found.topic, (found.properties or {}).get(PROPERTY_REAL_TOPIC))
 
 
 def query_text(query: KeyQuery, hidden: Sequence[str]) -> str:
-    """What a cursor of ``by_key`` is tied to."""
+    """The text that binds a cursor of ``by_key`` to its query."""
     return f"{query!r} {hidden!r}" if hidden else repr(query)
 
 
@@ -54,7 +57,7 @@ def by_key(
     limit: int,
     cursor: str | None = None,
 ) -> KeyAnswer:
-    """As ``Lookups.by_key``, also over the topics that messages are hidden in, newest first."""
+    """Find by key as ``Lookups.by_key``, also in the hidden topics, newest first."""
     if not hidden:
         return _page(lookups, query, limit, cursor)
     cursor_scope = query_text(query, hidden)
@@ -65,7 +68,7 @@ def by_key(
         _page(lookups, each, limit, None if below is None else cursors.encode(below, repr(each)))
         for each in queries
     ]
-    # Below the highest place that one of them reached, others would be missing.
+    # Below the highest offset that one of the queries reached, results of others would be missing.
     reached = [
         cursors.decode(answer.cursor, repr(each))
         for each, answer in zip(queries, answers, strict=True)
@@ -88,7 +91,7 @@ def by_key(
         [each for answer in answers for each in answer.unreadable if each.physical_offset >= floor],
         cursors.encode(floor, cursor_scope) if goes_on else None,
         not goes_on and all(answer.complete for answer in answers),
-        Scanned(
+        ScanRange(
             first.from_ms,
             first.to_ms,
             sum(answer.scanned.candidates for answer in answers),

@@ -1,4 +1,4 @@
-"""What a query by key asks for."""
+"""``KeyQuery``: the conditions of a query by key."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from mqstore.storage.codec.record import Record
 
 @dataclass(slots=True)
 class KeyQuery:
+    """A topic, a key, and a range of store times in ms, both ends included."""
+
     topic: str
     key: str
     from_ms: int
@@ -17,7 +19,8 @@ class KeyQuery:
     uniq_key_only: bool = False
 
     def accepts(self, found: Record) -> bool:
-        """Times within ``from_ms`` … ``to_ms``; the UNIQ_KEY, or one of KEYS unless only that."""
+        """Whether the record's time is in range, and the key is its UNIQ_KEY or, unless
+        ``uniq_key_only``, one of its KEYS."""
         if found.topic != self.topic:
             return False
         if not self.from_ms <= found.store_timestamp_ms <= self.to_ms:

@@ -1,7 +1,7 @@
-"""Reading one record of the log strictly, and saying why there is none.
+"""Reads one record of the log with all checks, and explains why there is none.
 
-What is read is copied, the copy is checked, and then it is looked whether the epoch is still the
-same: when recovery changed bytes in between, it is read once more.
+The bytes are copied and checked; then the epoch is compared. If recovery changed bytes in between,
+the record is read again.
 
 Called from ``lookups``. Every method may be called from any thread.
 """
@@ -31,10 +31,10 @@ from mqstore.storage.metadata.block_guard import BlockGuard
 
 _TRIES: Final = 8
 _REACHES: Final = (64 << 10, 8 << 20)
-"""Bytes before an offset in which the record is looked for that it may lie inside of."""
+"""Bytes before an offset in which the record that contains the offset is searched."""
 REPORTED_BYTES_MAX: Final = (4 << 20) + (64 << 10)
-"""Bytes of one unreadable record whose blocks are reported: a body of 4 MiB and all around it. Its
-size may be what changed."""
+"""Maximum bytes of one unreadable record whose blocks are reported: a body of 4 MiB and the rest of
+its record. Its size may be what is damaged."""
 _SIZE_AND_MAGIC = struct.Struct(">iI")
 
 P = ParamSpec("P")
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class LogReads:
-    """Over the log as one process sees it."""
+    """Reads the log as one process sees it."""
 
     def __init__(
         self, log: LogView, queues: QueuesView, bounds: Bounds, blocks: BlockGuard
@@ -52,10 +52,10 @@ class LogReads:
         self._bounds = bounds
         self._blocks = blocks
 
-    def settled(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call ``read``, repeated while a recovery changes the store; return or raise its result.
+    def read_consistently(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call ``read``, again while a recovery changes the store; returns or raises its result.
 
-        Raises StoreNotOpen where the store changes all along.
+        Raises StoreNotOpen when the store keeps changing.
         """
         for _ in range(_TRIES):
             epoch = self._blocks.renew()
@@ -76,7 +76,7 @@ class LogReads:
     def read(
         self, offset: int, expected_size: int | None = None, *, with_body: bool = True
     ) -> Record:
-        """The record that begins at a physical offset.
+        """Read the record that begins at a physical offset.
 
         Raises RecordExpired, OffsetOutOfRange (beyond the end, no record begins there, or not one
         of the expected size), RecordError by its defect.
@@ -84,7 +84,7 @@ class LogReads:
         epoch = self._blocks.epoch
         place = self._log.view_from(offset)
         if place is None or place[1] >= place[2]:
-            raise self._unreadable(offset, None)
+            raise self._unreadable_error(offset, None)
         view, position, end = place
         try:
             found = record.decode(
@@ -96,7 +96,7 @@ class LogReads:
                 with_body=with_body,
             )
         except RecordError as error:
-            raise self._unreadable(offset, error) from None
+            raise self._unreadable_error(offset, error) from None
         doubt = self._blocks.check(view, position, offset, found.size, epoch)
         if doubt is not None:
             found = self._self_checked(view, position, end, offset, doubt)
@@ -109,26 +109,28 @@ class LogReads:
     def _self_checked(
         self, view: memoryview, position: int, end: int, offset: int, doubt: tuple[int, int]
     ) -> Record:
-        """The record, proved by its own checks. Raises RecordError: its own, or RecordBlockCorrupt
-        where they do not prove it."""
+        """Decode a record that its own checks must prove.
+
+        Raises its RecordError, or RecordBlockCorrupt where the checks do not prove it.
+        """
         found = record.decode_self_checked(view, position, end, physical_offset=offset)
         if not (found.is_tombstone or is_proved(found, self._queues)):
             raise RecordBlockCorrupt(offset, *doubt)
         return found
 
     def size_and_magic(self, offset: int) -> tuple[int, int]:
-        """The first two fields of what begins at an offset. Raises as ``read``."""
+        """Read the first two fields of the record at an offset. Raises as ``read``."""
         end = self._log.max_offset
         if not 0 <= offset < end:
             raise OffsetOutOfRange(f"offset {offset} is not below the log's end, {end}")
         head = self._bytes_at(offset, BLANK_RECORD_SIZE)
         if head is None:
-            raise self._absent(offset)
+            raise self._absence_error(offset)
         size, magic = _SIZE_AND_MAGIC.unpack_from(head)
         return size, magic
 
-    def _unreadable(self, offset: int, error: RecordError | None) -> StorageError:
-        """Why there is no record: a place where none can begin, or the record's own defect."""
+    def _unreadable_error(self, offset: int, error: RecordError | None) -> StorageError:
+        """Why there is no record: none can begin there, or the record's own defect."""
         size, magic = self.size_and_magic(offset)
         if (holder := self._holder(offset)) is not None:
             return OffsetInsideRecord(offset, holder)
@@ -137,7 +139,7 @@ class LogReads:
         if error is not None:
             self._report(offset, size)
         if error is None or size < BLANK_RECORD_SIZE or self._bytes_at(offset, size) is None:
-            return self._absent(offset)
+            return self._absence_error(offset)
         return error
 
     def _report(self, offset: int, size: int) -> None:
@@ -156,7 +158,7 @@ class LogReads:
         return bytes(view[position : position + size])
 
     def _holder(self, offset: int) -> int | None:
-        """Where the whole record begins that an offset lies inside of."""
+        """The physical offset of the whole record that contains an offset, or None."""
         place = self._log.view_from(offset)
         if place is None:
             return None
@@ -173,8 +175,8 @@ class LogReads:
                     return None
         return None
 
-    def _absent(self, offset: int) -> StorageError:
-        """Looked at last: a segment may go while it is being read."""
+    def _absence_error(self, offset: int) -> StorageError:
+        """Why an offset has no record. Checked last: a segment may be removed during the read."""
         if offset < self._log.min_offset:
             return RecordExpired(f"offset {offset} is below the log's first, it has expired")
         return OffsetOutOfRange(f"no record begins at offset {offset}")

@@ -1,8 +1,8 @@
-"""Every way to find a message, once: for the writer's own process and for read-only readers.
+"""``Lookups`` finds messages by every key, for the writer's own process and for read-only readers.
 
-What is plain the kernel reads by itself (``LogWindow``); whatever it leaves is looked at here, one
-by one. Queue and index entries count only below the dispatched offset. Nothing here waits, and
-every loop is bounded by a limit that the caller gave or that stands here.
+The kernel reads the plain cases by itself (``LogWindow``); the others are handled here, one by one.
+Queue and index entries count only below the dispatched offset. Nothing here waits, and every loop
+is bounded by the caller's limit or by one of this module.
 
 Called from ``message_store``, ``store_reader`` and the services. Every method may be called from
 any thread.
@@ -36,7 +36,7 @@ from mqstore.storage.lookup.answers import (
     Pull,
     PullStatus,
     QueueRange,
-    Scanned,
+    ScanRange,
     Slices,
     Unreadable,
 )
@@ -50,23 +50,23 @@ from mqstore.storage.lookup.views import (
     QueuesView,
     QueueView,
     first_from,
+    is_copy_of,
     names_record,
-    repeats,
 )
 from mqstore.storage.metadata.block_guard import BlockGuard
 from mqstore.storage.metadata.clock_steps import NO_STEPS, StepsView
 
 COUNT_MAX: Final = 1_000
-"""Most records in one answer."""
+"""Maximum number of records in one answer."""
 BYTES_MAX_DEFAULT: Final = 8 << 20
 ENTRIES_PER_CALL_MAX: Final = 10_000
-"""Queue entries looked at for one answer; holes and expired ones count too."""
+"""Maximum number of queue entries examined for one answer, holes and expired ones included."""
 CANDIDATES_PER_CALL_MAX: Final = 10_000
-"""Index candidates whose records are read for one answer."""
+"""Maximum number of index candidates whose records are read for one answer."""
 TAIL_SCAN_MAX: Final = 1 << 20
-"""Bytes above the dispatched offset that a key query reads itself."""
+"""Maximum bytes above the dispatched offset that a key query scans itself."""
 TIME_MAX: Final = (1 << 63) - 1
-"""Milliseconds; the end of a time range without one, as RocketMQ's Long.MAX_VALUE."""
+"""Default end of a time range in ms: RocketMQ's Long.MAX_VALUE."""
 
 _FOUND: Final = PullStatus.FOUND
 
@@ -85,38 +85,40 @@ class Lookups:
         blocks: BlockGuard,
         steps: Callable[[], StepsView] = lambda: NO_STEPS,
     ) -> None:
-        """``steps`` are those of the clock that the writer noted: store times go back there."""
+        """``steps`` are the clock steps that the writer recorded: store times go back there."""
         self._steps = steps
         self._log = log
         self._queues = queues
         self._index = index
         self._bounds = bounds
         self._reads = LogReads(log, queues, bounds, blocks)
-        self.settled = self._reads.settled
-        """See ``LogReads.settled``; scans of several records use it too."""
+        self.read_consistently = self._reads.read_consistently
+        """See ``LogReads.read_consistently``; scans of several records use it too."""
         self._window = blocks.window
         self.forget = blocks.window.forget
-        """Let go of the segments that were read: they may have been removed."""
+        """Release segments that were read: they may have been removed."""
 
     # one record ---------------------------------------------------------------------------
 
     def by_physical_offset(self, offset: int) -> Record:
-        """The record that begins at a physical offset.
+        """Read the record that begins at a physical offset.
 
         Raises RecordExpired, OffsetOutOfRange (beyond the end, or no record begins there),
         RecordError by its defect.
         """
         found = self._window.record_at(Record, offset)
-        return self._reads.settled(self._reads.read, offset) if found is None else found
+        return self._reads.read_consistently(self._reads.read, offset) if found is None else found
 
     def slice_at(self, offset: int) -> bytes:
-        """The bytes of the record that begins at a physical offset. Raises as
-        ``by_physical_offset``."""
+        """Read the bytes of the record that begins at a physical offset.
+
+        Raises as ``by_physical_offset``.
+        """
         found = self._window.slice_at(offset)
         return self.by_physical_offset(offset).raw if found is None else found
 
     def by_message_id(self, text: str) -> Record:
-        """The record of an offset message id (32 hexadecimal characters, or 56 for IPv6).
+        """Read the record of an offset message id (32 hexadecimal characters, or 56 for IPv6).
 
         Raises MessageIdError, and as ``by_physical_offset``; OffsetOutOfRange also when the record
         there was stored under another host than the id names.
@@ -131,14 +133,16 @@ class Lookups:
         return found
 
     def by_unique_key(self, topic: str, key: str) -> Record:
-        """The newest record of a topic with that UNIQ_KEY.
+        """Find the newest record of a topic with that UNIQ_KEY.
 
-        Raises KeyUnknown, whose ``complete`` says whether the whole log could be looked at.
+        Raises KeyUnknown, whose ``complete`` says whether the whole log was covered.
         """
-        answer = self._window.keyed(Record, self._index, topic, key, 0, TIME_MAX, True, TIME_MAX, 1)
+        answer = self._window.find_by_key(
+            Record, self._index, topic, key, 0, TIME_MAX, True, TIME_MAX, 1
+        )
         if answer is None:
             query = KeyQuery(topic, key, 0, TIME_MAX, uniq_key_only=True)
-            answer = self._reads.settled(self._by_key, query, 1, TIME_MAX)
+            answer = self._reads.read_consistently(self._by_key, query, 1, TIME_MAX)
         if answer.unreadable and not answer.records:
             raise answer.unreadable[0].error
         if not answer.records:
@@ -158,10 +162,10 @@ class Lookups:
         limit: int = 64,
         cursor: str | None = None,
     ) -> KeyAnswer:
-        """Records of a topic with that UNIQ_KEY or among whose KEYS it is, newest first.
+        """Find the records of a topic with that UNIQ_KEY or KEYS, newest first.
 
-        Store timestamps within ``from_ms`` … ``to_ms``, both included. ``cursor`` is what an
-        earlier answer to the same query gave. Hash collisions are left out. Raises CursorError.
+        Store timestamps within ``from_ms`` … ``to_ms``, both included. ``cursor`` is that of an
+        earlier answer to the same query. Hash collisions are left out. Raises CursorError.
         """
         to = TIME_MAX if to_ms is None else to_ms
         below, count = TIME_MAX, max(1, min(limit, COUNT_MAX))
@@ -169,20 +173,20 @@ class Lookups:
             below = cursors.decode(cursor, repr(KeyQuery(topic, key, from_ms, to)))
         answer = None
         if not self._goes_back(from_ms, to):
-            answer = self._window.keyed(
+            answer = self._window.find_by_key(
                 Record, self._index, topic, key, from_ms, to, False, below, count
             )
         if answer is not None and answer.following < 0:
             return answer
         query = KeyQuery(topic, key, from_ms, to)
         if answer is None:
-            return self._reads.settled(self._by_key, query, count, below)
+            return self._reads.read_consistently(self._by_key, query, count, below)
         answer.cursor = cursors.encode(answer.following + 1, repr(query))
         return answer
 
     def transaction_types(self, topic: str, key: str) -> frozenset[int] | None:
         """Transaction types (``TRANSACTION_MASK`` of SYSFLAG) of the newest 64 records of a topic
-        whose UNIQ_KEY it is; None while the index does not cover the log."""
+        with this UNIQ_KEY; None while the index does not cover the log."""
         found = self.by_key(topic, key)
         if not found.complete and found.cursor is None:
             return None
@@ -192,7 +196,7 @@ class Lookups:
 
     def _by_key(self, query: KeyQuery, limit: int, below: int) -> KeyAnswer:
         complete = self._bounds.index_complete
-        # The end is taken before the dispatched offset: what lies between is the tail.
+        # The end is read before the dispatched offset: the tail lies between them.
         end = self._log.max_offset
         dispatched = min(self._bounds.dispatched_offset, end)
         tail, tail_is_whole = self._tail(dispatched, end)
@@ -209,22 +213,22 @@ class Lookups:
             self._judge(query, offset, records, unreadable)
         whole = complete and tail_is_whole and cursor is None and self._bounds.index_complete
         reached = end if tail_is_whole else dispatched
-        scanned = Scanned(query.from_ms, query.to_ms, looked_at, minimum, reached)
+        scanned = ScanRange(query.from_ms, query.to_ms, looked_at, minimum, reached)
         return KeyAnswer(records, unreadable, cursor, whole, scanned)
 
     def shift_ms(self, physical_offset: int) -> int:
-        """How much the clock was set since the record at an offset was stored."""
+        """The sum of clock steps since the record at an offset was stored, in ms."""
         return self._steps().shift_ms(physical_offset)
 
     def _goes_back(self, from_ms: int, to_ms: int) -> bool:
-        """Whether a query is about times, and those of the log are not in order."""
+        """Whether a query has a time range, and the store times of the log are not in order."""
         is_about_times = from_ms > 0 or to_ms < TIME_MAX
         return is_about_times and bool(self._steps().back_offsets)
 
     def _judge(
         self, query: KeyQuery, offset: int, records: list[Record], unreadable: list[Unreadable]
     ) -> None:
-        """Read a candidate; it joins the answer when it is what was asked for."""
+        """Read a candidate, and add it to the answer when it matches the query."""
         try:
             found = self._reads.read(offset)
             if query.accepts(found):
@@ -233,34 +237,34 @@ class Lookups:
             if self._may_be_meant(query, offset):
                 unreadable.append(Unreadable(offset, error))
         except QueryError:
-            return  # expired meanwhile, or an entry from before a cut
+            return  # expired meanwhile, or the entry is older than a cut of the log
 
     def _may_be_meant(self, query: KeyQuery, offset: int) -> bool:
-        """Whether a damaged record is what was asked for, as far as anybody can tell."""
+        """Whether a damaged record may match the query, as far as it can be read."""
         try:
             return query.accepts(self._reads.read(offset, with_body=False))
         except RecordError:
-            return True  # its topic and keys may be what changed
+            return True  # its topic and keys may be damaged
         except QueryError:
             return False
 
     def _newest_first(
         self, query: KeyQuery, tail: list[int], dispatched: int, below: int
     ) -> Iterator[int]:
-        """Candidates, each once: the undispatched tail, then the index."""
+        """Yield candidates, each once: the undispatched tail, then the index."""
         yield from (offset for offset in reversed(tail) if offset < below)
         bound = min(below, dispatched)
         minimum = self._log.min_offset
         begin, end = query.from_ms, query.to_ms
         if self._goes_back(begin, end):
-            begin, end = 0, TIME_MAX  # what the index says of times holds while they go forward
+            begin, end = 0, TIME_MAX  # times in the index are valid while they go forward
         for offset in self._index.candidates(query.topic, query.key, begin, end, bound):
             if minimum <= offset < bound:
                 bound = offset
                 yield offset
 
     def _tail(self, start: int, end: int) -> tuple[list[int], bool]:
-        """Where the records stand that dispatch has not reached, and whether these are all."""
+        """The offsets of records that are not dispatched yet, and whether these are all."""
         found: list[int] = []
         if end - start > TAIL_SCAN_MAX:
             return found, False
@@ -284,8 +288,8 @@ class Lookups:
         return self._queues.topics()
 
     def queues(self, topic: str) -> list[QueueRange]:
-        """Every queue of a topic with its bounds, by queue id. Raises TopicUnknown."""
-        found = self.settled(self._ranges, topic)
+        """The bounds of every queue of a topic, by queue id. Raises TopicUnknown."""
+        found = self.read_consistently(self._ranges, topic)
         if not found:
             raise TopicUnknown(f"no queue of topic {topic} in this store")
         return found
@@ -294,21 +298,24 @@ class Lookups:
         return [self._range(queue) for queue in self._queues.of_topic(topic)]
 
     def queue_range(self, topic: str, queue_id: int) -> QueueRange:
-        """Raises QueueUnknown."""
-        return self.settled(self._range, self._queue(topic, queue_id))
+        """The bounds of one queue. Raises QueueUnknown."""
+        return self.read_consistently(self._range, self._queue(topic, queue_id))
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """Queue offset of the first record stored at or after a time; the queue's maximum when
-        there is none. Raises QueueUnknown.
+        """Find the queue offset of the first record stored at or after a time.
 
-        Where the clock was set back, records before and behind the one found may have earlier
-        times: none before it has this time or a later one.
+        The queue's maximum when there is none. Where the clock was set back, later records may have
+        earlier times; no earlier record has this time or a later one. Raises QueueUnknown.
         """
         queue = self._queue(topic, queue_id)
         if self._steps().back_offsets:
-            return self._reads.settled(self._first_of_runs, queue, timestamp_ms)
+            return self._reads.read_consistently(self._first_of_runs, queue, timestamp_ms)
         found = self._window.first_at(queue, timestamp_ms)
-        return self._reads.settled(self._first_at, queue, timestamp_ms) if found is None else found
+        return (
+            self._reads.read_consistently(self._first_at, queue, timestamp_ms)
+            if found is None
+            else found
+        )
 
     def records(
         self,
@@ -318,16 +325,16 @@ class Lookups:
         count: int = 32,
         max_bytes: int = BYTES_MAX_DEFAULT,
     ) -> Pull:
-        """Records of a queue from ``offset`` (from its minimum when that is higher).
+        """Read records of a queue from ``offset`` (from its minimum when that is higher).
 
-        At most ``count`` records and, beyond the first, ``max_bytes`` of them. Holes and expired
-        entries are skipped; unreadable records are named. Raises QueueUnknown, OffsetOutOfRange
+        At most ``count`` records and, after the first, ``max_bytes`` of them. Holes and expired
+        entries are skipped; unreadable records are listed. Raises QueueUnknown, OffsetOutOfRange
         for a negative offset.
         """
         queue = self._queue(topic, queue_id)
         return self._window.pull(
             Pull, _FOUND, Record, queue, offset, count, COUNT_MAX, max_bytes
-        ) or self._reads.settled(self._pull, Pull, queue, offset, count, max_bytes)
+        ) or self._reads.read_consistently(self._pull, Pull, queue, offset, count, max_bytes)
 
     def slices(
         self,
@@ -337,13 +344,13 @@ class Lookups:
         count: int = 32,
         max_bytes: int = BYTES_MAX_DEFAULT,
     ) -> Slices:
-        """The bytes of the records that ``records`` returns, after the same checks."""
+        """Read the bytes of the records that ``records`` returns, after the same checks."""
         queue = self._queue(topic, queue_id)
         return self._window.pull(
             Slices, _FOUND, Record, queue, offset, count, COUNT_MAX, max_bytes
-        ) or self._reads.settled(self._pull, Slices, queue, offset, count, max_bytes)
+        ) or self._reads.read_consistently(self._pull, Slices, queue, offset, count, max_bytes)
 
-    def tagged(
+    def add_tagged(
         self,
         answer: A,
         tags: Tags,
@@ -353,11 +360,12 @@ class Lookups:
         taken: int,
         max_bytes: int,
     ) -> tuple[int, bool]:
-        """Add records with one of the tags to an answer, from its ``next_offset`` on, as far as all
-        is plain, ``stop`` at most.
+        """Add records with one of the tags to an answer, from its ``next_offset`` up to ``stop`` at
+        most.
 
-        At most ``count``, and at most ``max_bytes`` with those ``taken`` before. Returns the bytes
-        taken by then, and whether it ended at one of these bounds.
+        It stops at the first record that needs a full check, at ``count`` records, or at
+        ``max_bytes`` including those ``taken`` before. Returns the bytes taken by then, and whether
+        one of the two limits was reached.
         """
         begin, is_full, wanted = -1, False, len(answer) + count
         while begin < answer.next_offset < stop and not is_full:
@@ -380,10 +388,10 @@ class Lookups:
     def in_memory(
         self, kind: type[A], queue: QueueView, offset: int, count: int, max_bytes: int
     ) -> A | None:
-        """As ``records`` or ``slices``, by the answer's kind, where it is all in memory and plain.
+        """Read as ``records`` or ``slices``, by the answer's kind, when it takes no disk read.
 
-        None where the disk may have to be waited for, or where there is more to be said. That the
-        queue's last entries are in memory the caller has to know.
+        None where the disk may have to be read, or a full check is needed. The caller must know
+        that the queue's last entries are in memory.
         """
         count = min(count, queue.max_index - offset)
         place = queue.block(offset) if count > 0 else None
@@ -407,7 +415,7 @@ class Lookups:
         return pull
 
     def _fill(self, queue: QueueView, pull: A, count: int, max_bytes: int) -> None:
-        """Take records into an answer until something ends it; its ``next_offset`` goes along."""
+        """Add records to an answer, and move its ``next_offset``, until a limit or the end."""
         taken = 0
         stop = min(pull.max_offset, pull.next_offset + ENTRIES_PER_CALL_MAX)
         while (begin := pull.next_offset) < stop:
@@ -425,18 +433,19 @@ class Lookups:
                 taken = reached
 
     def _take(self, queue: QueueView, pull: A, taken: int, max_bytes: int) -> int | None:
-        """Handle the one entry at ``next_offset``; bytes taken by then, None to go no further."""
+        """Handle the one entry at ``next_offset``; returns the bytes taken by then, None to
+        stop."""
         index = pull.next_offset
         entry = queue.entry(index)
         if entry is not None and names_record(entry):
-            is_filler = repeats(entry, queue.entry(index - 1))
+            is_filler = is_copy_of(entry, queue.entry(index - 1))
             if not (is_filler and self._is_filler(queue, index, entry)):
                 if self._is_coming(entry):
                     return None
                 if taken and taken + entry.size > max_bytes:
                     return None
                 try:
-                    pull.add(self._named(queue, index, entry))
+                    pull.add(self._record_of(queue, index, entry))
                     taken += entry.size
                 except RecordExpired:
                     pass
@@ -446,9 +455,9 @@ class Lookups:
         return taken
 
     def _is_filler(self, queue: QueueView, index: int, entry: Entry) -> bool:
-        """Whether an entry that repeats the one before fills a hole: no record is its own.
+        """Whether an entry that repeats the one before fills a hole, so that no record is its own.
 
-        Where the one before was damaged into repeating this one, the record knows its place.
+        If the entry before was damaged into an equal one, the record's own queue offset shows it.
         """
         try:
             found = self._reads.read(entry.physical_offset, entry.size, with_body=False)
@@ -457,8 +466,8 @@ class Lookups:
         own = (found.topic, found.queue_id, found.queue_offset)
         return own != (queue.topic, queue.queue_id, index)
 
-    def _named(self, queue: QueueView, index: int, entry: Entry) -> Record:
-        """An entry's record."""
+    def _record_of(self, queue: QueueView, index: int, entry: Entry) -> Record:
+        """Read an entry's record."""
         found = self._reads.read(entry.physical_offset, entry.size)
         if (
             found.queue_offset != index
@@ -469,10 +478,11 @@ class Lookups:
         return found
 
     def _refuse_another(self, queue: QueueView, index: int, found: Record) -> None:
-        """OffsetOutOfRange when the record stands in its own place, so that the entry is damaged.
+        """Raise OffsetOutOfRange when the record is the one of another entry, so that this entry is
+        damaged.
 
-        A record that says it is elsewhere and is not there is taken: a broker may have counted its
-        queue anew, or its header is damaged.
+        A record that states another place and is not there is accepted: a broker may have
+        renumbered its queue, or its header is damaged.
         """
         if (queue.topic, index) in further_queues(found):
             return
@@ -487,13 +497,14 @@ class Lookups:
             )
 
     def _why_empty(self, queue: QueueView, pull: A) -> PullStatus:
-        at_end = pull.next_offset == pull.max_offset or self._comes(queue, pull.next_offset)
+        at_end = pull.next_offset == pull.max_offset or self._is_incoming(queue, pull.next_offset)
         if at_end and not pull.unreadable:
             return PullStatus.OFFSET_OVERFLOW_ONE
         return PullStatus.NO_MATCHED_MESSAGE
 
     def _is_coming(self, entry: Entry) -> bool:
-        """Its record is in the log and dispatch has not got there: not to be trusted yet."""
+        """Whether the record is in the log but not dispatched, so that the entry is not trusted
+        yet."""
         end = entry.physical_offset + entry.size
         return self._bounds.dispatched_offset < end <= self._log.max_offset
 
@@ -518,7 +529,7 @@ class Lookups:
         return self.first_of_run(queue, timestamp_ms, bounds.min_offset, bounds.max_offset)
 
     def first_of_run(self, queue: QueueView, timestamp_ms: int, low: int, high: int) -> int:
-        """The first entry of a run that was stored at or after a time; its end when none was."""
+        """Find the first entry of a run that was stored at or after a time; its end without one."""
         end = high
         while low < high:
             middle = (low + high) // 2
@@ -530,7 +541,7 @@ class Lookups:
         return self._next_stored(queue, low, end)[0]
 
     def _next_stored(self, queue: QueueView, start: int, stop: int) -> tuple[int, int | None]:
-        """The first entry from ``start`` with a readable record, and its store timestamp;
+        """Find the first entry from ``start`` with a readable record, and its store timestamp;
         ``stop`` when there is none."""
         for index in range(start, min(stop, start + ENTRIES_PER_CALL_MAX)):
             entry = queue.entry(index)
@@ -550,20 +561,22 @@ class Lookups:
         return queue
 
     def _range(self, queue: QueueView) -> QueueRange:
-        # The maximum first: a queue that grows or expires meanwhile never shows min above max.
+        # The maximum is read first: a growing or expiring queue never shows min above max.
         high = queue.max_index
         low = min(queue.min_index, high)
         return QueueRange(queue.topic, queue.queue_id, low, self._end(queue, low, high))
 
     def _end(self, queue: QueueView, low: int, high: int) -> int:
-        """Where a queue ends for whoever reads it: at the first entry that is still coming.
+        """The end of a queue for readers: its first entry whose record is not dispatched.
 
-        Who waits at a queue's end is woken by what can be read.
+        Readers that wait at a queue's end are woken by readable records.
         """
-        if low == high or not self._comes(queue, high - 1):
+        if low == high or not self._is_incoming(queue, high - 1):
             return high
-        return bisect_left(range(high), True, low, key=lambda index: self._comes(queue, index))
+        return bisect_left(
+            range(high), True, low, key=lambda index: self._is_incoming(queue, index)
+        )
 
-    def _comes(self, queue: QueueView, index: int) -> bool:
+    def _is_incoming(self, queue: QueueView, index: int) -> bool:
         entry = queue.entry(index)
         return entry is not None and names_record(entry) and self._is_coming(entry)

@@ -1,10 +1,10 @@
-"""What became of one message: every copy of it in the store, and which groups are past it.
+"""Traces one message: all its copies in the store, and the groups that have passed them.
 
-A unique key goes along with a message wherever it is put again: into SCHEDULE_TOPIC_XXXX until it
-is due, into the half topic until it is decided, into %RETRY%GROUP each time a group sends it back
-and at last into %DLQ%GROUP; RETRY_TOPIC names the topic that it was first in. Facts:
-AbstractSendMessageProcessor (consumerSendMsgBack), ScheduleMessageService,
-TransactionalMessageBridge and EndTransactionProcessor of 4.9.7 and 5.4.0.
+A unique key stays with a message wherever it is put again: into SCHEDULE_TOPIC_XXXX until it is
+due, into the half topic until it is decided, into %RETRY%GROUP each time a group sends it back and
+at last into %DLQ%GROUP; RETRY_TOPIC names its first topic. Facts: AbstractSendMessageProcessor
+(consumerSendMsgBack), ScheduleMessageService, TransactionalMessageBridge and
+EndTransactionProcessor of 4.9.7 and 5.4.0.
 
 Called from the query service. Every method may be called from any thread.
 """
@@ -32,7 +32,7 @@ from mqstore.storage.layout import (
     TRANSACTION_GROUP,
 )
 from mqstore.storage.lookup.answers import Unreadable
-from mqstore.storage.lookup.hidden_messages import Hidden, by_key, topics_of
+from mqstore.storage.lookup.hidden_messages import HiddenKind, by_key, topics_of
 from mqstore.storage.lookup.key_query import KeyQuery
 from mqstore.storage.lookup.lookups import TIME_MAX, Lookups
 from mqstore.storage.lookup.record_place import RecordPlace, RecordPlaces
@@ -40,13 +40,16 @@ from mqstore.storage.tables.config_tables import ConsumerOffsets, DelayOffsets
 from mqstore.storage.topic_names import DLQ_PREFIX, RETRY_PREFIX, returning_group
 
 COPIES_MAX: Final = 64
-"""Copies in one topic that are looked at; RocketMQ sends a message back 16 times by default."""
+"""Maximum number of copies examined in one topic; RocketMQ sends a message back 16 times by
+default."""
 RETRY_TOPICS_MAX: Final = 1_000
-"""Retry and dead letter topics that are looked in for one message."""
+"""Maximum number of retry and dead letter topics searched for one message."""
 _HIDDEN: Final = (SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, CHECK_MAX_TIME_TOPIC)
 
 
 class CopyKind(StrEnum):
+    """The kind of a copy, from its topic."""
+
     MESSAGE = "message"
     DELAYED = "delayed"
     HALF = "half"
@@ -57,18 +60,20 @@ class CopyKind(StrEnum):
 
 
 class CopyState(StrEnum):
+    """The state of a copy."""
+
     STORED = "stored"
-    """It stands in its queue, for whoever consumes that."""
+    """The copy is in its queue, for consumers of that queue."""
     WAITING = "waiting"
-    """Delayed, and not due or not delivered yet."""
+    """A delayed message that is not due or not delivered yet."""
     DELIVERED = "delivered"
     PENDING = "pending"
-    """A half message that nobody has decided about."""
+    """A half message without a decision."""
     COMMITTED = "committed"
     ROLLED_BACK = "rolled-back"
     SET_ASIDE = "set-aside"
     RENEWED = "renewed"
-    """A half message that was put once more; the later copy counts."""
+    """A half message that was put again; the later copy counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,24 +87,25 @@ class GroupStand:
 
 @dataclass(slots=True)
 class Copy:
-    """One record of a message."""
+    """One copy of a message."""
 
     record: Record
     place: RecordPlace | None
     """None when it has expired since."""
     kind: CopyKind
     group: str | None
-    """Who sent it back: of a retry, also of one that is delayed, or a dead letter."""
+    """The group that sent the message back (retries, also delayed ones, and dead letters); else
+    None."""
     due_ms: int | None = None
-    """When a delayed one is due, by its queue entry."""
+    """Due time of a delayed copy, from its queue entry."""
     state: CopyState = CopyState.STORED
     why: str = ""
-    """What the state was told from; empty where the record says it all."""
+    """The evidence of the state; empty where the record itself shows it."""
     stands: list[GroupStand] = field(default_factory=list)
 
     @property
     def origin_message_id(self) -> str | None:
-        """Of the copy that was sent back first, as the broker noted it."""
+        """The id of the copy that was sent back first, as the broker noted it."""
         return _property(self.record, PROPERTY_ORIGIN_MESSAGE_ID)
 
 
@@ -108,25 +114,27 @@ class Trace:
     """All copies of one message, in the order of the log."""
 
     topic: str
-    """That it is a message of."""
+    """The message's own topic."""
     uniq_key: str | None
-    """None: it has none, so no other copy can be found, and nobody knows whether there is one."""
+    """None when the message has none: then other copies cannot be found."""
     copies: list[Copy]
     unreadable: list[Unreadable]
     complete: bool
-    """No copy that is still in the log is missing."""
+    """Whether no copy that is still in the log is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class TracePage:
+    """Some of the traces of a key query."""
+
     traces: list[Trace]
     cursor: str | None
     complete: bool
 
 
 @dataclass(slots=True)
-class _Found:
-    """What was found under a unique key so far."""
+class _Copies:
+    """Records of one message found so far."""
 
     records: list[Record] = field(default_factory=list)
     decisions: list[Record] = field(default_factory=list)
@@ -135,7 +143,7 @@ class _Found:
 
 
 class MessageTraces:
-    """Over one reading of the tables."""
+    """Traces messages over one version of the tables."""
 
     def __init__(
         self,
@@ -145,7 +153,7 @@ class MessageTraces:
         delays: DelayOffsets,
         topics: Callable[[], Iterable[str]],
     ) -> None:
-        """``topics`` gives the names of all topics, or at least of the retry topics."""
+        """``topics`` returns the names of all topics, or at least of the retry topics."""
         self._lookups = lookups
         self._places = places
         self._offsets = offsets
@@ -153,14 +161,17 @@ class MessageTraces:
         self._topics = topics
 
     def of(self, found: Record) -> Trace:
-        """The story of the message that a record is a copy of."""
+        """Trace the message of which a record is a copy."""
         topic = origin_topic(found)
         if found.uniq_key is None:
-            return self._told(topic, None, _Found(records=[found], complete=False))
-        return self._told(topic, found.uniq_key, self._gather(topic, found.uniq_key, found))
+            return self._build_trace(topic, None, _Copies(records=[found], complete=False))
+        return self._build_trace(topic, found.uniq_key, self._gather(topic, found.uniq_key, found))
 
     def by_unique_key(self, topic: str, key: str) -> Trace:
-        """Raises KeyUnknown; what damage there is under the key."""
+        """Trace the message with a unique key.
+
+        Raises KeyUnknown, or the error of an unreadable copy when there is no other.
+        """
         found = self._gather(topic, key, None)
         if not found.records and found.unreadable:
             raise found.unreadable[0].error
@@ -168,15 +179,16 @@ class MessageTraces:
             raise KeyUnknown(
                 f"no message of {topic} has the unique key {key}", complete=found.complete
             )
-        return self._told(topic, key, found)
+        return self._build_trace(topic, key, found)
 
     def by_key(self, topic: str, key: str, *, limit: int, cursor: str | None) -> TracePage:
-        """Those of a topic's messages, delayed and half ones too, with a key; newest first.
+        """Trace the messages of a topic with a key, newest first, delayed and half ones included.
 
-        ``limit`` is of records: several may be copies of one message. Raises CursorError.
+        ``limit`` is the number of records: several may be copies of one message. Raises
+        CursorError.
         """
         query = KeyQuery(topic, key, 0, TIME_MAX)
-        hidden = topics_of(list(Hidden))
+        hidden = topics_of(list(HiddenKind))
         page = by_key(self._lookups, query, hidden, limit=limit, cursor=cursor)
         traces: dict[str | int, Trace] = {}
         for found in page.records:
@@ -186,62 +198,63 @@ class MessageTraces:
         whole = page.complete and not page.unreadable and all(t.complete for t in traces.values())
         return TracePage(list(traces.values()), page.cursor, whole)
 
-    # finding ------------------------------------------------------------------------------
+    # search -------------------------------------------------------------------------------
 
-    def _gather(self, topic: str, key: str, known: Record | None) -> _Found:
-        """Everything under a unique key that is of this topic; ``known`` is, indexed or not."""
-        found = _Found()
+    def _gather(self, topic: str, key: str, known: Record | None) -> _Copies:
+        """Find everything with a unique key that is of this topic; ``known`` is one of its
+        records."""
+        found = _Copies()
         retries = self._retry_topics(topic)
         if len(retries) > RETRY_TOPICS_MAX:
             found.complete = False
         records = {} if known is None else {known.physical_offset: known}
         for each in (topic, *_HIDDEN, *retries[:RETRY_TOPICS_MAX]):
-            for record in self._under(each, key, found):
+            for record in self._read_copies(each, key, found):
                 if record.uniq_key == key and origin_topic(record) == topic:
                     records[record.physical_offset] = record
         found.records = [records[offset] for offset in sorted(records)]
         for name in sorted(_decision_keys(found.records)):
-            found.decisions += self._under(OP_TOPIC, name, found)
+            found.decisions += self._read_copies(OP_TOPIC, name, found)
         return found
 
-    def _under(self, topic: str, key: str, found: _Found) -> list[Record]:
+    def _read_copies(self, topic: str, key: str, found: _Copies) -> list[Record]:
         answer = self._lookups.by_key(topic, key, limit=COPIES_MAX)
         found.complete = found.complete and answer.complete
         found.unreadable += answer.unreadable
         return answer.records
 
     def _retry_topics(self, topic: str) -> list[str]:
-        """Those that exist, and those of groups that consume the topic; these first."""
+        """The existing retry topics; first those of groups that consume the topic."""
         groups = [name for name, topics in self._offsets.groups().items() if topic in topics]
         near = [prefix + group for group in sorted(groups) for prefix in (RETRY_PREFIX, DLQ_PREFIX)]
         known = {name for name in self._topics() if name.startswith((RETRY_PREFIX, DLQ_PREFIX))}
         return near + sorted(known.difference(near))
 
-    # telling ------------------------------------------------------------------------------
+    # states -------------------------------------------------------------------------------
 
-    def _told(self, topic: str, key: str | None, found: _Found) -> Trace:
+    def _build_trace(self, topic: str, key: str | None, found: _Copies) -> Trace:
         copies = [self._copy(record) for record in found.records]
         for each in copies:
             if each.kind is CopyKind.DELAYED:
-                self._tell_delayed(each, copies)
+                self._resolve_delayed(each, copies)
             elif each.kind is CopyKind.HALF:
-                self._tell_half(each, copies, found.decisions)
+                self._resolve_half(each, copies, found.decisions)
             elif each.kind is not CopyKind.SET_ASIDE:
-                each.stands = self._stands(each.record)
+                each.stands = self._group_stands(each.record)
         return Trace(topic, key, copies, found.unreadable, found.complete and not found.unreadable)
 
     def _copy(self, record: Record) -> Copy:
         try:
             place = self._places.of(record)
         except RecordError:
-            place = None  # its bytes changed since it was read
+            place = None  # the bytes changed since the read
         kind = _kind_of(record.topic)
-        copy = Copy(record, place, kind, _sent_back_by(record))
+        copy = Copy(record, place, kind, _returning_group_of(record))
         if record.topic == SCHEDULE_TOPIC and place is not None and place.entry is not None:
             copy.due_ms = place.entry.tags_code
         return copy
 
-    def _tell_delayed(self, copy: Copy, copies: Sequence[Copy]) -> None:
+    def _resolve_delayed(self, copy: Copy, copies: Sequence[Copy]) -> None:
         record, target = copy.record, _property(copy.record, PROPERTY_REAL_TOPIC)
         later = _first_after(
             record, (each.record for each in copies if each.record.topic == target)
@@ -255,7 +268,9 @@ class MessageTraces:
         else:
             copy.state, copy.why = CopyState.WAITING, "no copy of it was put into its topic"
 
-    def _tell_half(self, copy: Copy, copies: Sequence[Copy], decisions: Sequence[Record]) -> None:
+    def _resolve_half(
+        self, copy: Copy, copies: Sequence[Copy], decisions: Sequence[Record]
+    ) -> None:
         record = copy.record
         halves = (each.record for each in copies if each.kind is CopyKind.HALF)
         messages = (each.record for each in copies if each.kind is CopyKind.MESSAGE)
@@ -264,16 +279,16 @@ class MessageTraces:
             copy.state, copy.why = CopyState.COMMITTED, f"the message at {message.physical_offset}"
         elif (later := _first_after(record, halves)) is not None:
             copy.state, copy.why = CopyState.RENEWED, f"the half at {later.physical_offset}"
-        elif (told := _decided(decisions)) is not None:
-            copy.state, copy.why = told
+        elif (decision := _find_decision(decisions)) is not None:
+            copy.state, copy.why = decision
         elif passed is not None and passed > record.queue_offset:
             copy.state = CopyState.ROLLED_BACK
             copy.why = f"{TRANSACTION_GROUP} is past it, at {passed}, and there is no message"
         else:
             copy.state, copy.why = CopyState.PENDING, "neither a message nor a decision of it"
 
-    def _stands(self, record: Record) -> list[GroupStand]:
-        """Of every group that has an offset in the topic, by name."""
+    def _group_stands(self, record: Record) -> list[GroupStand]:
+        """The positions of all groups with an offset in the topic, by name."""
         found = []
         for group, topics in sorted(self._offsets.groups().items()):
             if record.topic in topics:
@@ -284,7 +299,7 @@ class MessageTraces:
 
 
 def origin_topic(record: Record) -> str:
-    """The topic that a message is of, wherever this copy of it stands."""
+    """The message's own topic, whatever topic this copy stands in."""
     if _kind_of(record.topic) is CopyKind.MESSAGE:
         return record.topic
     real = _property(record, PROPERTY_REAL_TOPIC)
@@ -307,7 +322,7 @@ _KINDS: Final = {
 }
 
 
-def _sent_back_by(record: Record) -> str | None:
+def _returning_group_of(record: Record) -> str | None:
     real = _property(record, PROPERTY_REAL_TOPIC) or ""
     return returning_group(record.topic) or returning_group(real)
 
@@ -317,7 +332,7 @@ def _property(record: Record, name: str) -> str | None:
 
 
 def _decision_keys(records: Iterable[Record]) -> set[str]:
-    """The keys of the transactions that half messages are of."""
+    """The keys of the transactions of these half messages."""
     keys = set()
     for each in records:
         if each.topic == HALF_TOPIC:
@@ -332,8 +347,8 @@ _DECISIONS: Final = {
 }
 
 
-def _decided(decisions: Iterable[Record]) -> tuple[CopyState, str] | None:
-    """What the newest of these op records says; a broker's do not tell."""
+def _find_decision(decisions: Iterable[Record]) -> tuple[CopyState, str] | None:
+    """The decision that the newest of these op records holds; a broker's op records hold none."""
     for each in sorted(decisions, key=lambda record: record.physical_offset, reverse=True):
         state = _DECISIONS.get(_property(each, PROPERTY_DECISION) or "")
         if state is not None:

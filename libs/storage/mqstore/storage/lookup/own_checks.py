@@ -1,16 +1,16 @@
-"""Checks a record by itself where the checksum of its block does not match.
+"""Checks a record by itself when the checksum of its block does not match.
 
-Damage that is spread wider than one word may touch any record of its block. A record there is
-served only when all of these agree; it is then a ``SelfCheckedRecord``:
+Damage wider than one word may affect any record of its block. A record there is served only when
+all of these agree; it is then a ``SelfCheckedRecord``:
 
 - its BODYCRC, its ``__CRC32#`` where it has one, its magic and every length in it;
-- PHYSICALOFFSET and the place where it was read;
+- PHYSICALOFFSET and the offset at which it was read;
 - its entry in its ConsumeQueue: topic, queue id, queue offset, physical offset, size and tagsCode;
-- properties without a NUL byte: what a lost page leaves there.
+- properties without a NUL byte, which a lost page leaves.
 
-That vouches for the body, the topic, the place in the queue and TAGS. It does not vouch for FLAG,
-hosts, timestamps, RECONSUMETIMES and the other properties, UNIQ_KEY and KEYS among them, unless the
-record has ``__CRC32#``, which covers all of it.
+This verifies the body, the topic, the queue position and TAGS. It does not verify FLAG, hosts,
+timestamps, RECONSUMETIMES and the other properties, UNIQ_KEY and KEYS among them, unless the record
+has ``__CRC32#``, which covers all of it.
 
 Called from ``log_reads`` and ``record_place``.
 """
@@ -25,7 +25,7 @@ from mqstore.storage.lookup.views import Entry, QueuesView
 
 
 def is_proved(found: SelfCheckedRecord, queues: QueuesView) -> bool:
-    """Whether a record that decoded without a defect, its body compared, may be served."""
+    """Whether a record that decoded without a defect, with its body compared, may be served."""
     if b"\0" in found.raw_properties or found.store_timestamp_ms <= 0:
         return False
     entry, unit = entry_of(queues, found)
@@ -35,15 +35,14 @@ def is_proved(found: SelfCheckedRecord, queues: QueuesView) -> bool:
         return True
     has_body = bool(found.body)
     tags_code = entry.tags_code if unit is None else unit.tags_code
-    if found.topic == SCHEDULE_TOPIC:  # a time of delivery stands in place of the code
+    if found.topic == SCHEDULE_TOPIC:  # the entry has a delivery time in place of the code
         return has_body
-    # A body of no bytes has no BODYCRC: the message is its properties, and its tags prove them.
+    # An empty body has no BODYCRC: the message is its properties, and its tags prove them.
     return tags_code == found.tags_code and (has_body or tags_code != 0)
 
 
 def entry_of(queues: QueuesView, found: Record) -> tuple[Entry | None, ExtUnit | None]:
-    """The queue entry at the record's queue offset, and the ConsumeQueueExt unit that the entry
-    refers to."""
+    """The queue entry at the record's queue offset, and the entry's ConsumeQueueExt unit."""
     queue = queues.get(found.topic, found.queue_id)
     entry = None if queue is None else queue.entry(found.queue_offset)
     if queue is None or entry is None or entry.tags_code > EXT_ADDRESS_MAX:

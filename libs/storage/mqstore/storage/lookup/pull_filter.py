@@ -1,8 +1,8 @@
-"""Which messages of a queue a pull wants: first by what its entries say, then by the messages.
+"""Filters of pulls: applied first to the queue entries, then to the messages.
 
-A filter of another kind is one more class with the two methods of ``PullFilter``.
-Facts of tag expressions: FilterAPI and DefaultMessageFilter of 4.9.7 and 5.4.0; RocketMQ's broker
-compares the hash only, and its clients the tag: here both are compared.
+A new kind of filter is one more class with the methods of ``PullFilter``. Facts of tag expressions:
+FilterAPI and DefaultMessageFilter of 4.9.7 and 5.4.0; RocketMQ's broker compares the hash only, and
+its clients the tag: here both are compared.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ from mqstore.storage.layout import EXT_ADDRESS_MIN, PROPERTY_RETRY_TOPIC
 from mqstore.storage.tables.consumer_filters import FilterData
 
 EVALUATED_MAX: Final = 10_000
-"""Messages that one call evaluates, as many as it looks at queue entries."""
+"""Maximum number of messages that one call evaluates: that of queue entries."""
 CHEAP_LENGTH: Final = 64
-"""Characters of an expression that one call evaluates over EVALUATED_MAX: some 0.2 s of CPU."""
+"""Characters of an expression up to which one call evaluates EVALUATED_MAX messages: some 0.2 s of
+CPU."""
 EVALUATED_MIN: Final = 128
-"""A longer one is evaluated over proportionally fewer, but so many; 4 KB take 1 ms a message."""
+"""A longer expression is evaluated over proportionally fewer messages, but at least this many; 4 KB
+take 1 ms a message."""
 TAGS_MAX: Final = 100
-"""Tags of one expression."""
+"""Maximum number of tags of one expression."""
 ALL_TAGS: Final = "*"
 _OR: Final = "||"
 _REPLACEMENT: Final = "\ufffd"
@@ -39,31 +41,32 @@ class UnitRun(NamedTuple):
 
     view: memoryview
     base: int
-    """Where it begins among the queue's units."""
+    """Its first address among the queue's units."""
 
     def holds(self, address: int) -> bool:
+        """Whether the file holds this address."""
         return 0 <= address - EXT_ADDRESS_MIN - self.base < len(self.view)
 
 
 class PullFilter(Protocol):
-    """Safe from any thread."""
+    """A filter. Safe from any thread."""
 
     @property
     def tags(self) -> Tags | None:
-        """Where it is nothing but these, and bytes alone tell whether a record has one."""
+        """The tags, when they are the whole filter and can be compared by bytes; else None."""
 
-    def passed_over(
+    def count_unwanted(
         self, entries: memoryview, position: int, count: int, units: UnitRun | None
     ) -> int:
-        """How many of ``count`` queue entries (20 bytes each, from ``position`` on) come before
-        the first whose message may be wanted, or whose unit is not in ``units``."""
+        """Count the queue entries (20 bytes each, from ``position``, at most ``count``) before the
+        first one whose message may match, or whose unit is not in ``units``."""
 
     @property
     def evaluated_max(self) -> int:
-        """Messages that one call evaluates before it answers."""
+        """Maximum number of messages that one call evaluates."""
 
     def matches(self, found: Record) -> bool:
-        """Whether a message is wanted."""
+        """Whether a message matches."""
 
 
 class TagFilter:
@@ -74,34 +77,36 @@ class TagFilter:
     def __init__(self, tags: frozenset[str]) -> None:
         self._names = tags
         self._codes = array("q", sorted({properties.tags_code(tag) for tag in tags}))
-        self.tags = _told_by_bytes(tags)
+        self.tags = _byte_comparable(tags)
 
-    def passed_over(
+    def count_unwanted(
         self, entries: memoryview, position: int, count: int, units: UnitRun | None
     ) -> int:
+        """Count the leading entries without one of the tags' codes."""
         return count_untagged(entries, position, count, self._codes, *(units or ()))
 
     def matches(self, found: Record) -> bool:
+        """Whether the message has one of the tags."""
         return found.tags in self._names
 
 
 @dataclass(frozen=True, slots=True)
-class SubscribedBits:
-    """What the bitmaps of messages say of one subscription."""
+class SubscriptionBits:
+    """The bits of one subscription in messages' bitmaps."""
 
     bits: int
-    """Of a bitmap; others were made for another set of subscriptions."""
+    """Bits of a bitmap; bitmaps of another size are of another set of subscriptions."""
     positions: tuple[int, ...]
-    """All of them are set where the message is wanted, and maybe elsewhere."""
+    """All of these bits are set when the message matches; false positives are possible."""
     born_ms: int
-    """Only of messages stored after it."""
+    """Only bitmaps of messages stored after this time count."""
 
 
 class SqlFilter:
-    """A SQL92 expression over properties; RocketMQ's rules for nulls and types."""
+    """A SQL92 expression over properties, with RocketMQ's rules for nulls and types."""
 
-    def __init__(self, expression: Filter, known: SubscribedBits | None = None) -> None:
-        """``known``: of the subscription that has this expression."""
+    def __init__(self, expression: Filter, known: SubscriptionBits | None = None) -> None:
+        """``known`` are the bits of the subscription that has this expression."""
         self._expression = expression
         self.tags = None
         self.known = known
@@ -109,54 +114,58 @@ class SqlFilter:
         characters = max(len(expression.text), CHEAP_LENGTH)
         self.evaluated_max = max(EVALUATED_MIN, EVALUATED_MAX * CHEAP_LENGTH // characters)
 
-    def passed_over(
+    def count_unwanted(
         self, entries: memoryview, position: int, count: int, units: UnitRun | None
     ) -> int:
+        """Count the leading entries whose units exclude the subscription."""
         if self.known is None or units is None:
             return 0
         bits, born_ms = self.known.bits, self.known.born_ms
         return count_unflagged(entries, position, count, self._positions, bits, born_ms, *units)
 
     def matches(self, found: Record) -> bool:
+        """Whether the expression is true for the message."""
         return self._expression.matches(found.properties or {})
 
-    def informed(self, subscriptions: Iterable[FilterData]) -> SqlFilter:
-        """With the bits of that one of a topic's subscriptions which has the same expression for
-        longest; whose it is does not matter."""
+    def with_subscription_bits(self, subscriptions: Iterable[FilterData]) -> SqlFilter:
+        """This filter with the bits of the oldest of a topic's subscriptions that has the same
+        expression, whatever its group."""
         same = (each for each in subscriptions if each.expression == self._expression.text)
         with_bits = [each for each in same if each.positions and each.bits]
         if not with_bits:
             return self
         first = min(with_bits, key=attrgetter("born_ms"))
-        bits = SubscribedBits(first.bits, first.positions, first.born_ms)
+        bits = SubscriptionBits(first.bits, first.positions, first.born_ms)
         return SqlFilter(self._expression, bits)
 
 
 class RetryFilter:
-    """Of messages that a group sent back: those that it wants of the topics where they were first.
+    """Filters messages that a group sent back by its expressions for their first topics.
 
-    The group's expression there goes instead of one that the pull has. As filterSupportRetry has
-    it: ExpressionForRetryMessageFilter of 4.9.7 and 5.4.0. The latter heeds it only in a pull by
-    an expression.
+    The group's expression replaces that of the pull. As filterSupportRetry requests:
+    ExpressionForRetryMessageFilter of 4.9.7 and 5.4.0, of which the latter applies it only in a
+    pull by an expression.
     """
 
     def __init__(
         self, tags: TagFilter | None, expression_of: Callable[[str], Filter | None]
     ) -> None:
-        """``expression_of`` a topic; None where all of it is wanted."""
+        """``expression_of`` returns a topic's expression; None when all of its messages match."""
         self._of_tags = tags
         self.tags = None
-        self.evaluated_max = EVALUATED_MAX // 10  # by expressions of any length
+        self.evaluated_max = EVALUATED_MAX // 10  # expressions of any length
         self._expression_of = expression_of
 
-    def passed_over(
+    def count_unwanted(
         self, entries: memoryview, position: int, count: int, units: UnitRun | None
     ) -> int:
+        """Count the leading entries that the tags exclude."""
         if self._of_tags is None:
             return 0
-        return self._of_tags.passed_over(entries, position, count, units)
+        return self._of_tags.count_unwanted(entries, position, count, units)
 
     def matches(self, found: Record) -> bool:
+        """Whether the message matches the expression for its first topic."""
         if self._of_tags is not None and not self._of_tags.matches(found):
             return False
         known = found.properties or {}
@@ -166,7 +175,10 @@ class RetryFilter:
 
 
 def parse_tags(expression: str) -> TagFilter | None:
-    """``A || B``; None where all messages are wanted: nothing but blanks, or ``*``.
+    """Parse ``A
+
+
+    B``; None where all messages match: blanks only, or ``*``.
 
     Raises FilterError for an expression without any tag, or with too many.
     """
@@ -180,8 +192,9 @@ def parse_tags(expression: str) -> TagFilter | None:
     return TagFilter(tags)
 
 
-def _told_by_bytes(tags: frozenset[str]) -> Tags | None:
-    """None with a tag that Java may also read from other bytes: from malformed UTF-8."""
+def _byte_comparable(tags: frozenset[str]) -> Tags | None:
+    """The tags for comparison by bytes; None with a tag that Java may also decode from malformed
+    UTF-8."""
     try:
         texts = [tag.encode() for tag in tags]
     except UnicodeEncodeError:

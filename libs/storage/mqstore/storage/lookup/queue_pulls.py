@@ -1,4 +1,4 @@
-"""Pulling from a queue as RocketMQ does: its statuses, and filters.
+"""Pulls from a queue as RocketMQ does, with its statuses and filters.
 
 Called from the query service. Every method may be called from any thread.
 """
@@ -15,17 +15,21 @@ from mqstore.storage.lookup.pull_filter import PullFilter, UnitRun
 from mqstore.storage.lookup.views import QueueView
 
 _RUN_MAX: Final = 256
-"""Records read at a time where a filter cannot tell from the entries."""
+"""Records read at a time when a filter needs the messages."""
 
 
 class Queues(Protocol):
-    def get(self, topic: str, queue_id: int) -> QueueView | None: ...
+    """The queues of a store."""
+
+    def get(self, topic: str, queue_id: int) -> QueueView | None:
+        """The queue, or None."""
+
     def known(self, topic: str, queue_id: int) -> QueueView | None:
-        """One that was looked at before."""
+        """The queue if it was used before, or None."""
 
 
 class QueuePulls:
-    """Over one process's view of a store."""
+    """Pulls over one process's view of a store."""
 
     def __init__(self, lookups: Lookups, queues: Queues) -> None:
         self._lookups = lookups
@@ -41,15 +45,17 @@ class QueuePulls:
         max_bytes: int,
         wanted: PullFilter | None = None,
     ) -> Pull:
-        """Messages from an offset, or from the queue's first one.
+        """Read messages from an offset, or from the queue's first one.
 
-        As ``Lookups.records``, but: below the queue's minimum the answer is OFFSET_TOO_SMALL, with
-        the minimum to go on with; without any entry ever written, NO_MESSAGE_IN_QUEUE. With a
-        filter, ENTRIES_PER_CALL_MAX entries are looked at, or its ``evaluated_max`` messages,
-        before it is NO_MATCHED_MESSAGE.
+        As ``Lookups.records``, except: below the queue's minimum the status is OFFSET_TOO_SMALL,
+        with the minimum as next offset; if the queue never had an entry, NO_MESSAGE_IN_QUEUE. With
+        a filter, ENTRIES_PER_CALL_MAX entries, or its ``evaluated_max`` messages, are examined
+        before the status is NO_MATCHED_MESSAGE.
         """
-        read, settled = self._lookups.records, self._lookups.settled
-        return settled(self._answer, Pull, read, topic, queue_id, offset, count, max_bytes, wanted)
+        read, read_consistently = self._lookups.records, self._lookups.read_consistently
+        return read_consistently(
+            self._answer, Pull, read, topic, queue_id, offset, count, max_bytes, wanted
+        )
 
     def slices(
         self,
@@ -61,9 +67,9 @@ class QueuePulls:
         max_bytes: int,
         wanted: PullFilter | None = None,
     ) -> Slices:
-        """As ``pull``, as the records stand in the log."""
-        read, settled = self._lookups.slices, self._lookups.settled
-        return settled(
+        """Read as ``pull``, as bytes of the log."""
+        read, read_consistently = self._lookups.slices, self._lookups.read_consistently
+        return read_consistently(
             self._answer, Slices, read, topic, queue_id, offset, count, max_bytes, wanted
         )
 
@@ -77,16 +83,16 @@ class QueuePulls:
         count: int,
         max_bytes: int,
     ) -> A | None:
-        """An answer to a pull without a filter that waits for no disk, or None.
+        """Answer a pull without a filter when that takes no disk read; else None.
 
-        Messages, or that the queue ends at the offset. For queues that were pulled from moments
-        ago: the pages at their ends are taken to be in memory.
+        The answer has messages, or states that the queue ends at the offset. For queues that were
+        pulled from recently: the pages at their ends are assumed to be in memory.
         """
         queue = self._queues.known(topic, queue_id)
         if queue is None:
             return None
         if offset == queue.max_index > 0:
-            return self._lookups.settled(self._at_end, kind, queue, offset)
+            return self._lookups.read_consistently(self._at_end, kind, queue, offset)
         return self._lookups.in_memory(kind, queue, offset, count, max_bytes)
 
     def _at_end(self, kind: type[A], queue: QueueView, offset: int) -> A | None:
@@ -134,12 +140,12 @@ class QueuePulls:
         while size < max_bytes and (left := count - len(answer)) > len(answer.unreadable):
             if (queue := self._queues.get(topic, queue_id)) is not None and wanted.tags is not None:
                 left -= len(answer.unreadable)
-                size, is_full = self._lookups.tagged(
+                size, is_full = self._lookups.add_tagged(
                     answer, wanted.tags, queue, stop, left, size, max_bytes
                 )
                 if is_full or answer.next_offset >= stop:
                     return
-            passed = self._passed_over(topic, queue_id, answer.next_offset, stop, wanted)
+            passed = self._count_unwanted(topic, queue_id, answer.next_offset, stop, wanted)
             answer.next_offset += passed
             if answer.next_offset >= stop or not evaluable:
                 return
@@ -149,7 +155,7 @@ class QueuePulls:
                 topic, queue_id, answer.next_offset, run, max(1, max_bytes - size)
             )
             if found.next_offset <= answer.next_offset:
-                return  # what comes next is not whole yet
+                return  # the next record is not complete yet
             evaluable -= len(found.records)
             matching = [each for each in found.records if wanted.matches(each)]
             size += sum(each.size for each in matching)
@@ -158,7 +164,7 @@ class QueuePulls:
             answer.unreadable += found.unreadable
             answer.next_offset = found.next_offset
 
-    def _passed_over(
+    def _count_unwanted(
         self, topic: str, queue_id: int, start: int, stop: int, wanted: PullFilter
     ) -> int:
         queue = self._queues.get(topic, queue_id)
@@ -169,7 +175,7 @@ class QueuePulls:
         while at < stop and (place := queue.block(at)) is not None:
             file, position = place
             there = min((len(file) - position) // QUEUE_ENTRY_SIZE, stop - at)
-            passed = wanted.passed_over(file, position, there, units)
+            passed = wanted.count_unwanted(file, position, there, units)
             at += passed
             if there == 0 or (passed < there and not (units := _units_of(queue, at, units))):
                 break
@@ -177,7 +183,8 @@ class QueuePulls:
 
 
 def _units_of(queue: QueueView, index: int, known: UnitRun | None) -> UnitRun | None:
-    """The units among which is that of an entry; None where there is none, or they are known."""
+    """The file of units that holds an entry's unit; None where there is none, or it is
+    ``known``."""
     entry = queue.entry(index)
     if entry is None or entry.tags_code > EXT_ADDRESS_MAX:
         return None

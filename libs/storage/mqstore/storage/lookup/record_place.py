@@ -1,4 +1,4 @@
-"""Where a record stands, what names it, and what vouches for its bytes.
+"""The place of a record: its segment, its queue entry, and the checksums that cover it.
 
 Called from the query service. Every method may be called from any thread.
 """
@@ -25,31 +25,33 @@ class Cover(StrEnum):
     PART = "partly-verified"
     NONE = "not-covered"
     DAMAGED = "damaged"
-    """A block of it has changed on the disk; only the record's own checks vouch for it."""
+    """A block of the record has changed on the disk; only the record's own checks passed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordPlace:
+    """The place of one record."""
+
     segment: int
     """First physical offset of its segment."""
     position: int
-    """Of its first byte in the segment."""
+    """Position of the record's first byte in the segment."""
     entry: Entry | None
-    """What stands in its own place in its own queue; None without one."""
+    """The queue entry at its queue offset; None without one."""
     unit: ExtUnit | None
-    """What that leaves to its ConsumeQueueExt; None where nothing is there."""
+    """The ConsumeQueueExt unit of that entry; None without one."""
     covered: int
-    """Bytes of it that stand as they were when they were synced, by our block checksums."""
+    """Bytes of the record that our block checksums verified as unchanged since their sync."""
     cover: Cover
 
 
 class RecordPlaces:
-    """Over the views that look-ups have."""
+    """Finds places over the views that look-ups use."""
 
     def __init__(
         self, lookups: Lookups, log: LogView, queues: QueuesView, blocks: BlockGuard
     ) -> None:
-        self._settled = lookups.settled
+        self._read_consistently = lookups.read_consistently
         self._log = log
         self._queues = queues
         self._blocks = blocks
@@ -59,7 +61,7 @@ class RecordPlaces:
 
         Raises RecordBlockCorrupt.
         """
-        return self._settled(self._of, found)
+        return self._read_consistently(self._of, found)
 
     def _of(self, found: Record) -> RecordPlace | None:
         epoch = self._blocks.epoch
@@ -67,7 +69,9 @@ class RecordPlaces:
         if place is None:
             return None
         view, position, _ = place
-        covered = self._blocks.covered(view, position, found.physical_offset, found.size, epoch)
+        covered = self._blocks.count_covered(
+            view, position, found.physical_offset, found.size, epoch
+        )
         return RecordPlace(
             found.physical_offset - position,
             position,
@@ -77,11 +81,12 @@ class RecordPlaces:
         )
 
     def header(self, offset: int) -> Record | None:
-        """What stands at an offset, as far as its lengths add up, whatever is wrong with it.
+        """Decode the record at an offset when its lengths add up, ignoring other defects; else
+        None.
 
         Without its body; nothing in it can be relied on.
         """
-        return self._settled(self._header, offset)
+        return self._read_consistently(self._header, offset)
 
     def _header(self, offset: int) -> Record | None:
         place = self._log.view_from(offset)

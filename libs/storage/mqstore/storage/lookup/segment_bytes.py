@@ -1,9 +1,9 @@
-"""The commit log's files by byte range, for backups and jobs: what is on disk, with checksums.
+"""The commit log's files by byte range, for backups and jobs: durable bytes with checksums.
 
-Only bytes below the durable watermark are given out: no power cut takes them back, and within an
-epoch none of them changes. They are read past the maps; of any segment but the newest, pages that
-nobody else uses are let go again, so that reading all of an old log does not push the new end of
-it out of memory.
+Only bytes below the durable watermark are served: no power cut removes them, and within an epoch
+none of them changes. They are read without the maps. In every segment but the newest, pages that no
+process uses are released again, so that reading all of an old log does not push its new end out of
+memory.
 
 Called from the query service. Every method may be called from any thread.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from mqstore.storage.errors import SegmentExpired, SegmentUnknown, StoreNotOpen
 from mqstore.storage.layout import BLOCK_SIZE
-from mqstore.storage.metadata.block_files import BlockFiles, covered
+from mqstore.storage.metadata.block_files import BlockFiles, read_coverage
 from mqstore.storage.metadata.state_page import StatePageReader
 from mqstore.storage.paths import segment_name, segment_offset
 from mqstore.storage.seams import FileSystem
@@ -23,18 +23,20 @@ from mqstore.storage.seams import FileSystem
 
 @dataclass(frozen=True, slots=True)
 class SegmentPart:
-    """A segment as far as it is given out."""
+    """The part of a segment that is served."""
 
     name: str
     offset: int
-    """Of its first byte in the log."""
+    """Physical offset of its first byte."""
     size: int
-    """Bytes that are there: all of them for a segment that is full."""
+    """Number of bytes served: all of them for a full segment."""
     is_full: bool
     epoch: int
 
 
 class SegmentBytes:
+    """Serves the durable bytes of the segments."""
+
     def __init__(
         self,
         files: FileSystem,
@@ -50,8 +52,10 @@ class SegmentBytes:
         self._blocks = blocks
 
     def all(self) -> list[SegmentPart]:
-        """Oldest first; none that has expired, none without a byte. Raises StoreNotOpen while the
-        store is being recovered."""
+        """All segments, oldest first, without expired and empty ones.
+
+        Raises StoreNotOpen while the store is being recovered.
+        """
         epoch, minimum, end = self._bounds()
         bases = map(segment_offset, self._files.list(self._directory))
         return [
@@ -61,7 +65,10 @@ class SegmentBytes:
         ]
 
     def part(self, name: str) -> SegmentPart:
-        """Raises SegmentUnknown, SegmentExpired, StoreNotOpen as ``all``."""
+        """The segment of this name.
+
+        Raises SegmentUnknown, SegmentExpired, StoreNotOpen as ``all``.
+        """
         base = segment_offset(name)
         epoch, minimum, end = self._bounds()
         if base is not None and base + self._segment_size <= minimum:
@@ -72,8 +79,11 @@ class SegmentBytes:
         return self._part(base, end, epoch)
 
     def read(self, part: SegmentPart, start: int, stop: int) -> bytes:
-        """Positions within the segment. Raises SegmentExpired when it went meanwhile, StoreNotOpen
-        when a recovery has begun since ``part`` was made."""
+        """Read bytes by positions within the segment.
+
+        Raises SegmentExpired when it was removed meanwhile, StoreNotOpen when a recovery has begun
+        since ``part`` was made.
+        """
         path = self._directory / part.name
         is_newest = part.offset + self._segment_size > self._state.max_offset
         try:
@@ -84,19 +94,19 @@ class SegmentBytes:
         return found
 
     def checksums(self, part: SegmentPart, start: int, stop: int) -> list[int | None]:
-        """CRC-32C of each whole block of 64 KiB between two positions, as it was when it was
-        synced; None for one without. Raises StoreNotOpen as ``read``."""
+        """CRC-32C of each whole block of 64 KiB between two positions, as of its sync; None for a
+        block without one. Raises StoreNotOpen as ``read``."""
         entries = self._blocks.entries(part.offset)
         first = -(-start // BLOCK_SIZE)
         found: list[int | None] = []
         for number in range(first, stop // BLOCK_SIZE):
-            length, crc = (0, 0) if entries is None else covered(entries, part.offset, number)
+            length, crc = (0, 0) if entries is None else read_coverage(entries, part.offset, number)
             found.append(crc if length == BLOCK_SIZE else None)
         self._require_unchanged(part)
         return found
 
     def _require_unchanged(self, part: SegmentPart) -> None:
-        """Called after bytes were read."""
+        """Check the epoch after a read."""
         if self._state.epoch != part.epoch:
             raise StoreNotOpen("recovering", "the store was recovered meanwhile; begin again")
 

@@ -1,10 +1,10 @@
-"""A topic's messages by store time, over all its queues: merged in the order of the log.
+"""Scans a topic's messages by store time, over all its queues, merged in the order of the log.
 
-Queue entries alone give the order; only records that join the answer are read. Where a scan goes
-on is therefore one physical offset, however many queues there are. A record's place in time is
-found by binary search, as RocketMQ does, in each run of a queue in which times do not go back:
-where the clock was set back while we had the store, the next run begins. Where it was so while a
-broker had it, records around that moment may be taken for outside of the range.
+Queue entries alone give the order; only records that join the answer are read. The position of a
+scan is therefore one physical offset, for any number of queues. A record's place in time is found
+by binary search, as in RocketMQ, in each run of a queue in which times do not go back: a clock step
+back that we recorded begins the next run. Around a step back that a broker did not record, records
+may be missed.
 
 Called from the query service. Every method may be called from any thread.
 """
@@ -20,20 +20,23 @@ from typing import Protocol
 from mqstore.storage.codec import cursors
 from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import RecordExpired, StorageError, StoreNotOpen
-from mqstore.storage.lookup.answers import KeyAnswer, Scanned, Unreadable
+from mqstore.storage.lookup.answers import KeyAnswer, ScanRange, Unreadable
 from mqstore.storage.lookup.hidden_messages import is_for
 from mqstore.storage.lookup.lookups import CANDIDATES_PER_CALL_MAX, TIME_MAX, Lookups
 from mqstore.storage.lookup.views import Bounds, LogView, QueueView, first_from, names_record
 
 
-class QueuesOfTopic(Protocol):
-    def of_topic(self, topic: str) -> Iterable[QueueView]: ...
+class TopicQueues(Protocol):
+    """The queues of a store by topic."""
+
+    def of_topic(self, topic: str) -> Iterable[QueueView]:
+        """The queues of one topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicQuery:
-    """Store timestamps within ``from_ms`` … ``to_ms``, both included; ``hidden`` are topics that
-    messages of this one wait in."""
+    """A topic and a range of store times, both ends included; ``hidden`` are the topics in which
+    messages for this one wait."""
 
     topic: str
     from_ms: int = 0
@@ -42,12 +45,13 @@ class TopicQuery:
     hidden: tuple[str, ...] = ()
 
     def accepts(self, found: Record) -> bool:
+        """Whether the record matches."""
         if not self.from_ms <= found.store_timestamp_ms <= self.to_ms:
             return False
         return is_for(found, self.topic)
 
     def is_over(self, found: Record) -> bool:
-        """Whether nothing that follows in its queue can be within the times any more."""
+        """Whether no later record of its queue can be within the times."""
         if self.newest_first:
             return found.store_timestamp_ms < self.from_ms
         return found.store_timestamp_ms > self.to_ms
@@ -58,19 +62,18 @@ class _Answer:
     records: list[Record] = field(default_factory=list)
     unreadable: list[Unreadable] = field(default_factory=list)
     size: int = 0
-    looked_at: int = 0
+    examined: int = 0
 
     def is_full(self, limit: int, max_bytes: int) -> bool:
+        """Whether the answer has reached a limit."""
         count = len(self.records) + len(self.unreadable)
-        return count >= limit or self.size >= max_bytes or self.looked_at >= CANDIDATES_PER_CALL_MAX
+        return count >= limit or self.size >= max_bytes or self.examined >= CANDIDATES_PER_CALL_MAX
 
 
 class TopicScans:
-    """Over one process's view of a store."""
+    """Scans over one process's view of a store."""
 
-    def __init__(
-        self, lookups: Lookups, log: LogView, queues: QueuesOfTopic, bounds: Bounds
-    ) -> None:
+    def __init__(self, lookups: Lookups, log: LogView, queues: TopicQueues, bounds: Bounds) -> None:
         self._lookups = lookups
         self._log = log
         self._queues = queues
@@ -79,11 +82,11 @@ class TopicScans:
     def scan(
         self, query: TopicQuery, *, limit: int, max_bytes: int, cursor: str | None = None
     ) -> KeyAnswer:
-        """At most ``limit`` messages and, beyond the first, about ``max_bytes`` of them.
+        """Find at most ``limit`` messages and, after the first, about ``max_bytes`` of them.
 
-        ``cursor`` is what an earlier answer to the same query gave; ``complete`` says that
-        everything in the range below ``scanned.max_offset``, the log's end, is in the answers.
-        Raises CursorError, StoreNotOpen, RecordExpired as ``require_there``.
+        ``cursor`` is that of an earlier answer to the same query; ``complete`` says that the
+        answers have everything in the range below ``scanned.max_offset``, the log's end. Raises
+        CursorError, StoreNotOpen, and RecordExpired as ``require_unexpired``.
         """
         start = None if cursor is None else cursors.decode(cursor, repr(query))
         return self.scan_from(query, start, limit=limit, max_bytes=max_bytes)
@@ -91,14 +94,13 @@ class TopicScans:
     def scan_from(
         self, query: TopicQuery, start: int | None, *, limit: int, max_bytes: int
     ) -> KeyAnswer:
-        """As ``scan``, from a physical offset: up from there, or (newest first) down from below
-        it."""
-        answer = self._lookups.settled(self._scan, query, start, limit, max_bytes)
-        self.require_there(query, start)
+        """Scan from a physical offset: up from there, or (newest first) down from below it."""
+        answer = self._lookups.read_consistently(self._scan, query, start, limit, max_bytes)
+        self.require_unexpired(query, start)
         return answer
 
-    def require_there(self, query: TopicQuery, start: int | None) -> None:
-        """Raises RecordExpired where what ``scan_from`` would begin with may have expired, so that
+    def require_unexpired(self, query: TopicQuery, start: int | None) -> None:
+        """Raise RecordExpired when the first record of ``scan_from`` may have expired, so that
         there would be a gap."""
         minimum = self._log.min_offset
         if start is not None and start < minimum and not query.newest_first:
@@ -108,23 +110,23 @@ class TopicScans:
             )
 
     def _scan(self, query: TopicQuery, start: int | None, limit: int, max_bytes: int) -> KeyAnswer:
-        # The end is taken before the dispatched offset, which then has mostly reached it.
+        # The end is read before the dispatched offset, which has mostly reached it by then.
         minimum, end = self._log.min_offset, self._log.max_offset
         dispatched = self._bounds.dispatched_offset
         answer = _Answer()
         following: int | None = None
-        for offset, walk in self._merged(query, start, dispatched):
+        for offset, walk in self._merge(query, start, dispatched):
             if answer.is_full(limit, max_bytes):
                 following = offset + 1 if query.newest_first else offset
                 break
-            answer.looked_at += 1
+            answer.examined += 1
             self._judge(query, offset, walk, answer)
         return KeyAnswer(
             answer.records,
             answer.unreadable,
             None if following is None else cursors.encode(following, repr(query)),
             following is None and dispatched >= end,
-            Scanned(query.from_ms, query.to_ms, answer.looked_at, minimum, dispatched),
+            ScanRange(query.from_ms, query.to_ms, answer.examined, minimum, dispatched),
         )
 
     def _judge(self, query: TopicQuery, offset: int, walk: _Walk, answer: _Answer) -> None:
@@ -142,10 +144,10 @@ class TopicScans:
             answer.records.append(found)
             answer.size += found.size
 
-    def _merged(
+    def _merge(
         self, query: TopicQuery, start: int | None, dispatched: int
     ) -> Iterator[tuple[int, _Walk]]:
-        """Physical offsets in the order asked for, each once, and the walk that it comes from."""
+        """Yield physical offsets in the requested order, each once, with the walk of each."""
         step = -1 if query.newest_first else 1
         heap = [
             (step * offset, number, walk)
@@ -200,7 +202,7 @@ class TopicScans:
         dispatched: int,
         runs: list[tuple[int, int]],
     ) -> _Walk:
-        """Exactly the entries of each run that are within the times."""
+        """Walk exactly the entries of each run that are within the times."""
         low, high = runs[0][0], runs[-1][1]
         above = low if start is None or query.newest_first else first_from(queue, start, low, high)
         bound = dispatched if start is None or not query.newest_first else min(start, dispatched)
@@ -221,20 +223,20 @@ class TopicScans:
 
 
 class _Walk:
-    """The entries of one queue that name a record, one after the other, up or down."""
+    """The entries of one queue that name a record, in ascending or descending order."""
 
     def __init__(self, queue: QueueView, indexes: Iterable[int], *, in_runs: bool = False) -> None:
-        """``in_runs``: times go back between them, so that none of them says where it ends."""
+        """``in_runs``: times go back between the runs, so that no single time ends the walk."""
         self.in_runs = in_runs
         self._queue = queue
         self._left = iter(indexes)
         self.index = 0
-        """Of the entry that ``next`` gave last."""
+        """Queue offset of the last entry that ``next`` returned."""
         self.is_over = False
-        """Set by whoever reads its records: there is nothing further to be had here."""
+        """Set by the reader of its records: no later entry can match."""
 
     def next(self) -> int | None:
-        """The next record's physical offset."""
+        """The next record's physical offset, or None."""
         for index in self._left:
             entry = self._queue.entry(index)
             if entry is not None and names_record(entry):

@@ -1,4 +1,4 @@
-"""What look-ups read from: a log, its queues and its index, as the writer or a reader has them."""
+"""The views that look-ups read: a log, its queues and its index, of the writer or of a reader."""
 
 from __future__ import annotations
 
@@ -13,20 +13,29 @@ class Entry(Protocol):
     """One ConsumeQueue entry."""
 
     @property
-    def physical_offset(self) -> int: ...
+    def physical_offset(self) -> int:
+        """The record's physical offset."""
+
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """The record's size in bytes."""
+
     @property
-    def tags_code(self) -> int: ...
+    def tags_code(self) -> int:
+        """The tags hash, delivery time or unit address."""
 
 
 class LogView(Protocol):
-    """The commit log as far as it may be read."""
+    """The readable part of the commit log."""
 
     @property
-    def min_offset(self) -> int: ...
+    def min_offset(self) -> int:
+        """The first physical offset."""
+
     @property
-    def max_offset(self) -> int: ...
+    def max_offset(self) -> int:
+        """The readable end, a physical offset."""
+
     def view_from(self, offset: int) -> tuple[memoryview, int, int] | None:
         """The whole segment that holds an offset, the position in it, and its readable end;
         None where nothing can be read."""
@@ -36,87 +45,118 @@ class QueueView(Protocol):
     """One topic-queue."""
 
     @property
-    def topic(self) -> str: ...
+    def topic(self) -> str:
+        """The topic name."""
+
     @property
-    def raw_topic(self) -> bytes: ...
+    def raw_topic(self) -> bytes:
+        """The topic name in UTF-8."""
+
     @property
-    def queue_id(self) -> int: ...
+    def queue_id(self) -> int:
+        """The queue id."""
+
     @property
-    def min_index(self) -> int: ...
+    def min_index(self) -> int:
+        """The first queue offset."""
+
     @property
-    def max_index(self) -> int: ...
-    def entry(self, index: int) -> Entry | None: ...
+    def max_index(self) -> int:
+        """The next queue offset to be written."""
+
+    def entry(self, index: int) -> Entry | None:
+        """The entry at a queue offset; None outside of the files."""
+
     def block(self, index: int) -> tuple[memoryview, int] | None:
         """The whole file that holds entry ``index``, and the position of the entry in it."""
 
     def units(self, address: int) -> tuple[memoryview, int] | None:
-        """The whole file of ConsumeQueueExt units that holds an address, and where it begins."""
+        """The whole file of ConsumeQueueExt units that holds an address, and its first address."""
 
 
 class QueuesView(Protocol):
-    def get(self, topic: str, queue_id: int) -> QueueView | None: ...
+    """The queues of a store."""
+
+    def get(self, topic: str, queue_id: int) -> QueueView | None:
+        """The queue, or None."""
+
     def topics(self) -> list[str]:
         """Names of topics that have a queue, sorted."""
 
     def of_topic(self, topic: str) -> Iterable[QueueView]:
-        """By queue id."""
+        """The queues of one topic, by queue id."""
 
 
 class IndexFile(Protocol):
     """One file of the index."""
 
     @property
-    def view(self) -> memoryview: ...
+    def view(self) -> memoryview:
+        """The whole file."""
+
     @property
-    def slots(self) -> int: ...
+    def slots(self) -> int:
+        """Number of slots."""
+
     @property
-    def index_num(self) -> int: ...
+    def index_num(self) -> int:
+        """Number of items, item 0 included."""
 
 
 class IndexView(Protocol):
+    """The index of a store."""
+
     @property
     def files(self) -> tuple[IndexFile, ...] | None:
-        """As they are now, oldest first; None where ``LogWindow.keyed`` cannot read them."""
+        """The files, oldest first; None where ``LogWindow.find_by_key`` cannot read them."""
 
     def candidates(
         self, topic: str, key: str, begin_ms: int, end_ms: int, below: int
     ) -> Iterator[int]:
-        """Physical offsets below ``below`` under the key's hash, newest first; hash collisions
-        and a second's vagueness at both ends included."""
+        """Physical offsets below ``below`` of the key's hash, newest first; hash collisions and
+        times up to a second outside the range included."""
 
 
 class Bounds(Protocol):
-    """What the state page says; ``StatePage`` and ``StatePageReader`` are such."""
+    """The offsets and flags of the state page (``StatePage``, ``StatePageReader``)."""
 
     @property
-    def epoch(self) -> int: ...
+    def epoch(self) -> int:
+        """Number of times that stored bytes were changed."""
+
     @property
-    def is_changing(self) -> bool: ...
+    def is_changing(self) -> bool:
+        """Whether a recovery or repair is changing stored bytes."""
+
     @property
-    def dispatched_offset(self) -> int: ...
+    def dispatched_offset(self) -> int:
+        """Physical offset below which all records are dispatched."""
+
     @property
-    def index_complete(self) -> bool: ...
+    def index_complete(self) -> bool:
+        """Whether the index covers all dispatched records."""
+
     @property
     def bound_words(self) -> tuple[Word, Word, Word, Word, Word, Word]:
-        """Epoch, minimum, maximum and dispatched offset, whether the index is complete, and whether
-        bytes change, where they are stored."""
+        """The stored words of epoch, minimum, maximum, dispatched offset, index completeness, and
+        whether bytes change."""
 
 
 def names_record(entry: Entry) -> bool:
-    """False for one that was never written, and for a pre-blank one."""
+    """Whether an entry names a record: not an unwritten or pre-blank one."""
     is_pre_blank = entry.size == PRE_BLANK_SIZE and entry.physical_offset == 0
     return entry.size > 0 and not is_pre_blank
 
 
-def repeats(entry: Entry, before: Entry | None) -> bool:
-    """As the filler of a hole does."""
+def is_copy_of(entry: Entry, before: Entry | None) -> bool:
+    """Whether an entry repeats the one before, as the filler of a hole does."""
     if before is None or entry.physical_offset != before.physical_offset:
         return False
     return entry.size == before.size
 
 
 def first_from(queue: QueueView, offset: int, low: int, high: int) -> int:
-    """The first entry, from ``low`` to before ``high``, whose record stands at or after a physical
+    """Find the first entry, from ``low`` to before ``high``, whose record is at or above a physical
     offset; ``high`` when there is none."""
     end = high
     while low < high:

@@ -1,6 +1,6 @@
-"""Segments made ahead of need, in the background (RocketMQ's AllocateMappedFileService).
+"""Makes segments ahead of need, in the background (RocketMQ's AllocateMappedFileService).
 
-A put that needs a file asks for that one and the next, and waits only for the first. One service
+A put that needs a file requests that one and the next, and waits only for the first. One service
 serves the commit log's queue.
 """
 
@@ -14,15 +14,15 @@ from threading import Lock
 from typing import Final
 
 from mqstore.storage.errors import Lack, SegmentCreationFailed
-from mqstore.storage.log.put_refusal import file_refused
+from mqstore.storage.log.put_refusal import file_failure
 from mqstore.storage.mapped.mapped_file import MappedFile
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
 from mqstore.storage.seams import Seams, ServiceHandle
 
 WAIT_S: Final = 5.0
-"""How long a put waits for the file it needs."""
+"""Time that a put waits for the file it needs."""
 SLOW_S: Final = 0.010
-"""Making a file takes longer than this: logged, as RocketMQ does."""
+"""Creating a file for longer than this is logged, as in RocketMQ."""
 
 log = logging.getLogger(__name__)
 
@@ -33,8 +33,8 @@ class _Request:
         self.offset = offset
         self.file: MappedFile | None = None
         self.error: BaseException | None = None
-        self.wanted = False
-        """Somebody waits for it; a spare's failure concerns nobody."""
+        self.is_needed = False
+        """Whether a put waits for it; the failure of a spare is ignored."""
 
     @property
     def is_pending(self) -> bool:
@@ -45,8 +45,10 @@ class _Request:
 
 
 class AllocationService:
-    """Makes requested files, lowest offset first, one a step; also populates pages ahead, and
-    unlocks files that are full."""
+    """A ``BackgroundService`` that makes requested files, lowest offset first, one a step.
+
+    It also populates pages ahead, and unlocks full files.
+    """
 
     name = "allocation"
 
@@ -62,24 +64,27 @@ class AllocationService:
         self._handle: ServiceHandle | None = None
 
     def start(self, on_failure: Callable[[BaseException], None]) -> None:
-        """Run in the background. Never started, ``take`` makes the file in the caller's thread."""
+        """Run in the background.
+
+        If never started, ``take`` makes the file in the caller's thread.
+        """
         self._handle = self._seams.scheduler.start(self, on_failure)
 
     def request(self, queue: MappedFileQueue, offset: int, next_offset: int | None) -> None:
-        """Ask for the file at ``offset`` and, as a spare, the one after. Never blocks long."""
+        """Request the file at ``offset`` and, as a spare, the one after. Never blocks long."""
         with self._lock:
-            self._ask(queue, offset).wanted = True
+            self._request_for(queue, offset).is_needed = True
             if next_offset is not None and self.makes_spares:
-                self._ask(queue, next_offset)
+                self._request_for(queue, next_offset)
         self._wake()
 
     def take(self, offset: int, timeout_s: float = WAIT_S) -> MappedFile:
         """Wait for a requested file; the caller appends it to its queue.
 
-        SegmentCreationFailed when it could not be made (then it may be requested again) or is not
-        there in time (then it is still being made, and a later ``take`` may find it).
+        Raises SegmentCreationFailed when it could not be made (then it may be requested again) or
+        is late (then it is still being made, and a later ``take`` may find it).
         """
-        request = self._wanted(offset)
+        request = self._find_request(offset)
         if request is None:
             raise ValueError(f"segment {offset} was not requested; call request first")
         self._wait(request, timeout_s)
@@ -88,20 +93,22 @@ class AllocationService:
         return _file_of(request)
 
     def is_settled(self, offset: int) -> bool:
-        """Whether ``take`` would not wait for the others."""
-        request = self._wanted(offset)
+        """Whether ``take`` would return or raise without waiting for another thread."""
+        request = self._find_request(offset)
         return request is None or self._handle is None or request.is_done()
 
     def has(self, offset: int) -> bool:
-        """Whether a requested file is made, and not taken yet."""
+        """Whether a requested file is made and not taken."""
         with self._lock:
             requests = list(self._requests.values())
         return any(each.offset == offset and each.file is not None for each in requests)
 
     def retry(self, queue: MappedFileQueue, offset: int) -> bool:
-        """Request the file at ``offset`` again unless it is there; whether it is. Never waits for
-        another thread. Raises SegmentCreationFailed for the attempt before."""
-        failed = self._wanted(offset)
+        """Request the file at ``offset`` again unless it exists; returns whether it exists.
+
+        Never waits for another thread. Raises SegmentCreationFailed of the previous attempt.
+        """
+        failed = self._find_request(offset)
         if failed is not None and failed.file is not None:
             return True
         self.request(queue, offset, None)
@@ -110,20 +117,19 @@ class AllocationService:
         return False
 
     def wait(self, offset: int, timeout_s: float = WAIT_S) -> None:
-        """Wait for a requested file, and leave it to ``take``. Raises SegmentCreationFailed."""
-        request = self._wanted(offset)
+        """Wait for a requested file without taking it. Raises SegmentCreationFailed."""
+        request = self._find_request(offset)
         if request is not None:
             self._wait(request, timeout_s)
             _file_of(request)
 
     def give_up_spares(self) -> int:
-        """Unlink files that were made and that no put needs yet, the last one first; their bytes.
-        Raises OSError."""
+        """Unlink spare files, the last one first; returns their bytes. Raises OSError."""
         with self._lock:
             spares = {
                 path: request.file
                 for path, request in self._requests.items()
-                if request.file is not None and not request.wanted
+                if request.file is not None and not request.is_needed
             }
             for path in spares:
                 del self._requests[path]
@@ -132,19 +138,20 @@ class AllocationService:
         return sum(file.size for file in spares.values())
 
     def populate(self, queue: MappedFileQueue) -> None:
-        """Ask for pages ahead of the write position, once it passed ``MappedFile.populate_at``."""
+        """Request pages ahead of the write position, once it passed ``MappedFile.populate_at``."""
         if self._populating is None:
             self._populating = queue
             self._wake()
 
     def unlock(self, file: MappedFile) -> None:
-        """Let a filled file's pages go, if they were locked: in the background, when nothing else
-        is due, as it takes a while."""
+        """Unlock a full file's pages in the background, when nothing else is due, as it takes a
+        while."""
         if file.is_locked:
             self._filled.append(file)
             self._wake()
 
     def step(self, now: float) -> float:
+        """Make the next requested file, or do the other due work."""
         queue, self._populating = self._populating, None
         if queue is not None:
             queue.populate()
@@ -158,7 +165,7 @@ class AllocationService:
         return now
 
     def close(self) -> None:
-        """Stop, and remove the files that nobody took, as RocketMQ does at shutdown."""
+        """Stop, and remove the files that were not taken, as RocketMQ does at shutdown."""
         if self._handle is not None:
             self._handle.stop()
         with self._lock:
@@ -171,19 +178,19 @@ class AllocationService:
         if self._handle is not None:
             self._handle.wake()
 
-    def _ask(self, queue: MappedFileQueue, offset: int) -> _Request:
-        """The request for that path: the one there is, unless it failed."""
+    def _request_for(self, queue: MappedFileQueue, offset: int) -> _Request:
+        """The request for that path: the existing one, unless it failed."""
         path = queue.path_of(offset)
         request = self._requests.get(path)
         if request is None or request.error is not None:
             request = self._requests[path] = _Request(queue, offset)
         return request
 
-    def _wanted(self, offset: int) -> _Request | None:
+    def _find_request(self, offset: int) -> _Request | None:
         with self._lock:
             for request in self._requests.values():
                 if request.offset == offset:
-                    request.wanted = True
+                    request.is_needed = True
                     return request
         return None
 
@@ -218,15 +225,18 @@ class AllocationService:
             log.info("segment creation was slow", extra={"offset": request.offset, "took_s": took})
 
     def _fail(self, request: _Request, error: OSError) -> None:
-        """A spare that cannot be made is forgotten: it is asked for again when it is needed. So are
-        those behind: made alone they would leave a hole in the log's run of files."""
+        """Note that a file cannot be made.
+
+        A failed spare is forgotten, and requested again when it is needed. So are the spares after
+        it: made alone they would leave a hole in the log's run of files.
+        """
         log.warning("segment cannot be made", extra={"offset": request.offset, "error": str(error)})
         with self._lock:
             request.error = error.with_traceback(None)  # whose frames would keep the request
-            if not request.wanted:
+            if not request.is_needed:
                 self._requests.pop(request.queue.path_of(request.offset), None)
             for path, other in list(self._requests.items()):
-                if other.is_pending and not other.wanted and other.offset > request.offset:
+                if other.is_pending and not other.is_needed and other.offset > request.offset:
                     del self._requests[path]
 
 
@@ -235,6 +245,6 @@ def _file_of(request: _Request) -> MappedFile:
         what = f"segment {request.offset}"
         error = request.error
         if isinstance(error, OSError):
-            raise file_refused(what, error, request.queue.file_size) from error
+            raise file_failure(what, error, request.queue.file_size) from error
         raise SegmentCreationFailed(f"{what} cannot be made ({error})", Lack.DISK_ERROR) from error
     return request.file

@@ -1,9 +1,9 @@
 """One mapped file with its positions and its holders.
 
-Positions are relative to the file's first byte. ``wrote_position`` is moved by the one thread that
-appends, after the bytes are in the page cache; everybody may read up to it (with a buffer of the
-TransientStorePool it is RocketMQ's committedPosition: ``log.commit``). ``flushed_position`` is
-moved only by ``flush``, only after a sync that succeeded. Holders delay removal (RocketMQ's
+Positions are relative to the file's first byte. The one thread that appends moves
+``wrote_position`` after the bytes are in the page cache; any thread may read up to it (with a
+buffer of the TransientStorePool it is RocketMQ's committedPosition: ``log.commit``). Only ``flush``
+moves ``flushed_position``, after a successful sync. Holders delay removal (RocketMQ's
 ReferenceResource); memory is safe without them, as a slice keeps its mapping alive.
 """
 
@@ -22,9 +22,9 @@ from mqstore.storage.seams import FileSystem, MappedBytes
 from mqstore.storage.system.sparse import SMALL_CHUNK, data_chunks
 
 RESERVE_CHUNK_SIZE: Final = 256 << 10
-"""Bytes by which files that are not reserved whole get their disk blocks."""
+"""Bytes of disk blocks reserved at a time in files that are not reserved whole."""
 _NOTHING: Final = -1
-"""A flushed position that is below all others."""
+"""A flushed position below all others."""
 
 
 class MappedFile(FilePositions):
@@ -44,11 +44,11 @@ class MappedFile(FilePositions):
         self.base_offset = base_offset
         self.size = mapping.size
         self.view = mapping.view
-        """Stays readable for everybody who still has this object, also after removal."""
+        """The file's bytes; readable through this object, even after removal."""
         self.wrote_position = 0
         self.flushed_position = 0
         self.populate_at = self.size
-        """Once ``wrote_position`` is past this, ``populate_ahead`` is worth a call."""
+        """``wrote_position`` from which ``populate_ahead`` is worth a call."""
         self._mapping = mapping
         self._files = files
         self._reserved = reserved
@@ -74,11 +74,11 @@ class MappedFile(FilePositions):
         base_offset: int = 0,
         reserve: int | None = None,
     ) -> MappedFile:
-        """Make a zero-filled file, durable under its name when this returns.
+        """Create a zero-filled file, durable under its name at return.
 
-        It is made at ``staged`` (same file system; what lay there is removed) and renamed.
-        ``reserve`` bytes from its start get disk blocks, by default all. OSError when there is no
-        room, FileExistsError when ``path`` is there; nothing is left behind.
+        It is made at ``staged`` (same file system; an old file there is removed) and renamed.
+        ``reserve`` bytes from its start get disk blocks, by default all. Raises OSError when there
+        is no room, FileExistsError when ``path`` exists; nothing is left behind.
         """
         if files.stat(path) is not None:
             raise FileExistsError(f"{path} is there already; remove it or use it")
@@ -99,7 +99,7 @@ class MappedFile(FilePositions):
     def open(
         cls, files: FileSystem, path: Path, *, base_offset: int = 0, writable: bool = True
     ) -> MappedFile:
-        """Map a file that is there, as wholly written; nothing is known to be durable."""
+        """Map an existing file as wholly written and not known to be durable."""
         file = cls(path, files.map(path, writable=writable), files, base_offset=base_offset)
         file.wrote_position = file.size
         return file
@@ -109,10 +109,12 @@ class MappedFile(FilePositions):
 
     @property
     def end_offset(self) -> int:
+        """The logical offset after its last byte."""
         return self.base_offset + self.size
 
     @property
     def is_full(self) -> bool:
+        """Whether all of its bytes are written."""
         return self.wrote_position == self.size
 
     @property
@@ -127,21 +129,22 @@ class MappedFile(FilePositions):
 
     @property
     def is_removed(self) -> bool:
+        """Whether the file was unlinked."""
         return self._removed
 
     @property
     def is_available(self) -> bool:
-        """False from the first attempt to remove it: no new holders."""
+        """Whether it may get new holders; false from the first attempt to remove it."""
         return self._removal_began is None
 
     # reading
 
     def next_data(self, position: int) -> int | None:
-        """The first byte at or after ``position`` that may be other than zero (``FileSystem``)."""
+        """The first byte at or after ``position`` that may be non-zero (``FileSystem``)."""
         return self._files.next_data(self.path, position)
 
     def slice(self, position: int, length: int) -> memoryview | None:
-        """A read-only window on written bytes; None when they are not all written."""
+        """A read-only view of written bytes; None when they are not all written."""
         if position < 0 or length < 0 or position + length > self.wrote_position:
             return None
         return self.view[position : position + length].toreadonly()
@@ -155,6 +158,7 @@ class MappedFile(FilePositions):
             return True
 
     def release(self) -> None:
+        """End one ``acquire``."""
         with self._holders_lock:
             if self._holders == 0:
                 raise ValueError(f"{self.path} released more often than acquired")
@@ -162,7 +166,7 @@ class MappedFile(FilePositions):
 
     @contextmanager
     def hold(self) -> Iterator[MappedFile]:
-        """``acquire`` and ``release`` around a block; RecordExpired when removal has begun."""
+        """Hold the file in a block; raises RecordExpired when removal has begun."""
         if not self.acquire():
             raise RecordExpired(f"{self.path.name} is being removed; its messages have expired")
         try:
@@ -173,10 +177,10 @@ class MappedFile(FilePositions):
     # writing
 
     def ensure_reserved(self, end: int) -> None:
-        """Give disk blocks to everything below ``end``: call before bytes are stored there.
+        """Reserve disk blocks for everything below ``end``, before bytes are stored there.
 
-        A store into a hole of a full disk kills the process (SIGBUS); this raises OSError
-        (ENOSPC, EDQUOT) instead. Costs a comparison unless a new chunk is needed. Appender only.
+        A store into a hole of a full disk kills the process (SIGBUS); this raises OSError (ENOSPC,
+        EDQUOT) instead. It costs a comparison unless a new chunk is needed. Appender only.
         """
         if end > self._reserved:
             self._reserve(end)
@@ -190,8 +194,8 @@ class MappedFile(FilePositions):
         self._reserved = goal
 
     def populate_ahead(self, window: int, load_window: int = 0) -> None:
-        """Fault in ``window`` bytes ahead of the write position, and have ``load_window`` bytes in
-        memory, without the GIL."""
+        """Fault in ``window`` bytes ahead of the write position, and load ``load_window`` bytes,
+        without the GIL."""
         start = max(self._populated, self.wrote_position)
         end = min(self.wrote_position + window, self._reserved)
         if start < end:
@@ -208,59 +212,61 @@ class MappedFile(FilePositions):
                 self._mapping.load(start, self._loaded - start)
 
     def warm_up(self, how: WarmUp) -> None:
-        """Bring every page of a new file into memory, to stay there. OSError from a sync."""
+        """Load every page of a new file into memory, to stay there. Raises OSError of a sync."""
         self._locked = True
         how.run(self._mapping)
         self._populated = self.size
 
     def unlock(self) -> None:
-        """Let the pages of a file that was warmed up go again. Idempotent."""
+        """Unlock the pages of a file that was warmed up. Idempotent."""
         if self._locked:
             self._locked = False
             self._mapping.unlock()
 
     def append(self, data: memoryview) -> None:
-        """Copy into the page cache at ``wrote_position``, which then moves behind. OSError."""
+        """Copy into the page cache at ``wrote_position``, and move it. Raises OSError."""
         self._mapping.write(self.wrote_position, data)
         self.wrote_position += len(data)
 
     def set_end(self, position: int) -> None:
-        """Say where the written bytes end, as recovery found out; never moves ``flushed`` up."""
+        """Set the end of the written bytes, as recovery found it; never raises
+        ``flushed_position``."""
         if not 0 <= position <= self.size:
             raise ValueError(f"{self.path} has {self.size} bytes; {position} is not inside")
         self.wrote_position = position
         self.flushed_position = min(self.flushed_position, position)
 
     def mark_dirty(self, position: int, length: int) -> None:
-        """Have the next flush write a range that an earlier process may have failed to sync."""
-        # A page that was lost may be a hole, where a full disk would kill the process.
+        """Make the next flush write a range that an earlier process may have failed to sync."""
+        # A lost page may be a hole: a store to it on a full disk would kill the process.
         self.ensure_reserved(position + length)
         self._mapping.rewrite(position, length)
         self.flushed_position = min(self.flushed_position, position)
 
     def mark_rest_dirty(self, position: int) -> None:
-        """As ``mark_dirty``, of all from a position on that is no hole."""
+        """Mark everything from a position on, except holes, as ``mark_dirty``."""
         for start, stop in data_chunks(position, self.size, self.next_data, SMALL_CHUNK):
             self.mark_dirty(start, stop - start)
 
-    def distrust(self) -> None:
-        """Have the next flush sync it, whatever was written or flushed."""
+    def force_sync(self) -> None:
+        """Make the next flush sync the file, whatever its positions."""
         self.flushed_position = _NOTHING
 
     def mark_flushed(self, position: int) -> None:
-        """Say that everything below ``position`` is known to be on disk."""
+        """Note that everything below ``position`` is known to be on disk."""
         self.flushed_position = min(position, self.wrote_position)
 
     def flush(self) -> int:
-        """Sync what was written before the call; returns the flushed position. Thread-safe.
+        """Sync the bytes written before the call; returns the flushed position. Thread-safe.
 
-        StoreFailed when the disk refuses, then and at every later call, and nothing moves: after
-        a failed sync the kernel calls the pages clean, so that a second one would prove nothing.
+        Raises StoreFailed when the disk fails, then and at every later call, and moves nothing:
+        after a failed sync the kernel marks the pages clean, so that a second one would prove
+        nothing.
         """
         wrote = self.wrote_position
-        with self._sync_lock:  # one at a time: an error is told to one caller of fdatasync only
+        with self._sync_lock:  # one at a time: only one caller of fdatasync gets an error
             if self._sync_error is not None:
-                raise self._failed(self._sync_error)
+                raise self._fail(self._sync_error)
             if wrote > self.flushed_position and not self._removed:
                 self._sync()
                 self.flushed_position = wrote
@@ -273,9 +279,9 @@ class MappedFile(FilePositions):
             self._mapping.sync()
         except OSError as error:
             self._sync_error = error
-            raise self._failed(error) from error
+            raise self._fail(error) from error
 
-    def _failed(self, error: OSError) -> StoreFailed:
+    def _fail(self, error: OSError) -> StoreFailed:
         return StoreFailed(
             f"sync of {self.path} failed ({error.strerror or error}); "
             "nothing after its flushed position is known to be on disk: replace or repair the disk"
@@ -284,10 +290,10 @@ class MappedFile(FilePositions):
     # removal
 
     def destroy(self, now: float, force_after_s: float) -> bool:
-        """Unlink the file if nobody holds it, or once ``force_after_s`` passed since the first try.
+        """Unlink the file if it has no holders, or ``force_after_s`` after the first attempt.
 
-        ``now`` is monotonic seconds. False: try again later. The memory goes when the last user
-        lets go of this object and its slices. OSError when the file cannot be unlinked.
+        ``now`` is in monotonic seconds. False: try again later. The memory is freed with the last
+        reference to this object and its slices. Raises OSError when the file cannot be unlinked.
         """
         with self._holders_lock:
             if self._removal_began is None:
@@ -306,7 +312,7 @@ class MappedFile(FilePositions):
         self._mapping.unmap()
 
     def close(self) -> None:
-        """Give the descriptor back; the file stays. Idempotent; flush before."""
+        """Close the descriptor; the file stays. Idempotent; flush before."""
         self._closed = True
         self.unlock()
         self._mapping.unmap()

@@ -1,7 +1,7 @@
 """A run of mapped files of one size in one directory, addressed by logical offset.
 
-``files`` is a tuple that is replaced, never changed in place: any thread may walk the one it got.
-One thread appends; removal and flushing may come from others.
+``files`` is a tuple that is replaced, never changed in place: any thread may walk the tuple it got.
+One thread appends; other threads may remove and flush.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from mqstore.storage.paths import segment_name, segment_offset
 from mqstore.storage.seams import Seams
 
 POPULATE_WINDOW: Final = 4 << 20
-"""Bytes of pages faulted in ahead of the write position of a file that is reserved whole. They are
-dirty from then on: the next sync writes them, so they are few."""
+"""Bytes of pages faulted in ahead of the write position of a file that is reserved whole.
+
+The next sync writes them, as they are dirty, so they are few.
+"""
 LOAD_WINDOW: Final = 64 << 20
-"""Bytes of pages that are in memory, clean, ahead of it: whoever puts without a pause keeps the GIL
-for 5 ms at a time, and half of this lasts for longer than that."""
+"""Bytes of clean pages loaded ahead of the write position: a thread that puts without a pause keeps
+the GIL for 5 ms at a time, and half of this lasts for longer than that."""
 FORCE_REMOVAL_AFTER_S: Final = 120.0
 """RocketMQ's destroyMapedFileIntervalForcibly."""
 OFFSET_MAX: Final = 2**63 - 1
@@ -35,6 +37,8 @@ _BASE_OFFSET: Final = attrgetter("base_offset")
 
 
 class StrayReason(StrEnum):
+    """Why a file in a segment directory is not loaded."""
+
     NAME = "no segment name"
     LENGTH = "wrong length"
     OVERLAP = "overlaps the segment before"
@@ -42,13 +46,13 @@ class StrayReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StrayFile:
-    """Something in a segment directory that is not loaded, and is left alone."""
+    """A path in a segment directory that is not loaded, and is left alone."""
 
     path: Path
     size: int
     reason: StrayReason
     base_offset: int | None
-    """What its name says, when it is a segment's name."""
+    """The offset that its name states; None for another name."""
 
 
 class MappedFileQueue:
@@ -67,21 +71,21 @@ class MappedFileQueue:
         warm_up: WarmUp | None = None,
         guard: Callable[[], None] = lambda: None,
     ) -> None:
-        """``staging``: where new files are made, on the same file system.
+        """``staging`` is the directory in which new files are made, on the same file system.
 
         ``reserve``: new files get all their disk blocks at once (a commit log); otherwise the
         appender calls ``MappedFile.ensure_reserved`` before it writes. ``populate_window``: see
-        ``POPULATE_WINDOW``; 0 by default when not reserved whole. ``warm_up``: new files are in
-        memory as a whole instead. ``guard``: called before a file is made or unlinked; what it
-        raises ends that.
+        ``POPULATE_WINDOW``; 0 by default when not reserved whole. ``warm_up``: new files are loaded
+        into memory as a whole instead. ``guard`` is called before a file is created or unlinked;
+        its exception prevents that.
         """
         self.directory = directory
         self.file_size = file_size
         self.files: tuple[MappedFile, ...] = ()
         self.flushed_where = 0
-        """Everything below this offset was synced, or said to be durable by recovery."""
+        """Everything below this offset was synced, or found durable by recovery."""
         self.made_bytes = 0
-        """Bytes of files made since the opening, those made ahead included."""
+        """Bytes of files made since the opening, including those made ahead."""
         self.populate_window = POPULATE_WINDOW if reserve else 0
         if populate_window is not None:
             self.populate_window = populate_window
@@ -91,8 +95,8 @@ class MappedFileQueue:
         self._staging = staging
         self._writable = writable
         self._reserve = None if reserve else min(RESERVE_CHUNK_SIZE, file_size)
-        self._left_behind: set[Path] = set()
-        """Files that could not be made, and maybe not be removed again either; never used."""
+        self._leftovers: set[Path] = set()
+        """Files whose creation failed, and perhaps their removal too; never used."""
         self._ahead: dict[int, MappedFile] = {}
         self._is_ended = False
         self._ahead_lock = Lock()
@@ -102,10 +106,10 @@ class MappedFileQueue:
     # opening
 
     def load(self) -> list[StrayFile]:
-        """Map every segment, as wholly written and not known to be durable.
+        """Map every segment as wholly written and not known to be durable.
 
-        What is no segment is reported, in name order. Recovery then says where the end is
-        (``remove_from``) and what is durable (``mark_flushed``).
+        Returns the stray files, in name order. Recovery then sets the end (``remove_from``) and the
+        durable part (``mark_flushed``).
         """
         segments, strays = self._scan()
         self.files = self._open_all(segments, {})
@@ -113,10 +117,10 @@ class MappedFileQueue:
         return strays
 
     def refresh(self, *, remap: bool = False) -> bool:
-        """For read-only use: notice segments that came and went; returns whether any did.
+        """For read-only use: find added and removed segments; returns whether there were any.
 
-        ``remap`` maps everything afresh, for when a recovery may have made other files under the
-        same names. Whoever still has a dropped file or a slice of it can go on reading.
+        ``remap`` maps all files again, as a recovery may have made other files under the same
+        names. References to a dropped file or a slice of it stay readable.
         """
         segments, _ = self._scan()
         with self._change_lock:
@@ -154,40 +158,42 @@ class MappedFileQueue:
             return MappedFile.open(
                 self._seams.files, path, base_offset=offset, writable=self._writable
             )
-        except FileNotFoundError:  # removed since it was listed
+        except FileNotFoundError:  # removed after it was listed
             return None
 
-    # looking
+    # queries
 
     @property
     def first(self) -> MappedFile | None:
+        """The first file, or None."""
         files = self.files
         return files[0] if files else None
 
     @property
     def last(self) -> MappedFile | None:
+        """The last file, or None."""
         files = self.files
         return files[-1] if files else None
 
     @property
     def min_offset(self) -> int:
-        """Where the first file begins; 0 when there is none."""
+        """The first offset of the first file; 0 when there is none."""
         files = self.files
         return files[0].base_offset if files else 0
 
     @property
     def max_offset(self) -> int:
-        """Where the written bytes of the last file end; 0 when there is none."""
+        """The end of the written bytes of the last file; 0 when there is none."""
         files = self.files
         return files[-1].base_offset + files[-1].wrote_position if files else 0
 
     def find(self, offset: int) -> MappedFile | None:
-        """The file that holds the byte at ``offset``, written or not."""
+        """The file that holds the byte at ``offset``, written or not; None without one."""
         files = self.files
         if not files:
             return None
         index = (offset - files[0].base_offset) // self.file_size
-        if 0 <= index < len(files):  # so it is where no file is missing
+        if 0 <= index < len(files):  # its place when no file is missing
             file = files[index]
             if 0 <= offset - file.base_offset < file.size:
                 return file
@@ -201,27 +207,31 @@ class MappedFileQueue:
     # growing
 
     def path_of(self, offset: int) -> Path:
+        """The path of the file that begins at ``offset``."""
         return self.directory / segment_name(offset)
 
     def add(self, offset: int) -> MappedFile:
-        """``create``, unless it was made ahead, and ``append``."""
+        """``create`` the file, unless it was made ahead, and ``append`` it."""
         with self._ahead_lock:
             file = self._ahead.pop(offset, None) or self.create(offset)
             self.append(file)
         return file
 
     def has(self, offset: int) -> bool:
-        """Whether ``add`` need not make the file that begins at ``offset``, or nobody needs to."""
+        """Whether ``add`` needs to make no file at ``offset``."""
         return offset in self._ahead or self.find(offset) is not None
 
     def make_ahead(self, offset: int) -> None:
-        """``create`` for a later ``add``; nothing once ``end_ahead`` was called. As ``create``."""
+        """``create`` a file for a later ``add``; does nothing after ``end_ahead``.
+
+        Errors as ``create``.
+        """
         with self._ahead_lock:
             if not self._is_ended and not self.has(offset):
                 self._ahead[offset] = self.create(offset)
 
     def end_ahead(self) -> None:
-        """Remove what was made ahead and never added, and make no more of it. OSError."""
+        """Remove files that were made ahead and never added, and make no more. Raises OSError."""
         with self._ahead_lock:
             self._is_ended = True
             ahead, self._ahead = self._ahead, {}
@@ -231,16 +241,16 @@ class MappedFileQueue:
                 self._seams.files.sync_directory(self.directory)
 
     def create(self, offset: int) -> MappedFile:
-        """Make the file that begins at ``offset``, durable under its name; not yet in ``files``.
+        """Create the file that begins at ``offset``, durable under its name; not yet in ``files``.
 
-        Any thread. OSError when there is no room, FileExistsError when it is there.
+        Any thread. Raises OSError when there is no room, FileExistsError when it exists.
         """
         self._guard()
         path, files = self.path_of(offset), self._seams.files
         for directory in (self.directory, self._staging):
             if files.stat(directory) is None:
                 files.make_directories(directory)
-        if path in self._left_behind and files.stat(path) is not None:
+        if path in self._leftovers and files.stat(path) is not None:
             files.unlink(path)
         try:
             file = MappedFile.create(
@@ -251,17 +261,17 @@ class MappedFileQueue:
                 base_offset=offset,
                 reserve=self._reserve,
             )
-            self._bring_in(file)
+            self._prefault(file)
         except FileExistsError:
             raise
         except OSError:
-            self._left_behind.add(path)
+            self._leftovers.add(path)
             raise
-        self._left_behind.discard(path)
+        self._leftovers.discard(path)
         self.made_bytes += file.size
         return file
 
-    def _bring_in(self, file: MappedFile) -> None:
+    def _prefault(self, file: MappedFile) -> None:
         if self._warm_up is None:
             self._populate(file, 0)
             return
@@ -281,7 +291,7 @@ class MappedFileQueue:
             self.files = (*self.files, file)
 
     def populate(self) -> None:
-        """Fault pages in ahead of the write position; called from a background service."""
+        """Fault in pages ahead of the write position; called from a background service."""
         file = self.last
         if file is not None:
             self._populate(file, LOAD_WINDOW)
@@ -293,10 +303,11 @@ class MappedFileQueue:
     # flushing
 
     def flush(self, least_pages: int = 0) -> bool:
-        """Sync what was written before the call, oldest file first; whether anything moved.
+        """Sync the bytes written before the call, oldest file first; returns whether anything
+        moved.
 
-        A file that is not full is left for later while fewer than ``least_pages`` whole pages of
-        it wait. StoreFailed when a sync fails: ``flushed_where`` then stands before the failure.
+        A file that is not full waits while it has fewer than ``least_pages`` whole pages to sync.
+        Raises StoreFailed when a sync fails: ``flushed_where`` then stays before the failure.
         """
         with self._flush_lock:
             before = self.flushed_where
@@ -307,14 +318,14 @@ class MappedFileQueue:
             return self.flushed_where > before
 
     def mark_flushed(self, offset: int) -> None:
-        """Recovery says that everything below ``offset`` is on disk."""
+        """Note that everything below ``offset`` is on disk, as recovery found."""
         with self._flush_lock:
             for file in self.files:
                 file.mark_flushed(max(0, offset - file.base_offset))
             self.flushed_where = min(offset, self.max_offset)
 
     def files_from(self, offset: int) -> tuple[MappedFile, ...]:
-        """From the file that holds an offset on, or else from the one before."""
+        """The files from the one that holds ``offset``, or else from the one before."""
         files = self.files
         start = bisect_right(files, offset, key=_BASE_OFFSET) - 1
         return files[max(start, 0) :]
@@ -322,10 +333,10 @@ class MappedFileQueue:
     # shrinking
 
     def remove_first(self, count: int, *, force_after_s: float = FORCE_REMOVAL_AFTER_S) -> int:
-        """Unlink up to ``count`` files from the front; how many went.
+        """Unlink up to ``count`` files from the front; returns their number.
 
-        Stops at the first that somebody holds (call again later: held longer than
-        ``force_after_s`` since the first attempt, it goes all the same).
+        Stops at the first one in use (call again later: ``force_after_s`` after the first attempt
+        it is unlinked all the same).
         """
         removed = 0
         for file in self.files[:count]:
@@ -337,8 +348,8 @@ class MappedFileQueue:
     def remove_from(self, offset: int, *, keep_first: bool = False) -> None:
         """Make ``offset`` the end: unlink the files that begin there or later, newest first.
 
-        The file that holds ``offset`` keeps its length and bytes; only its positions move. So does
-        with ``keep_first`` the first file, whose name alone may tell where the run goes on.
+        The file that holds ``offset`` keeps its length and bytes; only its positions move. With
+        ``keep_first``, so does the first file: its name alone may show where the run continues.
         """
         kept = self.files[0] if keep_first and self.files else None
         for file in reversed(self.files):
@@ -349,21 +360,21 @@ class MappedFileQueue:
         self.flushed_where = min(self.flushed_where, offset)
 
     def sync_names(self) -> None:
-        """Have it on disk which files there are. OSError."""
+        """Sync the directory, so that the set of files is durable. Raises OSError."""
         self._seams.files.sync_directory(self.directory)
 
     def _remove(self, file: MappedFile, force_after_s: float) -> bool:
         self._guard()
         if not file.destroy(self._seams.clock.monotonic(), force_after_s):
             return False
-        # Before the next one goes, so that a power cut leaves no hole.
+        # Before the next one is unlinked, so that a power cut leaves no hole.
         self._seams.files.sync_directory(self.directory)
         with self._change_lock:
             self.files = tuple(other for other in self.files if other is not file)
         return True
 
     def close(self) -> None:
-        """Unmap everything; the files stay. Flush before."""
+        """Unmap all files; the files stay. Flush before."""
         with self._change_lock:
             files, self.files = self.files, ()
         for file in files:
@@ -379,6 +390,6 @@ def _pages_waiting(file: MappedFile) -> int:
 
 
 def _staged_name(path: Path) -> str:
-    """One name for each target, the same in every run: a left-over is found and replaced."""
+    """A fixed name for each target, so that a leftover is found and replaced."""
     directory = hashlib.blake2b(str(path.parent).encode(), digest_size=8).hexdigest()
     return f"{directory}-{path.name}"

@@ -1,4 +1,4 @@
-"""Buffers that records are encoded into before they reach the page cache.
+"""Buffers into which records are encoded before they reach the page cache.
 
 Source: TransientStorePool of 4.9.7 and 5.4.0. Called from ``log.commit``.
 """
@@ -13,10 +13,11 @@ from mqstore.storage.seams import FileSystem
 
 
 class TransientStorePool:
-    """A fixed number of locked buffers, each of one segment's size. Any thread."""
+    """A fixed number of locked buffers, each of one segment's size. Thread-safe."""
 
     def __init__(self, files: FileSystem, buffer_size: int, count: int, locks: MemoryLocks) -> None:
-        """OSError when there is no such memory; where it cannot be locked, it is used unlocked."""
+        """Raises OSError when there is no memory; buffers that cannot be locked are used
+        unlocked."""
         self._memory = [files.map_memory(buffer_size) for _ in range(count)]
         for mapping in self._memory:
             locks.lock(mapping)
@@ -32,21 +33,22 @@ class TransientStorePool:
 
     @property
     def available(self) -> int:
-        """Buffers that nobody has borrowed."""
+        """Number of free buffers."""
         return len(self._free)
 
     def borrow(self) -> memoryview | None:
-        """A buffer with whatever was last in it; None when all are out."""
+        """Take a buffer, which still has its last content; None when all are in use."""
         try:
             return self._free.pop()
         except IndexError:
             return None
 
     def give_back(self, buffer: memoryview) -> None:
+        """Return a buffer."""
         self._free.append(buffer)
 
     def close(self) -> None:
-        """Unlock; the memory goes with its last user. Idempotent."""
+        """Unlock the buffers; their memory is freed with the last reference. Idempotent."""
         for mapping in self._memory:
             mapping.unlock()
             mapping.unmap()

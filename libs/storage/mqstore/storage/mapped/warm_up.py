@@ -1,4 +1,4 @@
-"""Memory that stays in memory: warm-up of new segments, and the locks it shares with the pool.
+"""Keeps pages in memory: warm-up of new segments, and the locks shared with the pool.
 
 Source: MappedFile.warmMappedFile and LibC.mlock of 4.9.7 (DefaultMappedFile of 5.4.0).
 """
@@ -16,13 +16,13 @@ log = logging.getLogger(__name__)
 
 
 class MemoryLocks:
-    """Locks mappings where the system lets us, and says once where it does not. Any thread."""
+    """Locks mappings if the system allows it, and logs the first rejection. Thread-safe."""
 
     def __init__(self) -> None:
         self._warned = False
 
     def lock(self, mapping: MappedBytes) -> None:
-        """Keep a mapping in memory; a refusal costs speed alone, so the store goes on."""
+        """Keep a mapping in memory; a rejection costs only speed, so the store continues."""
         try:
             mapping.lock()
         except OSError as error:
@@ -37,23 +37,26 @@ class MemoryLocks:
 
 @dataclass(frozen=True, slots=True)
 class WarmUp:
-    """How a new segment is brought into memory before its first put."""
+    """Brings a new segment into memory before its first put."""
 
     step: int
-    """Bytes touched in one go; in sync-flush mode they are brought to disk before the next."""
+    """Bytes touched at a time; in sync-flush mode they are synced before the next."""
     sync: bool
     locks: MemoryLocks
 
     @classmethod
     def of(cls, config: StoreConfig, locks: MemoryLocks) -> WarmUp | None:
-        """As warmMapedFileEnable says."""
+        """The warm-up that warmMapedFileEnable requests, or None."""
         if not config.warm_maped_file_enable:
             return None
         step = config.flush_least_pages_when_warm_maped_file * PAGE_SIZE
         return cls(step, config.flush_disk_type is FlushDiskType.SYNC, locks)
 
     def run(self, mapping: MappedBytes) -> None:
-        """Without the GIL throughout. The pages have disk blocks already. OSError from a sync."""
+        """Touch every page without the GIL.
+
+        The pages have disk blocks already. Raises OSError of a sync.
+        """
         for start in range(0, mapping.size, self.step):
             mapping.populate(start, self.step)
             if self.sync:

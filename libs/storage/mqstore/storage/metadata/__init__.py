@@ -1,1 +1,1 @@
-"""Our own files in ``store/mqstore/``, and who may write."""
+"""Our own files in ``store/mqstore/``, and the locks of the one writer."""

@@ -1,18 +1,18 @@
 """``store/mqstore/blocks/``: checksums of the log, by block of 64 KiB, one file per segment.
 
-A file is a header of 64 bytes (what it belongs to: store, segment and their sizes) and one entry of
-16 bytes a block: CRC-32C, parity (exclusive or of its 4-byte words) and length of what is covered
-from the block's first byte on, and a CRC-32C over these and the block's physical offset. Integers
-are big-endian; an entry of zeros, or one whose own checksum does not fit, covers nothing.
+A file is a header of 64 bytes (its store and segment, and their sizes) and one entry of 16 bytes a
+block: CRC-32C, parity (exclusive or of its 4-byte words) and length of the covered bytes from the
+block's first byte on, and a CRC-32C over these and the block's physical offset. Integers are
+big-endian; an entry of zeros, or one whose own checksum does not match, covers nothing.
 
-The highest bit of the length marks a block in doubt: its bytes were not as covered when a tombstone
-was put into it, so that its checksum is of what the repair left. It proves that nothing changed
-since; the records in it are served by their own checks (``lookup.own_checks``).
+The highest bit of the length marks a doubtful block: it did not match its checksum when a tombstone
+was put into it, so that its new checksum covers the bytes that the repair left. It proves that no
+byte has changed since; the records in it are served by their own checks (``lookup.own_checks``).
 
-An entry is made, and carried on, only over bytes that were synced before, so whatever value of it
-reaches the disk is true. Bytes that it covers are changed only after it was dropped and that was
-synced. Nothing here counts once somebody else has opened the store (``opening``): it is then made
-again.
+An entry is made and extended only over bytes that were synced before, so any value of it that
+reaches the disk is true. Covered bytes are changed only after their entry was dropped and the drop
+synced. The files do not count once another program has opened the store (``opening``): they are
+then made again.
 
 Called from ``block_guard``, ``log.block_cover``, ``recovery`` and ``verify``. Thread-safe for
 different segments.
@@ -49,13 +49,13 @@ log = logging.getLogger(__name__)
 
 
 def blocks_of(segment_size: int) -> int:
-    """How many blocks a segment has; the last one may be shorter."""
+    """The number of blocks of a segment; the last one may be shorter."""
     return -(-segment_size // BLOCK_SIZE)
 
 
-def covered(entries: memoryview, base: int, number: int) -> tuple[int, int]:
-    """How many bytes of a segment's block its entry covers, and their CRC-32C; 0 for no entry, and
-    for one that cannot be believed."""
+def read_coverage(entries: memoryview, base: int, number: int) -> tuple[int, int]:
+    """The number of bytes that a block's entry covers, and their CRC-32C; 0 without a valid
+    entry."""
     at = BLOCK_HEADER_SIZE + number * BLOCK_ENTRY_SIZE
     entry = bytes(entries[at : at + BLOCK_ENTRY_SIZE])
     if len(entry) < BLOCK_ENTRY_SIZE:
@@ -75,8 +75,8 @@ def _is_doubtful(entry: bytes, base: int, number: int) -> bool:
     return bool(length & BLOCK_DOUBTFUL) and seal == _seal(entry[:12], base, number)
 
 
-def _in_doubt(base: int, number: int) -> bytes:
-    """The entry of a block in doubt of which nothing is covered yet."""
+def _doubtful_entry(base: int, number: int) -> bytes:
+    """The entry of a doubtful block without covered bytes."""
     fields = struct.pack(">III", 0, 0, BLOCK_DOUBTFUL)
     return fields + _seal(fields, base, number).to_bytes(4)
 
@@ -94,6 +94,7 @@ class BlockFiles:
         self.file_size = BLOCK_HEADER_SIZE + BLOCK_ENTRY_SIZE * blocks_of(segment_size)
 
     def path_of(self, base: int) -> Path:
+        """The path of a segment's file."""
         return self._directory / segment_name(base)
 
     def bases(self) -> list[int]:
@@ -102,12 +103,12 @@ class BlockFiles:
         return [base for base in names if base is not None]
 
     def entries(self, base: int) -> memoryview | None:
-        """A segment's file, read-only; None when there is none that belongs to it."""
+        """A segment's file, read-only; None without a file that belongs to the segment."""
         mapped = self._map(base, writable=False)
         return None if mapped is None else mapped.view
 
     def writable(self, base: int) -> MappedBytes:
-        """A segment's file, made when there is none that belongs to it. Raises OSError."""
+        """A segment's file, created without one that belongs to the segment. Raises OSError."""
         mapped = self._map(base, writable=True)
         if mapped is None:
             if self._files.stat(self.path_of(base)) is not None:
@@ -115,15 +116,15 @@ class BlockFiles:
             empty = bytes(self.file_size - BLOCK_HEADER_SIZE)
             beside = self.path_of(base).with_suffix(".tmp")
             self._files.write(beside, self._header(base) + empty)
-            # Its directory is not synced: a file that a power cut takes is made again.
+            # Its directory is not synced: a file that a power cut removes is made again.
             self._files.rename(beside, self.path_of(base))
             mapped = self._files.map(self.path_of(base), writable=True)
         return mapped
 
     def drop(self, start: int, stop: int | None = None) -> None:
-        """Cover nothing of the physical offsets from ``start`` to before ``stop`` any more.
+        """Drop the entries of blocks from physical offset ``start`` to before ``stop``.
 
-        Durable at return: only now may these bytes change. Raises OSError.
+        Durable at return: only then may these bytes change. Raises OSError.
         """
         removed = False
         for base in self.bases():
@@ -150,7 +151,7 @@ class BlockFiles:
             covered: int = _ENTRY.unpack(entry)[2] & ~BLOCK_DOUBTFUL
             if base + number * BLOCK_SIZE + covered > start and covered:
                 doubtful = _is_doubtful(entry, base, number)
-                dropped = _in_doubt(base, number) if doubtful else _NO_ENTRY
+                dropped = _doubtful_entry(base, number) if doubtful else _NO_ENTRY
                 mapped.view[at : at + BLOCK_ENTRY_SIZE] = dropped
                 changed = True
         if changed:
@@ -160,8 +161,8 @@ class BlockFiles:
     def drop_for_tombstone(self, segment: memoryview, base: int, start: int, stop: int) -> None:
         """Drop the checksums of the blocks that a tombstone in one segment is going to change.
 
-        A block that does not match its checksum is in doubt from then on: the tombstone hides
-        which other bytes changed. Raises OSError.
+        A block that does not match its checksum is marked doubtful: the tombstone hides which other
+        bytes changed. Raises OSError.
         """
         mapped = self._map(base, writable=True)
         if mapped is None:
@@ -174,7 +175,7 @@ class BlockFiles:
                 continue
             doubtful = _is_doubtful(entry, base, number)
             doubtful = doubtful or check_block(segment, mapped.view, base, number, 0) < 0
-            dropped = _in_doubt(base, number) if doubtful else _NO_ENTRY
+            dropped = _doubtful_entry(base, number) if doubtful else _NO_ENTRY
             mapped.view[at : at + BLOCK_ENTRY_SIZE] = dropped
             changed = True
         if changed:
@@ -188,7 +189,7 @@ class BlockFiles:
             return None
         try:
             mapped = self._files.map(path, writable=writable)
-        except FileNotFoundError:  # expired since
+        except FileNotFoundError:  # the segment expired since
             return None
         if bytes(mapped.view[:BLOCK_HEADER_SIZE]) != self._header(base):
             mapped.unmap()
@@ -202,8 +203,8 @@ class BlockFiles:
 def damage_in(
     segment: memoryview, entries: memoryview, base: int, start: int, stop: int
 ) -> Iterator[tuple[int, int]]:
-    """Between which positions each block is not as covered, for all blocks that hold positions
-    from ``start`` to before ``stop``; see ``locate_damage``."""
+    """Yield the damaged positions (from, to) of each block that holds positions from ``start`` to
+    before ``stop``; see ``locate_damage``."""
     for number in range(start // BLOCK_SIZE, blocks_of(min(stop, len(segment)))):
         if check_block(segment, entries, base, number, 0) < 0:
             yield locate_damage(segment, entries, base, number)

@@ -1,12 +1,11 @@
-"""Remembers which blocks of the log match their checksums, in one process and epoch, and so which
-records may be returned.
+"""Caches which blocks of the log match their checksums, in one process and epoch.
 
-A block is compared with its checksum once and remembered until the epoch changes; of the block that
-is still being written, the compared part is remembered. Where one changed word is located, the
-record that it touches is refused. Where the damage is spread wider, its blocks vouch for no record
-that it may touch, and the reader looks at the record's own checks. ``window`` shares the results
-with the kernel, which reads records of verified blocks by itself. Damage that a look-up meets is
-reported to the scrub, each block once in an epoch.
+The result decides which records may be returned. A block is compared with its checksum once and
+cached until the epoch changes; of the block that is still being written, the compared part is
+cached. Where one changed word is located, the record that it touches is rejected. Where the damage
+is wider, its blocks verify no record that it may touch, and the reader uses the record's own
+checks. ``window`` shares the results with the kernel, which reads records of verified blocks by
+itself. Damage that a look-up meets is reported to the scrub, each block once in an epoch.
 
 Called from ``lookups``. Every method may be called from any thread.
 """
@@ -23,10 +22,10 @@ from mqstore.storage.metadata.block_files import BlockFiles
 from mqstore.storage.metadata.changed_word import WORD_SIZE
 
 SEGMENTS_MAX: Final = 256
-"""Segments that are known at a time; each costs 4 bytes a block, 64 KiB for one of 1 GiB."""
+"""Maximum number of cached segments; each costs 4 bytes a block, 64 KiB for one of 1 GiB."""
 REPORTED_MAX: Final = 1_024
-"""Reported blocks that are remembered, in each process; then all are forgotten, and may be reported
-once more."""
+"""Maximum number of remembered reported blocks, in each process; then all are forgotten, and may be
+reported again."""
 
 
 class BlockGuard:
@@ -41,8 +40,8 @@ class BlockGuard:
     ) -> None:
         """``counts`` returns whether the checksums are of the present log; called on a mismatch.
 
-        ``on_damage`` gets a physical offset in each block that a look-up found damaged or could
-        not read, in the look-up's thread: it must not wait or raise.
+        ``on_damage`` is called with a physical offset in each block that a look-up found damaged or
+        could not read, in the look-up's thread: it must not wait or raise.
         """
         self.window = window
         self._blocks = blocks
@@ -50,12 +49,13 @@ class BlockGuard:
         self._on_damage = on_damage
         self._epoch = window.epoch
         self._damaged: dict[int, tuple[int, int]] = {}
-        """By the offset of a block's first byte: the range of offsets that was changed."""
+        """By the offset of a block's first byte, the range of changed offsets."""
         self._reported: set[int] = set()
         """First offsets of the blocks that were reported in this epoch."""
 
     def renew(self) -> int:
-        """Forget what expired, and everything when the epoch is another one; the epoch."""
+        """Forget expired segments, and all of them when the epoch has changed; returns the
+        epoch."""
         epoch = self.window.renew()
         if epoch != self._epoch:
             self._epoch, self._damaged, self._reported = epoch, {}, set()
@@ -63,12 +63,15 @@ class BlockGuard:
 
     @property
     def epoch(self) -> int:
-        """The epoch at the last ``renew``. A caller that reads it before it takes a view can check
-        later that the view is of the same epoch."""
+        """The epoch at the last ``renew``.
+
+        A caller that reads it before it takes a view can check later that the view is of the same
+        epoch.
+        """
         return self.window.epoch
 
     def segment(self, view: memoryview, base: int, epoch: int) -> Segment:
-        """The remembered checks of the segment at ``base``; ``view`` are its bytes, taken in
+        """The cached checks of the segment at ``base``; ``view`` are its bytes, taken in
         ``epoch``."""
         found = self.window.find(base)
         if found is None or found.lacks_checksums:
@@ -79,11 +82,11 @@ class BlockGuard:
     def check(
         self, view: memoryview, position: int, offset: int, size: int, epoch: int
     ) -> tuple[int, int] | None:
-        """``view`` is a whole segment; the record at ``position`` in it has the physical
-        ``offset``. Raises RecordBlockCorrupt where one changed word of it is known.
+        """Check the record at ``position`` of a segment, whose physical offset is ``offset``.
 
-        Returns the physical offsets between which wider damage lies that may touch the record: its
-        blocks then vouch for nothing of it. None where they vouch for it.
+        Raises RecordBlockCorrupt where one changed word of the record is located. Returns the
+        physical offsets of wider damage that may touch the record, whose blocks then do not verify
+        it; None when they do.
         """
         base, end = offset - position, position + size
         segment = self.segment(view, base, epoch)
@@ -97,13 +100,15 @@ class BlockGuard:
             position = min(end, (number + 1) * BLOCK_SIZE)
         return doubt
 
-    def covered(self, view: memoryview, position: int, offset: int, size: int, epoch: int) -> int:
-        """How many bytes of a record stand as their blocks' checksums say; the rest has none.
+    def count_covered(
+        self, view: memoryview, position: int, offset: int, size: int, epoch: int
+    ) -> int:
+        """Count the bytes of a record that match their blocks' checksums; the others have none.
 
         Arguments as ``check``. Raises RecordBlockCorrupt.
         """
         self.check(view, position, offset, size, epoch)
-        return self.segment(view, offset - position, epoch).covered(position, size)
+        return self.segment(view, offset - position, epoch).count_covered(position, size)
 
     def report(self, base: int, start: int, stop: int) -> None:
         """Report the blocks of a segment that hold bytes between two physical offsets, each once in
@@ -123,7 +128,7 @@ class BlockGuard:
         known = self._damaged.get(block)
         if known is None and self._counts() and segment.entries is not None:
             start, stop = locate_damage(segment.view, segment.entries, segment.base, number)
-            if start == stop:  # in doubt since a repair, or it has just changed
+            if start == stop:  # doubtful since a repair, or just changed
                 stop = start + BLOCK_SIZE
             else:
                 self.report(segment.base, segment.base + start, segment.base + stop)

@@ -1,7 +1,7 @@
-"""Locates the single changed word of a block, and its former bits.
+"""Locates the single changed word of a block, and its original bits.
 
-CRC-32C and parity of a block together locate a single changed word of 4 bytes, and the parity holds
-its former bits.
+CRC-32C and parity of a block together locate a single changed word of 4 bytes, and the parity gives
+its original bits.
 
 Called from ``recovery`` and ``scrub``.
 """
@@ -18,16 +18,16 @@ WORD_SIZE: Final = 4
 
 
 class ChangedWord(NamedTuple):
-    """``position`` in the segment, and the bytes that were written there."""
+    """A changed word: its ``position`` in the segment, and its original bytes."""
 
     position: int
     content: bytes
 
 
-def changed_word(
+def find_changed_word(
     view: memoryview, entries: memoryview, base: int, number: int
 ) -> ChangedWord | None:
-    """The changed word of a block that does not match its checksum; None for wider damage."""
+    """Find the changed word of a block that does not match its checksum; None for wider damage."""
     start, stop = locate_damage(view, entries, base, number)
     if not 0 < stop - start <= WORD_SIZE:
         return None
@@ -37,8 +37,10 @@ def changed_word(
     return ChangedWord(at, content)
 
 
-def mended(view: memoryview, start: int, stop: int, words: Iterable[ChangedWord]) -> bytearray:
-    """A copy of the positions of a segment, with changed words put back."""
+def restore_words(
+    view: memoryview, start: int, stop: int, words: Iterable[ChangedWord]
+) -> bytearray:
+    """Copy a range of a segment, with changed words restored."""
     copy = bytearray(view[start:stop])
     for word in words:
         for at, byte in enumerate(word.content, word.position - start):
@@ -48,7 +50,7 @@ def mended(view: memoryview, start: int, stop: int, words: Iterable[ChangedWord]
 
 
 def _changed_bits(view: memoryview, entries: memoryview, number: int) -> bytes:
-    """The exclusive or of a block's words, then and now: four bytes."""
+    """The exclusive or of a block's words at the sync and now: four bytes."""
     entry = entries[BLOCK_HEADER_SIZE + number * BLOCK_ENTRY_SIZE :]
     covered = int.from_bytes(entry[8:12]) & ~BLOCK_DOUBTFUL
     block = bytes(view[number * BLOCK_SIZE :][:covered]).ljust(BLOCK_SIZE, b"\0")

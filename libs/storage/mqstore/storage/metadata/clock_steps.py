@@ -1,9 +1,9 @@
 """Steps of the wall clock while messages were stored (``store/mqstore/clock.json``).
 
-STORETIMESTAMP follows the clock over a step, as in RocketMQ. A step divides the log in two at a
-physical offset: what is below was stored before it. So a time that was taken then can be compared
-with the clock of now, and a search by time knows where times go back. The file is sealed by a
-checksum and also has what the clock was compared with last.
+STORETIMESTAMP follows the clock over a step, as in RocketMQ. A step divides the log at a physical
+offset: records below were stored before it. So an old time can be compared with the present clock,
+and a search by time knows where times go back. The file is sealed by a checksum and also holds the
+last comparison of the two clocks.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from mqstore.storage.seams import FileSystem
 from mqstore.storage.system.atomic_file import replace_file
 
 CLOCK_STEP_MS: Final = 60_000
-"""Smaller steps of the clock are none: STORETIMESTAMP waits for a clock that was set back by so
-little, which no client has to wait for, and is wrong by no more after one that was set forward. NTP
-makes larger steps only of clocks that were wrong."""
+"""Smaller steps are ignored:
+
+STORETIMESTAMP waits for a clock that was set back by less, and is wrong by less after one that was
+set forward. NTP makes larger steps only of clocks that were wrong.
+"""
 STEPS_MAX: Final = 1_000
-"""Steps that are kept; of a clock that is set more often the oldest are forgotten."""
+"""Maximum number of kept steps; the oldest are forgotten."""
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +38,7 @@ class _Value(BaseModel):
 
 
 class ClockStep(_Value):
-    """The clock was set; times are milliseconds since the epoch."""
+    """One step of the clock; times are milliseconds since the epoch."""
 
     offset: Annotated[int, Field(ge=0, description="Messages below were stored before it.")]
     step_ms: Annotated[int, Field(description="By how much; below 0 it was set back.")]
@@ -51,12 +53,13 @@ class ClockStep(_Value):
 class _File(_Value):
     boot_id: str = ""
     base_ms: int = 0
-    """The wall clock less the monotonic one, which counts from the machine's start."""
+    """Difference of the wall clock and the monotonic clock, which counts from the machine's
+    start."""
     steps: tuple[ClockStep, ...] = ()
 
 
 class StepsView:
-    """Some steps, oldest first, and what follows from them. Immutable."""
+    """Some steps, oldest first. Immutable."""
 
     def __init__(self, steps: tuple[ClockStep, ...] = ()) -> None:
         self.steps = steps
@@ -70,7 +73,7 @@ class StepsView:
 
     def shift_ms(self, offset: int) -> int:
         """Milliseconds to add to a time read when the record at a physical offset was stored, to
-        compare that time with the present clock."""
+        compare it with the present clock."""
         return self._shifts[bisect_right(self._offsets, offset)] if self.steps else 0
 
     @property
@@ -83,15 +86,15 @@ NO_STEPS: Final = StepsView()
 
 
 def read(files: FileSystem, path: Path) -> StepsView:
-    """The steps of a file; none without one. ValueError, OSError."""
+    """Read the steps of a file; none without one. Raises ValueError, OSError."""
     return StepsView(_read(files, path).steps)
 
 
 class ClockSteps:
-    """The steps of one store. Any thread may look, one at a time may change them."""
+    """The steps of one store. Any thread may read them, one at a time may change them."""
 
     def __init__(self, files: FileSystem, path: Path, *, writable: bool) -> None:
-        """Reads the file; one that cannot be read counts as none. OSError."""
+        """Load the file; one that cannot be read counts as empty. Raises OSError."""
         self._files = files
         self._path = path
         self._writable = writable
@@ -103,7 +106,7 @@ class ClockSteps:
         self._known = known
         self.view = StepsView(known.steps)
         self.is_saved = True
-        """Whether the file has what memory has."""
+        """Whether the file has the content of memory."""
 
     def current(self) -> StepsView:
         """The steps noted by now."""
@@ -114,16 +117,18 @@ class ClockSteps:
         return self.view.shift_ms(offset)
 
     def base_of(self, boot_id: str) -> int | None:
-        """The wall clock less the monotonic one, as last seen in this start of the machine."""
+        """The difference of the wall clock and the monotonic clock when last compared in this start
+        of the machine, or None."""
         return self._known.base_ms if self._known.boot_id == boot_id else None
 
     def change(
         self, boot_id: str, base_ms: int, step: ClockStep | None, *, bounds: tuple[int, int]
     ) -> None:
-        """Remember what the clock was compared with, and a step.
+        """Record a comparison of the clocks, and a step.
 
-        ``bounds`` are those of the log: steps below it are forgotten, and one beyond its end is at
-        its end, where the next message comes. Durable at return, or ``is_saved`` is False.
+        ``bounds`` are those of the log: steps below it are forgotten, and one beyond its end is
+        moved to its end, the place of the next message. Durable at return, or ``is_saved`` is
+        False.
         """
         low, end = bounds
         steps = [
@@ -139,7 +144,7 @@ class ClockSteps:
             self.save()
 
     def save(self) -> None:
-        """Write what is not saved; a disk that refuses is tried again by the next call."""
+        """Save unsaved changes; after a failed write, the next call retries."""
         if self.is_saved or not self._writable:
             return
         content = sealed_json.seal(self._known.model_dump_json(by_alias=True))

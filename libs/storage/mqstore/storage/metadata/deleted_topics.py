@@ -1,10 +1,11 @@
-"""Topics that were deleted while the log still holds their messages (``deleted-topics.json``).
+"""Notes of topics that were deleted while the log still holds their messages
+(``deleted-topics.json``).
 
-RocketMQ keeps no such note: a recovery that reads the log again brings a deleted topic's queues
-back, and one that is made anew begins at queue offset 0, as its old messages did. Here a record
-below the note's offset gets no queue entry any more, and queue offsets go on where they were, so
-that no two records of the log ever share one. The log is on disk up to that offset before the
-note is: no recovery cuts below it. A note ends when retention has passed it.
+RocketMQ keeps no such notes: a recovery that reads the log again restores a deleted topic's queues,
+and a topic that is created again begins at queue offset 0, as its old messages did. Here a record
+below the note's offset gets no queue entry any more, and queue offsets continue, so that no two
+records of the log ever share one. The log is on disk up to that offset before the note is: no
+recovery cuts below it. A note is removed when retention has passed it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class _Value(BaseModel):
 
 
 class DeletedTopic(_Value):
-    """One note. Nothing of the topic below ``offset``, which is physical, is in a queue."""
+    """One note: no record of the topic below ``offset``, which is physical, is in a queue."""
 
     topic: str
     offset: int
@@ -43,14 +44,14 @@ class _File(_Value):
 
 
 def read(files: FileSystem, path: Path) -> tuple[DeletedTopic, ...]:
-    """The notes of a file; none without one. ValueError, OSError."""
+    """Read the notes of a file; none without one. Raises ValueError, OSError."""
     if files.stat(path) is None:
         return ()
     return _File.model_validate_json(sealed_json.unseal(files.read(path))).topics
 
 
 class DeletedTopics:
-    """The notes of one store. Any thread may look, one at a time may change them."""
+    """The notes of one store. Any thread may read them, one at a time may change them."""
 
     def __init__(self, files: FileSystem, path: Path, notes: tuple[DeletedTopic, ...] = ()) -> None:
         self._files = files
@@ -59,7 +60,10 @@ class DeletedTopics:
 
     @classmethod
     def load(cls, files: FileSystem, path: Path) -> DeletedTopics:
-        """Without notes where they cannot be read: deleted messages may then come back. OSError."""
+        """Load the notes; none where they cannot be read: deleted messages may then reappear.
+
+        Raises OSError.
+        """
         try:
             return cls(files, path, read(files, path))
         except ValueError as error:
@@ -67,12 +71,12 @@ class DeletedTopics:
             return cls(files, path)
 
     def below(self, topic: str) -> int:
-        """Records of a topic below this physical offset are deleted; 0 for none."""
+        """The physical offset below which a topic's records are deleted; 0 for none."""
         note = self._notes.get(topic)
         return 0 if note is None else note.offset
 
     def all(self) -> list[DeletedTopic]:
-        """By topic."""
+        """All notes, by topic."""
         return [note for _, note in sorted(self._notes.items())]
 
     def next_offsets(self) -> Iterator[tuple[str, int, int]]:
@@ -84,19 +88,19 @@ class DeletedTopics:
     def add(
         self, topic: str, offset: int, queues: Mapping[int, int], now_ms: int, min_offset: int
     ) -> None:
-        """Note a deletion, and forget those that the log has nothing of below ``min_offset``.
+        """Note a deletion, and remove notes whose records all lie below ``min_offset``.
 
-        Durable at return; the log must be so up to ``offset``. OSError.
+        Durable at return; the log must be durable up to ``offset``. Raises OSError.
         """
         note = DeletedTopic(topic=topic, offset=offset, deleted_ms=now_ms, queues=dict(queues))
         notes = {**self._notes, topic: note}
         self._save({name: each for name, each in notes.items() if each.offset > min_offset})
 
     def end_at(self, end: int) -> None:
-        """Lower the notes' offsets to the log's end, durably, before the first put:
-        records below the end belong to the deleted topic, later ones do not.
+        """Lower the notes' offsets to the log's end, durably, before the first put.
 
-        A log ends earlier where it was copied before the notes, or lost its end. OSError.
+        Records below the end belong to the deleted topic, later ones do not. A log ends earlier
+        when it was copied before the notes, or lost its end. Raises OSError.
         """
         if any(note.offset > end for note in self._notes.values()):
             self._save(

@@ -1,7 +1,7 @@
-"""``store/mqstore/format.json``: which store this is, and how its files are laid out.
+"""``store/mqstore/format.json``: the identity of the store, and the layout of its files.
 
-RocketMQ keeps none of this: it does not notice wrong sizes, nor another store's volume. Beside it
-lies a ``broker.conf`` with which a real broker opens this very directory.
+RocketMQ keeps none of this: it does not notice wrong sizes, or another store's volume. A
+``broker.conf`` beside it lets a real broker open this very directory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mqstore.storage.seams import FileSystem
 MAGIC: Final = "mqstore-format"
 VERSION: Final = 1
 LEAST_READER: Final = 1
-"""The oldest version of this library that reads what the present one writes."""
+"""The oldest version of this library that can read the file as the present one writes it."""
 
 
 Settings = dict[str, bool | int | str]
@@ -31,7 +31,7 @@ Settings = dict[str, bool | int | str]
 
 
 class Sizes(BaseModel):
-    """Sizes of the store's files, in RocketMQ's own names; bytes, but for the two counts."""
+    """Sizes of the store's files, in RocketMQ's own names; bytes, except the two counts."""
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
 
@@ -42,6 +42,7 @@ class Sizes(BaseModel):
 
     @classmethod
     def of(cls, config: StoreConfig) -> Sizes:
+        """The sizes of a config."""
         return cls(
             mapped_file_size_commit_log=config.mapped_file_size_commit_log,
             mapped_file_size_consume_queue=config.queue_file_size,
@@ -51,7 +52,7 @@ class Sizes(BaseModel):
 
 
 class Owner(BaseModel):
-    """The process that opened the store last; a hint for people, the lock decides."""
+    """The process that opened the store last; information for people: the lock decides."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -70,10 +71,10 @@ class FormatFile(BaseModel):
     version: int = VERSION
     least_reader: int = LEAST_READER
     store_id: str
-    """32 hexadecimal digits, made once."""
+    """32 hexadecimal digits, generated once."""
     shard: str
     epoch: int
-    """Counts the times the store was opened for writing."""
+    """Number of times that the store was opened for writing."""
     rocketmq_format: StoreFormat
     sizes: Sizes
     settings: Settings | None = None
@@ -84,14 +85,14 @@ class FormatFile(BaseModel):
     store_hosts: tuple[str, ...] = ()
     """Every STOREHOST that records of this store were written with."""
     lock_modified_ms: int | None = None
-    """When ``lock`` was last modified as we took it: a broker writes it at each of its starts."""
+    """Modification time of ``lock`` when we took it: a broker writes it at each of its starts."""
     block_epoch: int | None = None
-    """The last epoch in which the block checksums were kept up with the log."""
+    """The last epoch in which the block checksums covered every sync of the log."""
     facts_epoch: int | None = None
-    """The last epoch whose writer kept ``log_begin`` and ``missing`` up with the log."""
+    """The last epoch whose writer maintained ``log_begin`` and ``missing``."""
     running_from: int | None = None
-    """running.json of this epoch, or a later one, says no more of the queues than is on disk: each
-    opening since has removed a note that reached beyond the log's end."""
+    """From this epoch on, running.json states no more of the queues than is on disk: each opening
+    since has removed a note that reached beyond the log's end."""
     log_begin: int = 0
     """Physical offset of the first segment at that opening."""
     missing: tuple[ByteRange, ...] = ()
@@ -101,7 +102,10 @@ class FormatFile(BaseModel):
 
 
 def load(files: FileSystem, paths: StorePaths) -> FormatFile | None:
-    """None when there is none. Raises StoreDamaged (unreadable), StoreUnsupported (newer)."""
+    """Load format.json; None without one.
+
+    Raises StoreDamaged (unreadable), StoreUnsupported (newer).
+    """
     if files.stat(paths.format) is None:
         return None
     raw = files.read(paths.format)
@@ -126,8 +130,8 @@ def _refuse_newer(content: object, paths: StorePaths) -> None:
 
 
 def has_block_checksums(content: FormatFile, lock_modified_ms: int | None) -> bool:
-    """Whether the block checksums are of the log as it is: nobody else may have changed it, not
-    even a version of ours that does not know them."""
+    """Whether the block checksums are of the present log: no broker, and no version of ours without
+    them, may have changed it."""
     return (
         content.block_epoch == content.epoch
         and lock_modified_ms is not None
@@ -136,12 +140,12 @@ def has_block_checksums(content: FormatFile, lock_modified_ms: int | None) -> bo
 
 
 def text_of(content: FormatFile) -> bytes:
-    """What stands in format.json."""
+    """The bytes of format.json."""
     return sealed_json.seal(content.model_dump_json(by_alias=True, indent=2) + "\n")
 
 
 def refuse_another(found: FormatFile, store_id: str | None, shard: str) -> None:
-    """Raises StoreOfAnother, naming both, unless the directory is the expected store's shard."""
+    """Raise StoreOfAnother, naming both, unless the directory is the expected store's shard."""
     if store_id is not None and found.store_id != store_id.replace("-", "").lower():
         raise StoreOfAnother(
             f"this directory holds store {found.store_id} and store {store_id} was asked for; "
@@ -155,7 +159,8 @@ def refuse_another(found: FormatFile, store_id: str | None, shard: str) -> None:
 
 
 def broker_conf(content: FormatFile, config: StoreConfig, paths: StorePaths) -> str:
-    """A ``broker.conf`` that boots a real broker of the store's format on this directory."""
+    """The text of a ``broker.conf`` that boots a real broker of the store's format on this
+    directory."""
     sizes = content.sizes
     settings = {
         "brokerClusterName": "DefaultCluster",

@@ -1,8 +1,8 @@
-"""That files of the index are gone which nobody has made again (``store/mqstore/index-lost.json``).
+"""The note that index files are missing and not rebuilt (``store/mqstore/index-lost.json``).
 
-An index with a hole looks like one without. So a writer that misses files of its own says so here,
-and an opening compares what is there with what the last clean close left. The note goes when the
-index was made anew: by a rebuild, or by the opening, which then begins it from the log.
+An index with a hole looks complete. So a writer that misses files of its own writes this note, and
+an opening compares the files with those that the last clean close left. The note is removed when
+the index was made again: by a rebuild, or by the opening, which then begins it from the log.
 """
 
 from __future__ import annotations
@@ -20,21 +20,25 @@ log = logging.getLogger(__name__)
 
 
 def put(files: FileSystem, paths: StorePaths, names: Sequence[str]) -> None:
-    """Durable when it returns. OSError."""
+    """Write the note; durable at return. Raises OSError."""
     replace_file(files, paths.index_lost, json.dumps({"files": list(names)}).encode())
 
 
 def is_noted(files: FileSystem, paths: StorePaths) -> bool:
+    """Whether there is a note."""
     return files.stat(paths.index_lost) is not None
 
 
 def remove(files: FileSystem, paths: StorePaths) -> None:
-    """OSError."""
+    """Remove the note. Raises OSError."""
     remove_file(files, paths.index_lost)
 
 
 def at_opening(files: FileSystem, paths: StorePaths, left: Manifest | None) -> bool:
-    """Whether files are gone; noted before what ``left`` says of them is removed. OSError."""
+    """Whether files are missing; the note is written before ``left``, their list, is removed.
+
+    Raises OSError.
+    """
     if is_noted(files, paths):
         return True
     if left is None or left.log is None:

@@ -7,7 +7,7 @@ from typing import Final
 from mqstore.storage.metadata.store_lock import StoreLock
 
 INTERVAL_S: Final = 1.0
-"""For so long at most a writer goes on after its lock file was deleted."""
+"""Longest time that a writer continues after its lock file was deleted."""
 
 
 class LockWatch:
@@ -19,6 +19,6 @@ class LockWatch:
         self._lock = lock
 
     def step(self, now: float) -> float:
-        """Raises StoreFailed."""
+        """Check the lock. Raises StoreFailed."""
         self._lock.require()
         return now + INTERVAL_S

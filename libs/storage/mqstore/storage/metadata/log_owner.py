@@ -1,11 +1,11 @@
 """``NAME.mqstore/owner.json`` beside the commit log's directory: the store and root that own it.
 
 A copy of a root carries the store id and the path of the original's log. The owner file names the
-root that writes the log, so an opener with another root is refused. The writer holds ``lock``
+root that writes the log, so an opener with another root is rejected. The writer holds ``lock``
 beside it. A log inside its root has an owner file only after it was adopted.
 
-The writer replaces the file after ``format.json`` at each opening: a root whose epoch is lower
-than the owner's is an older copy of the root.
+The writer replaces the file after ``format.json`` at each opening: a root whose epoch is lower than
+the owner's is an older copy of the root.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class LogOwner(BaseModel):
     """Epoch of the last opening for writing; at most the epoch in the root's format.json."""
 
 
-def located(files: FileSystem, root: Path, setting: str | None) -> StorePaths:
-    """The paths of a store whose storePathCommitLog is ``setting``; the operator may have made
-    the root and the log directory symbolic links."""
+def locate(files: FileSystem, root: Path, setting: str | None) -> StorePaths:
+    """The paths of a store whose storePathCommitLog is ``setting``; the operator may have made the
+    root and the log directory symbolic links."""
     if setting is None:
         return StorePaths(root)
     path = files.real_path(Path(setting))
@@ -50,7 +50,7 @@ def located(files: FileSystem, root: Path, setting: str | None) -> StorePaths:
 
 
 def load(files: FileSystem, paths: StorePaths) -> LogOwner | None:
-    """None when there is none. Raises StoreDamaged, OSError."""
+    """Load the owner file; None without one. Raises StoreDamaged, OSError."""
     if files.stat(paths.log_owner) is None:
         return None
     try:
@@ -64,7 +64,7 @@ def load(files: FileSystem, paths: StorePaths) -> LogOwner | None:
 
 
 def save(files: FileSystem, paths: StorePaths, store_id: str, epoch: int) -> None:
-    """Name the store's root as the owner of its log; durable at return. OSError."""
+    """Record the store's root as the owner of its log; durable at return. Raises OSError."""
     root = str(files.real_path(paths.root))
     owner = LogOwner(store_id=store_id, root=root, epoch=epoch)
     files.make_directories(paths.log_identity)
@@ -72,7 +72,7 @@ def save(files: FileSystem, paths: StorePaths, store_id: str, epoch: int) -> Non
 
 
 def check(files: FileSystem, paths: StorePaths, content: FormatFile | None) -> LogOwner | None:
-    """The log's owner, which is this root, or None where the log is free to be owned.
+    """The log's owner, which is this root, or None where the log has no owner.
 
     Changes nothing. Raises StoreOfAnother (names both roots and ids), StoreDamaged, OSError.
     """
@@ -99,7 +99,10 @@ def check(files: FileSystem, paths: StorePaths, content: FormatFile | None) -> L
 def hold(
     files: FileSystem, paths: StorePaths, content: FormatFile | None, lock: StoreLock
 ) -> LogOwner | None:
-    """``check``, and lock a log that lies apart. Raises StoreLocked too, StoreUnsupported."""
+    """``check``, and lock a log outside of the root.
+
+    Raises StoreLocked and StoreUnsupported too.
+    """
     owner = check(files, paths, content)
     if paths.commit_log_dir is None and owner is None:
         return None
@@ -114,7 +117,7 @@ def hold(
 
 
 def take_lock(files: FileSystem, paths: StorePaths, lock: StoreLock) -> None:
-    """Raises StoreLocked, OSError."""
+    """Lock a log outside of the root. Raises StoreLocked, OSError."""
     files.make_directories(paths.log_identity)
     try:
         lock.add(files, paths.log_lock)
@@ -183,7 +186,8 @@ def store_around(files: FileSystem, paths: StorePaths) -> str | None:
 
 
 def root_before(files: FileSystem, paths: StorePaths) -> Path | None:
-    """The root that the last opening noted in broker.conf: earlier releases marked no log."""
+    """The root that the last opening noted in broker.conf, or None: earlier releases marked no
+    log."""
     if files.stat(paths.broker_conf) is None:
         return None
     for line in files.read(paths.broker_conf).splitlines():
@@ -193,6 +197,6 @@ def root_before(files: FileSystem, paths: StorePaths) -> Path | None:
 
 
 def _epoch_now(files: FileSystem, paths: StorePaths, content: FormatFile) -> int:
-    """The epoch in format.json, read after the owner file: a writer may have opened meanwhile."""
+    """Read the epoch in format.json after the owner file: a writer may have opened meanwhile."""
     now = format_file.load(files, paths)
     return content.epoch if now is None else max(content.epoch, now.epoch)

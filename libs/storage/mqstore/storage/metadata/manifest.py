@@ -1,9 +1,10 @@
-"""What the store's files held at a moment, for the next opening to trust or to do without.
+"""Manifests: the state of the store's files at one moment, for the next opening.
 
-Two of them, of one form: ``clean-close.json``, written when the store closes and removed when it
+Two files have this form: ``clean-close.json``, written when the store closes and removed when it
 opens (while it still matches, nothing is scanned), and ``running.json``, written from time to time
-after the queues were synced (how far they are surely complete, and how many entries each has).
-A manifest counts only while ``lock`` was not modified since: a broker writes it at each start.
+after the queues were synced (the offset up to which they are complete, and the number of entries of
+each). A manifest counts only while ``lock`` was not modified since: a broker writes it at each
+start.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 MAGIC: Final = "mqstore-manifest"
 VERSION: Final = 1
 TAIL_SIZE: Final = 64 << 10
-"""Most bytes of the log's end that a checksum is noted of: a record is rarely longer."""
+"""Maximum bytes of the log's end that the noted checksum covers: a record is rarely longer."""
 
 
 class _Value(BaseModel):
@@ -36,7 +37,10 @@ class _Value(BaseModel):
 
 
 class QueueState(_Value):
-    """One queue's entries: ``first`` is where its first file begins, ``end`` the next to come."""
+    """One queue's entries:
+
+    ``first`` is the queue offset of its first file, ``end`` the next one.
+    """
 
     topic: str
     queue_id: int
@@ -45,10 +49,10 @@ class QueueState(_Value):
 
 
 class LogTail(_Value):
-    """The last bytes of the log that are not zero; they differ between a log and its older copy."""
+    """The last non-zero bytes of the log, which differ between a log and its older copy."""
 
     end: int
-    """Physical offset behind them; up to the log's end zeros follow."""
+    """Physical offset after them; up to the log's end zeros follow."""
     length: int
     crc32c: int
 
@@ -63,11 +67,12 @@ class LogState(_Value):
     checkpoint_crc32c: int
     index_files: tuple[str, ...]
     tail: LogTail | None = None
-    """None for an empty log, and from a release that did not note it: then nothing is believed."""
+    """None for an empty log, and from a release that did not note it: then the state is not
+    trusted."""
 
 
 class Manifest(_Value):
-    """See the module."""
+    """The state of a store's files. See the module."""
 
     magic: Literal["mqstore-manifest"] = MAGIC
     version: int = VERSION
@@ -75,16 +80,16 @@ class Manifest(_Value):
     epoch: int
     lock_modified_ms: int | None
     derived_offset: int
-    """Queue entries of everything below are in place and on disk."""
+    """Physical offset below which all queue entries are on disk."""
     queues: tuple[QueueState, ...]
     index_offset: int = 0
-    """Files of the index that end below it are on disk."""
+    """Index files that end below this physical offset are on disk."""
     log: LogState | None = None
     """Only in ``clean-close.json``."""
 
     @property
     def entries(self) -> dict[tuple[str, int], int]:
-        """How many entries each queue has."""
+        """The number of entries of each queue."""
         return {(queue.topic, queue.queue_id): queue.end for queue in self.queues}
 
 
@@ -94,7 +99,7 @@ def save(files: FileSystem, path: Path, manifest: Manifest) -> None:
 
 
 def load(files: FileSystem, path: Path) -> Manifest | None:
-    """None when there is none, or none that can be read: recovery is then only longer."""
+    """Load a manifest; None without a readable one: recovery then only takes longer."""
     if files.stat(path) is None:
         return None
     try:
@@ -123,12 +128,12 @@ def still_matches(manifest: Manifest, view: StoreView) -> bool:
 
 
 def checkpoint_checksum(files: FileSystem, path: Path) -> int:
-    """CRC-32C of a small file; 0 when it is not there."""
+    """CRC-32C of a small file; 0 without one."""
     return 0 if files.stat(path) is None else crc32c(files.read(path))
 
 
 def tail_of(files: Sequence[tuple[int, memoryview]], end: int) -> LogTail | None:
-    """The tail of a log that ends at ``end``; ``files``: each segment's offset and bytes."""
+    """Read the tail of a log that ends at ``end``; ``files``: each segment's offset and bytes."""
     for base, data in reversed(files):
         used = min(end - base, len(data))
         position = _last_nonzero(data, used) if used > 0 else 0
@@ -140,7 +145,7 @@ def tail_of(files: Sequence[tuple[int, memoryview]], end: int) -> LogTail | None
 
 
 def _last_nonzero(data: memoryview, stop: int) -> int:
-    """The position behind the last byte before ``stop`` that is not zero; 0 when all are."""
+    """The position after the last non-zero byte before ``stop``; 0 when all are zero."""
     for high in range(stop, 0, -TAIL_SIZE):
         low = max(0, high - TAIL_SIZE)
         if not is_zero(data[low:high]):
@@ -149,7 +154,7 @@ def _last_nonzero(data: memoryview, stop: int) -> int:
 
 
 def _log_matches(view: StoreView, log: LogState) -> bool:
-    """Whether the log ends where, and with the bytes with which, it was closed."""
+    """Whether the log has the end and the last bytes with which it was closed."""
     size, segments = view.config.mapped_file_size_commit_log, view.segments.usable
     if any(segment.length != size for segment in segments):
         return False
@@ -159,10 +164,10 @@ def _log_matches(view: StoreView, log: LogState) -> bool:
 
 
 def _is_as_closed(view: StoreView, segment: Segment, tail: LogTail) -> bool:
-    """Whether a segment has its part of the tail, and zeros behind the log's end."""
+    """Whether a segment has its part of the tail, and zeros after the log's end."""
     if segment.end < tail.end:
         return True
-    with view.mapped(segment) as data:
+    with view.map_segment(segment) as data:
         if segment.base < tail.end:
             stop = tail.end - segment.base
             if crc32c(data[stop - tail.length : stop]) != tail.crc32c:

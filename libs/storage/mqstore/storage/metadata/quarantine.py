@@ -1,8 +1,8 @@
-"""``store/mqstore/quarantine/``: what recovery cuts, zeroes or replaces is copied here first.
+"""``store/mqstore/quarantine/``: copies of all bytes that recovery cuts, zeroes or replaces.
 
-Each entry is a directory with ``data`` (the bytes) and ``entry.json`` (what, where from, why). An
-entry counts once its entry.json is there: the data was synced before. Keeping the same bytes of
-the same place again, as after a crash in the middle of a recovery, finds the entry made before.
+Each entry is a directory with ``data`` (the bytes) and ``entry.json`` (their source and the
+reason). An entry counts once its entry.json exists: the data was synced before. Keeping the same
+bytes of the same place again, as after a crash during a recovery, finds the existing entry.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RESTORED_REASON: Final = "restored bytes"
 
 
 class QuarantineEntry(BaseModel):
-    """What one entry holds."""
+    """The description of one entry."""
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
 
@@ -38,18 +38,21 @@ class QuarantineEntry(BaseModel):
     version: int = VERSION
     name: str
     source: str
-    """The file the bytes come from, relative to the store where it lies inside."""
+    """The file that the bytes come from, relative to the store where it lies inside."""
     position: int
-    """Of the first byte in that file."""
+    """Position of the first byte in that file."""
     length: int
     crc32c: int | None
-    """None for a file that was moved as it was."""
+    """None for a file that was moved."""
     reason: str
     kept_at_ms: int
 
 
 class Quarantine:
-    """Copies bytes aside. Not thread-safe; used by the one process that holds the lock."""
+    """Copies bytes into the quarantine.
+
+    Not thread-safe; used by the process that holds the lock.
+    """
 
     def __init__(self, files: FileSystem, clock: Clock, directory: Path, root: Path) -> None:
         self._files = files
@@ -73,7 +76,7 @@ class Quarantine:
         return self.keep_range(source, 0, 0 if stat is None else stat.size, reason)
 
     def move_file(self, source: Path, reason: str) -> QuarantineEntry:
-        """Move a whole file of the store's own file system aside, without a copy."""
+        """Move a whole file of the store's own file system, without a copy."""
         stat = self._files.stat(source)
         length = 0 if stat is None else stat.size
         entry = self._entry(source, 0, length, None, reason)
@@ -87,7 +90,7 @@ class Quarantine:
         return [entry for entry in found if entry is not None]
 
     def data(self, name: str) -> Path:
-        """The file with an entry's bytes."""
+        """The path of the file with an entry's bytes."""
         return self._directory / name / _DATA
 
     def damage(self, entry: QuarantineEntry) -> str | None:
@@ -103,7 +106,7 @@ class Quarantine:
     def release(self, name: str) -> None:
         """Remove an entry that is no longer needed (derived files that were made again)."""
         folder = self._directory / name
-        # The description first: a crash in between then leaves no entry that lacks its bytes.
+        # The description first: a crash in between then leaves no entry without its bytes.
         for file in sorted(self._files.list(folder), key=_ENTRY.__ne__):
             self._files.unlink(folder / file)
         self._files.remove_directory(folder)
@@ -113,7 +116,7 @@ class Quarantine:
         self, source: Path, position: int, length: int, checksum: int | None, reason: str
     ) -> QuarantineEntry:
         relative = source.relative_to(self._root) if source.is_relative_to(self._root) else source
-        # A moved file is told from an earlier one of its name by when it was moved.
+        # The time of the move distinguishes a moved file from an earlier one of its name.
         mark = self._clock.now_ms() if checksum is None else f"{checksum:08x}"
         flat = "-".join(part for part in relative.parts if part != "/")[-100:]
         return QuarantineEntry(
@@ -144,11 +147,11 @@ class Quarantine:
             return None
         try:
             return QuarantineEntry.model_validate_json(sealed_json.unseal(self._files.read(path)))
-        except (ValueError, FileNotFoundError):  # or it was removed meanwhile
+        except (ValueError, FileNotFoundError):  # or the entry was removed meanwhile
             return None
 
     def _empty(self, name: str) -> Path:
-        """A directory for a new entry, without what an interrupted attempt left in it."""
+        """Make a directory for a new entry, without the files of an interrupted attempt."""
         folder = self._directory / name
         self._files.make_directories(folder)
         for file in self._files.list(folder):

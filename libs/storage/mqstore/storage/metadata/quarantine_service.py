@@ -1,7 +1,7 @@
-"""The quarantine of an open store: what it holds, and the removal of what is no longer needed.
+"""The quarantine of an open store: lists its entries, and removes those that are no longer needed.
 
-Index files go to quarantine after each unclean end and are made again from the log. Once the index
-is complete they are removed by themselves. All else stays until an operator removes it.
+Index files are quarantined after each unclean end and are made again from the log. Once the index
+is complete this service removes them. All other entries stay until an operator removes them.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Final
 from mqstore.storage.errors import QuarantineEntryUnknown
 from mqstore.storage.metadata.quarantine import Quarantine, QuarantineEntry
 
-LOOK_S: Final = 10.0
-"""Seconds between two looks at whether the index is complete."""
+CHECK_INTERVAL_S: Final = 10.0
+"""Seconds between two checks of whether the index is complete."""
 _INDEX: Final = "index/"
 
 log = logging.getLogger(__name__)
 
 
 class QuarantineService:
-    """A ``BackgroundService``. Every method may be called from any thread."""
+    """A ``BackgroundService``. Thread-safe."""
 
     name = "quarantine"
 
@@ -35,7 +35,7 @@ class QuarantineService:
     def step(self, now: float) -> float:
         """Remove index files that were made again. Raises OSError."""
         if not self._index_complete():
-            return now + LOOK_S
+            return now + CHECK_INTERVAL_S
         with self._lock:
             for entry in self._quarantine.entries():
                 if entry.source.startswith(_INDEX):

@@ -1,5 +1,5 @@
-"""A store holds regular files and directories only: a link or a pipe of a hostile store is refused
-before anything is opened, locked or written."""
+"""Rejects a store with a link, pipe, socket or device before a file of it is opened, locked or
+written."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from mqstore.storage.system.file_limits import size_text
 
 
 def require(files: FileSystem, paths: StorePaths) -> None:
-    """Raises StoreUnsupported. The root and storePathCommitLog may be links of the operator's.
+    """Check that the store's paths are regular files and directories. Raises StoreUnsupported.
 
-    The file system rejects irregular files in deeper directories when they are opened.
+    The root and storePathCommitLog may be links. The file system rejects irregular files in deeper
+    directories when they are opened.
     """
     directories = (
         paths.root,

@@ -1,5 +1,7 @@
-"""Notes how far the queues are complete and on disk: from time to time (``running.json``), and with
-the log at a clean close (``clean-close.json``)."""
+"""Writes manifests of an open store:
+
+``running.json`` from time to time, ``clean-close.json`` at a clean close.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 def queue_states(queues: ConsumeQueues) -> tuple[QueueState, ...]:
-    """Every queue's entries at this moment."""
+    """The entries of every queue at this moment."""
     return tuple(
         QueueState(topic=q.topic, queue_id=q.queue_id, first=q.first_index, end=q.max_index)
         for q in queues.all()
@@ -30,7 +32,7 @@ def queue_states(queues: ConsumeQueues) -> tuple[QueueState, ...]:
 class RunningManifestService:
     """A ``BackgroundService``. After a crash dispatch starts where the last note says.
 
-    Without room for a new note the last one stays, and is as true as before.
+    Without room for a new note the last one stays, and is still true.
     """
 
     name = "running-manifest"
@@ -58,10 +60,10 @@ class RunningManifestService:
         self._interval_s = interval_s
 
     def step(self, now: float) -> float:
-        """Raises StoreFailed."""
+        """Write a note when one is due. Raises StoreFailed."""
         position = self._dispatcher.position
         if position != self._noted:
-            # Counts taken after the position and before the sync: at least the entries below it.
+            # Counts read after the position and before the sync: at least the entries below it.
             states = queue_states(self._queues)
             self._flush.flush_all()
             try:
@@ -71,13 +73,13 @@ class RunningManifestService:
         return now + self._interval_s
 
     def note(self, position: int, states: tuple[QueueState, ...]) -> None:
-        """Everything below ``position`` has its entries, and they are on disk. OSError."""
+        """Note that the entries of everything below ``position`` are on disk. Raises OSError."""
         manifest.save(self._files, self._paths.running, self._manifest(position, states))
         self._noted = position
 
     def note_clean_close(self, log: CommitLog) -> None:
-        """All of ``log`` has its entries, everything is on disk, and nothing is put any more
-        (``clean-close.json``). OSError."""
+        """Write ``clean-close.json``: all of ``log`` has its entries, everything is on disk, and
+        puts have ended. Raises OSError."""
         paths = self._paths
         names, end = self._files.list(paths.index), log.max_offset
         state = LogState(

@@ -1,7 +1,7 @@
-"""A checksum inside our own JSON files: a flipped bit must not become another size or offset.
+"""Adds a checksum to our own JSON files: a flipped bit must not become another size or offset.
 
 The first member is ``"checksum"``, eight hexadecimal digits: the CRC-32C of the whole text with
-zeros in their place. A file without it (made by hand) is taken as it is; whoever edits one removes
+zeros in their place. A file without it (made by hand) is accepted; to edit a file by hand, remove
 that member.
 """
 
@@ -24,7 +24,7 @@ def seal(text: str) -> bytes:
 
 
 def unseal(raw: bytes) -> bytes:
-    """The JSON object without its checksum; ValueError when that does not fit."""
+    """The JSON object without its checksum. Raises ValueError when the checksum does not match."""
     found = _SEALED.match(raw)
     if found is None:
         return raw

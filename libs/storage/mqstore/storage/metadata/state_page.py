@@ -1,13 +1,13 @@
-"""The state page: what a writer tells its readers, in one shared page of memory.
+"""The state page: the writer's state for its readers, in one shared page of memory.
 
 ``store/mqstore/state`` is 4096 bytes, mapped by the writer and, read-only, by any number of other
 processes. Every field is an aligned 64-bit word in the machine's own byte order, stored with
-release and loaded with acquire order; all of them lie in the first 512 bytes, so that a disk
-sector holds a whole page state. The page is never replaced, shortened or synced: any value of it
-that reaches the disk was true when it was stored. It does not say whether a writer lives; the
-store's lock does (``FileSystem.is_locked``).
+release and loaded with acquire order; all of them lie in the first 512 bytes, so that a disk sector
+holds a whole page state. The page is never replaced, shortened or synced: any value of it that
+reaches the disk was true when it was stored. It does not say whether a writer is alive; the store's
+lock does (``FileSystem.is_locked``).
 
-Called from ``message_store`` (writes), ``recovery`` (reads what the last run left), and
+Called from ``message_store`` (writes), ``recovery`` (reads the last run's state), and
 ``store_reader`` (reads).
 """
 
@@ -55,14 +55,14 @@ _RECOVERY_TOTAL: Final = 72
 _INDEX_GENERATION: Final = 80
 _INDEX_COMPLETE: Final = 88
 _CHANGING: Final = 96
-"""Not 0 while bytes that readers may look at change; 0 in pages of earlier releases."""
-# A cache line for what each append moves, one for what flush moves, one for waiters.
+"""Not 0 while bytes that readers may read are changed; 0 in pages of earlier releases."""
+# One cache line for the fields of appends, one for those of flushes, one for waiters.
 _MAX: Final = 128
 _DISPATCHED: Final = 136
 _MIN: Final = 192
 _FLUSHED: Final = 200
 _FLUSHED_CHECK: Final = 208
-"""All bits of the watermark, inverted: a damaged one must not become a place to cut at."""
+"""The watermark with all bits inverted: a damaged watermark must not become a place to cut at."""
 _EXPIRED: Final = 216
 """Retention may have unlinked every segment below; synced before it unlinks one."""
 _EXPIRED_CHECK: Final = 224
@@ -70,12 +70,12 @@ _ARRIVALS: Final = 256
 
 
 class Health(IntEnum):
-    """What the last writer said of the store."""
+    """The last writer's report on the store."""
 
     RECOVERING = 1
     READY = 2
     READ_ONLY = 3
-    """Open, but nothing may be put: damage or a full disk."""
+    """Open, but puts are rejected: damage or a full disk."""
     FAILED = 4
     """A sync failed or the disk is lost; the writer ended."""
     CLOSED = 5
@@ -102,15 +102,15 @@ class StateSnapshot:
     flushed_offset: int
     """The durable watermark: every byte below it was synced."""
     dispatched_offset: int
-    """Queue and index entries of everything below it are in place."""
+    """Physical offset below which all queue and index entries are in place."""
     index_generation: int
     """Grows whenever an index file is added or removed."""
     index_complete: bool
     """False while the index is being rebuilt: key queries may miss records."""
     arrivals: int
-    """Counts arrivals, 32 bits; what ``wait`` compares with."""
+    """Counter of arrivals, 32 bits, for ``wait``."""
     expired_below: int | None = None
-    """Where the log begins at most, as retention has noted it; None where nothing is noted."""
+    """Upper bound of the log's minimum, as retention noted it; None without a note."""
 
 
 class StatePageReader:
@@ -146,35 +146,39 @@ class StatePageReader:
 
     @property
     def is_valid(self) -> bool:
+        """Whether the page has our magic and version."""
         return self._load(_MAGIC) == MAGIC and self._load(_VERSION) == VERSION
 
     @property
     def store_id(self) -> str:
+        """32 hexadecimal digits."""
         return self._load_id(_STORE_ID)
 
     @property
     def boot_id(self) -> str:
+        """The machine start in which the page was last opened for writing."""
         return self._load_id(_BOOT_ID)
 
     @property
     def epoch(self) -> int:
-        """Changes whenever bytes that readers may have seen could have changed."""
+        """Counter that changes whenever bytes that readers may have read could have changed."""
         return self._epoch.value
 
     @property
     def is_changing(self) -> bool:
-        """Whether bytes change at present, or their writer was killed while they did: load it after
-        the epoch, and read nothing until it is False."""
+        """Whether bytes are being changed, or their writer was killed while it changed them: load
+        it after the epoch, and read nothing until it is False."""
         return self._changing.value != 0
 
     @property
     def health(self) -> Health:
+        """The last writer's report on the store."""
         value = self._load(_HEALTH)
         return Health(value) if value in _HEALTH_VALUES else Health.FAILED
 
     @property
     def bound_words(self) -> tuple[Word, Word, Word, Word, Word, Word]:
-        """Epoch, minimum, maximum and dispatched offset, whether the index is complete, and whether
+        """The words of epoch, minimum, maximum, dispatched offset, index completeness, and whether
         bytes change; for the kernel's look-ups."""
         return (
             self._epoch,
@@ -187,48 +191,54 @@ class StatePageReader:
 
     @property
     def min_offset(self) -> int:
+        """The first physical offset of the log."""
         return self._min.value
 
     @property
     def max_offset(self) -> int:
+        """The readable end of the log."""
         return self._max.value
 
     @property
     def flushed_offset(self) -> int:
+        """The durable watermark: every byte below it was synced."""
         return self._load(_FLUSHED)
 
     @property
     def is_flushed_offset_whole(self) -> bool:
-        """False for a damaged watermark, or one that was torn as the machine stopped."""
+        """Whether the watermark is neither damaged nor torn."""
         return self._load(_FLUSHED_CHECK) == ~self.flushed_offset & _WORD_MASK
 
     @property
     def expired_below(self) -> int | None:
-        """None where nothing was noted, or the note is damaged."""
+        """Upper bound of the log's minimum; None without a note, or for a damaged one."""
         offset = self._load(_EXPIRED)
         return offset if self._load(_EXPIRED_CHECK) == ~offset & _WORD_MASK else None
 
     @property
     def dispatched_offset(self) -> int:
+        """Physical offset below which all queue and index entries are in place."""
         return self._dispatched.value
 
     @property
     def index_generation(self) -> int:
+        """Counter of added and removed index files."""
         return self._load(_INDEX_GENERATION)
 
     @property
     def index_complete(self) -> bool:
+        """Whether the index covers all dispatched records."""
         return self._index_complete.value != 0
 
     @property
     def arrivals(self) -> int:
-        """Take it before looking for messages, and pass it to ``wait`` when there are none."""
+        """Counter of arrivals. Read it before looking for messages, and pass it to ``wait``."""
         return load_u32(self._view, _ARRIVALS)
 
     def snapshot(self) -> StateSnapshot:
-        """All fields of one epoch.
+        """Read all fields of one epoch.
 
-        Raises StoreNotOpen when the epoch does not hold still (the writer is recovering).
+        Raises StoreNotOpen when the epoch keeps changing (the writer is recovering).
         """
         for _ in range(_SNAPSHOT_TRIES):
             epoch = self.epoch
@@ -247,11 +257,12 @@ class StatePageReader:
         return self.arrivals != seen
 
     def close(self) -> None:
+        """Unmap the page."""
         self._mapped.unmap()
 
     def read_fields(self, epoch: int) -> StateSnapshot:
-        """All fields as they are, one after the other."""
-        # Dispatched before max, min before max: each bound is then at most the later one.
+        """Read all fields one after the other."""
+        # Dispatched is read before max, min before max: each bound is then at most the later one.
         dispatched, minimum, flushed = self.dispatched_offset, self.min_offset, self.flushed_offset
         return StateSnapshot(
             store_id=self.store_id,
@@ -280,12 +291,11 @@ class StatePageReader:
 class StatePage(StatePageReader):
     """The writer's page; the watermarks of the commit log, the flush and the dispatcher.
 
-    ``words`` are what each put moves, for the kernel.
-
-    One thread at a time may set a field; different fields may be set by different threads.
-    What lies above a bound may only be changed after that bound was lowered ``changing``; all else
-    that readers may look at is only changed ``changing``. So a reader that takes the epoch, then
-    the bounds, copies bytes, and finds the same epoch, has copied nothing that changed meanwhile.
+    The kernel uses ``words``, which each put moves. One thread at a time may set a field; different
+    threads may set different fields. Bytes above a bound may be changed only after that bound was
+    lowered in ``changing``; all other bytes that readers may read are changed only in ``changing``.
+    So a reader that reads the epoch, then the bounds, copies bytes, and finds the same epoch, has
+    copied no byte that changed meanwhile.
     """
 
     def __init__(self, mapped: MappedBytes) -> None:
@@ -295,18 +305,18 @@ class StatePage(StatePageReader):
 
     @classmethod
     def create(cls, files: FileSystem, path: Path, store_id: str, boot_id: str) -> StatePage:
-        """Open the page for writing, making it when there is none; health is ``recovering``.
+        """Open the page for writing, creating it when there is none; health is ``recovering``.
 
-        A page of the same store goes on: its offsets stay until they are set, its epoch is one
-        higher, and readers that have it mapped see the change. A page of another store, or one
-        that is no page, starts again from zeros. Ids are UUID texts. Raises OSError.
+        A page of the same store continues: its offsets stay until they are set, its epoch is one
+        higher, and readers that have it mapped see the change. A page of another store, or an
+        invalid one, starts again from zeros. Ids are UUID texts. Raises OSError.
         """
         if (stat := files.stat(path)) is None:
             files.create(path, PAGE_SIZE)
             files.sync_directory(path.parent)
         elif stat.size < PAGE_SIZE:
             files.extend(path, PAGE_SIZE)
-        # What a halt left may be a hole, where a full disk would kill the process.
+        # A halt may leave a hole: a store to it on a full disk would kill the process.
         files.reserve(path, 0, PAGE_SIZE)
         page = cls(files.map(path, writable=True))
         page._begin(UUID(store_id), UUID(boot_id))
@@ -314,7 +324,10 @@ class StatePage(StatePageReader):
 
     @classmethod
     def reopen(cls, files: FileSystem, path: Path) -> StatePage:
-        """Open the page of a store at rest to set single fields; nothing else changes. OSError."""
+        """Open the page of a store at rest to set single fields; changes nothing.
+
+        Raises OSError.
+        """
         files.reserve(path, 0, PAGE_SIZE)
         return cls(files.map(path, writable=True))
 
@@ -346,23 +359,26 @@ class StatePage(StatePageReader):
         self._store(_EXPIRED_CHECK, 0)
 
     def set_health(self, health: Health) -> None:
+        """Set the health."""
         self._store(_HEALTH, health)
         self.wake()
 
     def set_recovery_progress(self, done: int, total: int) -> None:
-        """Bytes of log looked at, of how many."""
+        """Set the bytes of log that recovery has read, and their total."""
         self._store(_RECOVERY_TOTAL, total)
         self._store(_RECOVERY_DONE, done)
 
     def advance_epoch(self) -> int:
-        """Tell readers that what they have read or remembered may be no longer so."""
+        """Advance the epoch, which invalidates everything that readers have read or cached."""
         with self._changes:
             return self._move_epoch()
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Around a change of bytes that readers may look at: a new epoch before and after it, and
-        none of them reads meanwhile, so that it is to be short. One thread at a time."""
+        """Change bytes that readers may read: a new epoch before and after the block.
+
+        Readers wait meanwhile, so it must be short. One thread at a time.
+        """
         with self._changes:
             self._store(_CHANGING, 1)
             self._move_epoch()
@@ -379,38 +395,40 @@ class StatePage(StatePageReader):
         return epoch
 
     def set_min(self, offset: int) -> None:
+        """Set the first physical offset of the log."""
         self._store(_MIN, offset)
 
     def set_expired(self, offset: int) -> None:
-        """Segments below ``offset`` may be gone."""
+        """Set the offset below which segments may be removed."""
         self._store(_EXPIRED, offset)
         self._store(_EXPIRED_CHECK, ~offset)
 
     def note_expiry(self, offset: int) -> None:
-        """Have it on disk that segments below ``offset`` are about to go. OSError."""
+        """Make durable that segments below ``offset`` are about to be removed. Raises OSError."""
         if self.expired_below == offset:
             return
         self.set_expired(offset)
         self.sync()
 
     def set_max(self, offset: int) -> None:
-        """Every byte below ``offset`` is complete and may be read."""
+        """Set the readable end: every byte below ``offset`` is complete."""
         self.words.set_max(offset)
 
     def set_flushed(self, offset: int) -> None:
-        """Move the durable watermark; only after a sync of everything below succeeded."""
+        """Move the durable watermark; only after a successful sync of everything below."""
         self._store(_FLUSHED, offset)
         self._store(_FLUSHED_CHECK, ~offset)
 
     def set_dispatched(self, offset: int) -> None:
-        """Move the dispatched offset, after the entries are written, and wake who waits."""
+        """Move the dispatched offset, after the entries are written, and wake waiting readers."""
         self.words.set_dispatched(offset)
 
     def set_index_complete(self, complete: bool) -> None:
+        """Set whether the index is complete."""
         self._store(_INDEX_COMPLETE, int(complete))
 
     def bump_index_generation(self) -> None:
-        """An index file was added or removed."""
+        """Count an added or removed index file."""
         self._store(_INDEX_GENERATION, self.index_generation + 1)
 
     def wake(self) -> None:
@@ -419,7 +437,7 @@ class StatePage(StatePageReader):
         futex_wake(self._view, _ARRIVALS)
 
     def sync(self) -> None:
-        """Bring the page to the disk; OSError if not."""
+        """Write the page to disk. Raises OSError."""
         self._mapped.sync()
 
     def _store(self, field: int, value: int) -> None:
@@ -431,10 +449,10 @@ class StatePage(StatePageReader):
 
 
 def read_state(files: FileSystem, path: Path) -> StateSnapshot | None:
-    """What the last writer left, or None where there is no page of this version.
+    """Read the last writer's state; None without a page of this version.
 
-    For who has the lock, or looks at a store at rest: nothing changes, also where that writer was
-    killed while it changed bytes. A watermark that is damaged reads as 0: it then proves nothing.
+    For a process that has the lock, or reads a store at rest. A damaged watermark reads as 0: it
+    then proves nothing.
     """
     try:
         page = StatePageReader.open(files, path)

@@ -1,7 +1,7 @@
 """The locks of a store's one writer, taken before any other file is touched.
 
-RocketMQ's own ``lock`` keeps a broker out. ``mqstore/lock`` keeps a second writer of ours out when
-``lock`` was deleted. A log directory that lies apart has a lock of its own (``log_owner``).
+RocketMQ's own ``lock`` excludes a broker. ``mqstore/lock`` excludes a second writer of ours after
+``lock`` was deleted. A log directory outside of the root has a lock of its own (``log_owner``).
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ DISK_ERRORS: Final = frozenset(
     {errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENXIO, errno.ENODEV, errno.ESTALE}
     | {errno.ETIMEDOUT, errno.EREMOTEIO, errno.EUCLEAN, errno.ENOMEDIUM}
 )
-"""What a disk or volume answers that has failed, is full, or was made read-only for it."""
+"""Errors of a disk or volume that has failed, is full, or was made read-only after an error."""
 
 SIGN: Final = b"mqstore: no broker has started here since this was written\n"
-"""Content of ``lock`` while our facts hold. RocketMQ never reads the file, and a broker writes
-``lock`` over its first bytes at each start. Unlike a time of modification, copies keep it."""
+"""Content of ``lock`` while our facts hold.
+
+RocketMQ never reads the file, and a broker writes ``lock`` over its first bytes at each start.
+Unlike a modification time, it is copied with the file.
+"""
 
 _BROKERS: Final = b"lock"
 
@@ -34,21 +37,24 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class StoreLock:
-    """The held locks, and when ``lock`` had been modified before and after it was taken."""
+    """The held locks, and the modification time of ``lock`` before and after it was taken."""
 
     modified_before_ms: int | None
     had_sign: bool
-    """Whether no broker had started since our last opening, before ``lock`` was taken."""
+    """Whether ``lock``, before it was taken, showed that no broker had started since our last
+    opening."""
     modified_ms: int | None = None
     _held: list[tuple[Path, FileLock]] = field(default_factory=list)
 
     def add(self, files: FileSystem, path: Path) -> None:
-        """Hold one more file. Raises StoreLocked, OSError."""
+        """Lock one more file. Raises StoreLocked, OSError."""
         self._held.append((path, files.lock(path)))
 
     def require(self) -> None:
-        """Raises StoreFailed unless every lock file is still the one that is held. A disk that
-        does not answer says nothing of them."""
+        """Raise StoreFailed unless every lock file is still the locked one.
+
+        An unreadable disk is not an error here.
+        """
         try:
             lost = next((path for path, lock in self._held if not lock.is_in_place()), None)
         except OSError as error:
@@ -62,12 +68,13 @@ class StoreLock:
             )
 
     def release(self) -> None:
+        """Release all locks."""
         while self._held:
             self._held.pop()[1].release()
 
 
 def take(files: FileSystem, paths: StorePaths, *, create: bool) -> StoreLock:
-    """Lock the directory, making it first when ``create``.
+    """Lock the directory, creating it first when ``create``.
 
     Raises StoreLocked (names the holder, if known), DirectoryNotUsable, DiskRefuses.
     """
@@ -86,7 +93,7 @@ def take(files: FileSystem, paths: StorePaths, *, create: bool) -> StoreLock:
 
 
 def in_use(files: FileSystem, paths: StorePaths, error: StoreLocked | None = None) -> StoreLocked:
-    """The error to raise where another process has the lock; ``error`` names the file."""
+    """Build the error for a store that another process has locked; ``error`` names the file."""
     which = f" ({error})" if error is not None else ""
     return StoreLocked(f"{paths.root} is in use by {_holder(files, paths)}; stop it first{which}")
 
@@ -104,26 +111,28 @@ def _take_both(files: FileSystem, paths: StorePaths, held: StoreLock) -> StoreLo
 
 
 def not_usable(why: str, error: OSError) -> DirectoryNotUsable:
-    """The error to raise for one that the system gave: a DiskRefuses where it is the disk's."""
+    """Build the error for an OSError: DiskRefuses where the disk caused it."""
     return (DiskRefuses if error.errno in DISK_ERRORS else DirectoryNotUsable)(why)
 
 
 def has_sign(files: FileSystem, paths: StorePaths) -> bool:
-    """Whether no broker has started on the directory since our last opening, wherever it was copied
-    to. False too for a store that only an earlier release has opened. OSError."""
+    """Whether no broker has started on the directory, or on one it was copied from, since our last
+    opening. False too for a store that only an earlier release has opened. Raises OSError."""
     content = _content(files, paths)
-    return bool(content) and SIGN.startswith(content)  # a halt may have cut it short
+    return bool(content) and SIGN.startswith(content)  # a halt may have truncated it
 
 
 def broker_wrote(files: FileSystem, paths: StorePaths) -> bool:
-    """Whether a broker has started since the sign was put: it writes ``lock`` over its begin and
-    leaves the rest. OSError."""
+    """Whether a broker has started since the sign was put: it writes ``lock`` over the first bytes
+    and leaves the others. Raises OSError."""
     return _content(files, paths) == _BROKERS + SIGN[len(_BROKERS) :]
 
 
 def put_sign(files: FileSystem, paths: StorePaths, lock: StoreLock) -> None:
-    """Once what a broker had made untrue is durably forgotten. The time of modification stays: it
-    is in format.json. OSError."""
+    """Write the sign, once all facts that a broker may have changed are durably forgotten.
+
+    The modification time stays: it is in format.json. Raises OSError.
+    """
     if _content(files, paths) != SIGN:
         files.write(paths.lock, SIGN)
         if lock.modified_ms is not None:

@@ -1,8 +1,8 @@
-"""The settings that live with a store: what operators gave its writers, kept in format.json.
+"""The settings of a store: those that operators gave its writers, kept in format.json.
 
-Each setting is the one that this opening was given, else the store's, else RocketMQ's default. So a
-job or a tool, which is given none, uses and keeps those of the store. Sizes of files are not among
-them: format.json has them as ``sizes``.
+Each setting is the one given to this opening, else the store's, else RocketMQ's default. So a job
+or a tool without settings uses and keeps those of the store. Sizes of files are not among them:
+format.json has them as ``sizes``.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _NAMES: Final = {alias: name for name, alias in _ALIASES.items()}
 log = logging.getLogger(__name__)
 
 
-def recorded(files: FileSystem, paths: StorePaths, found: FormatFile | None) -> Settings:
-    """The store's settings, in RocketMQ's names.
+def load_recorded(files: FileSystem, paths: StorePaths, found: FormatFile | None) -> Settings:
+    """Load the store's settings, in RocketMQ's names.
 
-    A store that an older version wrote has none in format.json: there the broker.conf that the
-    same version wrote beside it counts. Without format.json its sizes count too.
+    A store that an older version wrote has none in format.json: then the broker.conf that the same
+    version wrote beside it counts. Without format.json its sizes count too.
     """
     if found is not None and found.settings is not None:
         return found.settings
@@ -43,8 +43,8 @@ def recorded(files: FileSystem, paths: StorePaths, found: FormatFile | None) -> 
     return {name: value for name, value in usable.items() if _is_valid(name, value, paths)}
 
 
-def applied(config: StoreConfig, store: Settings, paths: StorePaths) -> StoreConfig:
-    """``config`` with the store's value of each setting that it does not set itself.
+def apply(config: StoreConfig, store: Settings, paths: StorePaths) -> StoreConfig:
+    """Return ``config`` with the store's value of each setting that it does not set itself.
 
     Raises StoreUnsupported for a value that this version cannot use.
     """
@@ -70,7 +70,7 @@ def to_record(config: StoreConfig, store: Settings) -> Settings:
 
 
 def describe_changes(before: Settings, after: Settings) -> str:
-    """``name: old -> new`` of each that differs; empty when none does."""
+    """``name: old -> new`` of each setting that differs; empty when none does."""
     names = sorted(before.keys() | after.keys())
     return ", ".join(
         f"{name}: {before.get(name, 'default')} -> {after.get(name, 'default')}"

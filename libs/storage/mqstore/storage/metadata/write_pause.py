@@ -1,7 +1,7 @@
-"""An administrator's word that the store takes no messages (``store/mqstore/write-pause.json``).
+"""The write pause: an administrator stopped puts (``store/mqstore/write-pause.json``).
 
-It outlives the process, since a pod may be restarted at any time; the file is sealed by a checksum
-and gone when nothing is paused.
+It outlives the process, since a pod may be restarted at any time. The file is sealed by a checksum,
+and exists only during a pause.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class Pause(BaseModel):
-    """Why, and since when in milliseconds since the epoch."""
+    """The reason of a pause, and its start in milliseconds since the epoch."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
@@ -34,10 +34,13 @@ class Pause(BaseModel):
 
 
 class WritePause:
-    """Any thread may look, one at a time may change it; a change is durable when it returns."""
+    """The pause of one store.
+
+    Any thread may read it, one at a time may change it; a change is durable at return.
+    """
 
     def __init__(self, path: Path, seams: Seams) -> None:
-        """Reads the file; while one cannot be read, writes stay paused."""
+        """Load the file; while it cannot be read, writes stay paused."""
         self._path = path
         self._seams = seams
         self.current: Pause | None = self._load()
@@ -52,7 +55,7 @@ class WritePause:
         return pause
 
     def end(self) -> None:
-        """Let writes go on, also for one that the disk refused half way. Raises OSError."""
+        """End the pause, also one whose write failed half way. Raises OSError."""
         remove_file(self._seams.files, self._path)
         self.current = None
 
@@ -65,7 +68,7 @@ class WritePause:
 
 
 def read(files: FileSystem, path: Path) -> Pause | None:
-    """What a file says; None without one. ValueError, OSError."""
+    """Read a file; None without one. Raises ValueError, OSError."""
     if files.stat(path) is None:
         return None
     return Pause.model_validate_json(sealed_json.unseal(files.read(path)))

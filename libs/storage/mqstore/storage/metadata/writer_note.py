@@ -1,7 +1,7 @@
-"""Where the service that writes a store is reached on its machine (``store/mqstore/writer.json``).
+"""The address of the service that writes the store (``store/mqstore/writer.json``).
 
-Written when the store is open, removed when it was closed. What a killed writer left counts for
-nothing while nobody holds the store's ``lock``.
+Written when the store is open, removed at its close. The note of a killed writer is ignored while
+no process holds the store's ``lock``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mqstore.storage.system.atomic_file import put_in_place, remove_file
 
 
 class WriterNote(BaseModel):
-    """A base URL such as ``http://127.0.0.1:8081``, and the process that answers there."""
+    """A base URL such as ``http://127.0.0.1:8081``, and the process that serves it."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -23,12 +23,12 @@ class WriterNote(BaseModel):
 
 
 def put(files: FileSystem, paths: StorePaths, note: WriterNote) -> None:
-    """A power cut may undo it. OSError."""
+    """Write the note; a power cut may undo it. Raises OSError."""
     put_in_place(files, paths.writer_note, note.model_dump_json().encode())
 
 
 def load(files: FileSystem, paths: StorePaths) -> WriterNote | None:
-    """None without a living writer, or with one that says nothing. OSError."""
+    """Load the note of a living writer; else None. Raises OSError."""
     if files.stat(paths.writer_note) is None or not files.is_locked(paths.lock):
         return None
     try:
@@ -38,5 +38,5 @@ def load(files: FileSystem, paths: StorePaths) -> WriterNote | None:
 
 
 def remove(files: FileSystem, paths: StorePaths) -> None:
-    """OSError."""
+    """Remove the note. Raises OSError."""
     remove_file(files, paths.writer_note)

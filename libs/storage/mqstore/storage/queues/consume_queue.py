@@ -259,7 +259,7 @@ class ConsumeQueue:
         for mapped in sorted(
             changed, key=_BASE_OFFSET
         ):  # a fixed order, so that a seed gives one history
-            mapped.distrust()
+            mapped.force_sync()
             mapped.flush()
         return self.files.flush(least_pages) or bool(changed)
 

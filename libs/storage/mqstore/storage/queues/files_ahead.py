@@ -15,7 +15,7 @@ from mqstore.storage.errors import FilePending, SegmentCreationFailed
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE, QUEUED_TYPES, TRANSACTION_MASK
 from mqstore.storage.log.commit_log import CommitLog
 from mqstore.storage.log.multi_dispatch import Queue
-from mqstore.storage.log.put_refusal import file_refused
+from mqstore.storage.log.put_refusal import file_failure
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
 from mqstore.storage.queues.consume_queues import ConsumeQueues
 
@@ -32,7 +32,7 @@ class FilesAhead:
         self._offsets = log.offsets
         self._further = log.multi_dispatch
         self._end = log.end
-        self._lacking = log.lacking
+        self._shortage = log.shortage
 
     def require_all(self, messages: Sequence[Message]) -> None:
         """``require`` for messages of any queues, including further queues that they name.
@@ -72,7 +72,7 @@ class FilesAhead:
         try:
             _make(due)
         except SegmentCreationFailed as error:
-            self._lacking.begin(error, partial(_is_made, due))
+            self._shortage.begin(error, partial(_is_made, due))
             raise
 
     def _due(self, topic: str, queue_id: int, count: int) -> Iterator[tuple[MappedFileQueue, int]]:
@@ -107,7 +107,7 @@ def _make(due: Sequence[tuple[MappedFileQueue, int]]) -> None:
         try:
             files.make_ahead(base)
         except OSError as error:
-            raise file_refused(str(files.path_of(base)), error, files.file_size) from error
+            raise file_failure(str(files.path_of(base)), error, files.file_size) from error
 
 
 def _is_made(due: Sequence[tuple[MappedFileQueue, int]]) -> bool:

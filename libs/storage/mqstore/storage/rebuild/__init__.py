@@ -1,6 +1,6 @@
-"""The index of a store that is written, made anew by a job: its lease, its plan, its parts.
+"""Index rebuilds by a job while the store is written: lease, plan, parts, publication.
 
-Public: the leases and what they report. Used by store-writer.
+Public: the leases and their reports. Used by store-writer.
 """
 
 from mqstore.storage.rebuild.index_rebuilds import LEASE_MAX_S, IndexRebuilds

@@ -1,9 +1,9 @@
-"""An index rebuild beside the writer: one at a time, under a lease, until its files are the index.
+"""Index rebuilds beside the writer: one at a time, under a lease, until the files are published.
 
-It begins where the live index file is rolled: items of all records from there on are the writer's,
-all below are the job's. The job reads the log, says which files it makes (the plan), sends the
-items by ranges of slots (parts), and asks for publication. Whatever fails or lapses before the
-journal is there leaves the index as it was; from the journal on it is rolled forward, by the next
+A rebuild ends where a new live index file begins: items of records from there on are the writer's,
+all below are the job's. The job reads the log, sends the files that it makes (the plan) and the
+items by ranges of slots (parts), and requests publication. A failure or a lapsed lease before the
+journal leaves the index as it was; from the journal on the rebuild is rolled forward, by the next
 opening too.
 """
 
@@ -57,23 +57,23 @@ if TYPE_CHECKING:
 
 PIN: Final = "index-rebuild"
 LEASE_MAX_S: Final = 3_600
-"""Seconds that a lease may ask for at a time."""
+"""Maximum length of a lease in seconds."""
 POLL_S: Final = 1.0
-"""How late a lapsed lease is noticed at the most."""
+"""Longest delay until a lapsed lease is noticed."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class _Running:
+class _RunningRebuild:
     view: RebuildView
     plan: BuildPlan | None = None
     parts: int = 0
     uploads: dict[int, PartUpload] = field(default_factory=dict)
-    """By part, the one that is coming."""
+    """By part, the current upload."""
     whole: dict[int, PartUpload] = field(default_factory=dict)
     began: set[int] = field(default_factory=set)
-    """Parts whose slots may hold something."""
+    """Parts whose slots may contain items."""
 
     @property
     def items(self) -> int:
@@ -81,7 +81,7 @@ class _Running:
 
 
 class IndexRebuilds:
-    """Every method may be called from any thread. A ``BackgroundService``, which ends leases."""
+    """A ``BackgroundService`` that runs rebuilds, and ends lapsed leases. Thread-safe."""
 
     name = "index-rebuild"
 
@@ -98,7 +98,7 @@ class IndexRebuilds:
     ) -> None:
         """``content`` is format.json of this opening."""
         self.ended: Counter[str] = Counter()
-        """Since the opening, by outcome."""
+        """Number of rebuilds since the opening, by outcome."""
         self.last: RebuildEnded | None = None
         self._config = config
         self._format = content
@@ -109,17 +109,17 @@ class IndexRebuilds:
         self._retention = retention
         self._seams = seams
         self._lock = Lock()
-        """Of what runs and how far it is; held no longer than a pin takes to be written."""
+        """Held to change the running rebuild; no longer than the write of a pin."""
         self._work = Lock()
         """Held while files are made or published. Taken before ``_lock``."""
-        self._running: _Running | None = None
+        self._running: _RunningRebuild | None = None
         self._published: Published | None = None
 
     # the lease ----------------------------------------------------------------------------
 
     @property
     def running(self) -> RebuildView | None:
-        """The rebuild that runs. Waits for nobody: an event loop looks at it."""
+        """The running rebuild, or None. Never blocks, so an event loop may read it."""
         running = self._running
         return None if running is None else self._view(running)
 
@@ -133,10 +133,10 @@ class IndexRebuilds:
         index_num: int | None = None,
         disk_ratio: int | None = None,
     ) -> RebuildView:
-        """Of the whole log as it is dispatched now, which is on disk when this returns.
+        """Begin a rebuild of the whole log as it is dispatched now, which is on disk at return.
 
-        Raises IndexRebuildRunning, IndexRebuildRefused (sizes or a format that only a store at
-        rest can get), StoreFailed, OSError.
+        Raises IndexRebuildRunning, IndexRebuildRefused (sizes or a format that only a store at rest
+        can get), StoreFailed, OSError.
         """
         self._require_same(store_format, hash_slots, index_num)
         self._require_none()
@@ -148,18 +148,21 @@ class IndexRebuilds:
             try:
                 end = self._catch_up.begin_rebuild(start)
                 self._log.flush.flush_all()
-                view = self._begun(owner, start, end, lease_s, disk_ratio)
+                view = self._new_running(owner, start, end, lease_s, disk_ratio)
                 self._pin(start, end, lease_s, owner)
             except BaseException:
                 self._let_go()
                 raise
             with self._lock:
-                self._running = _Running(view)
+                self._running = _RunningRebuild(view)
                 log.info("index rebuild %s of %s begins: %d to %d", view.id, owner, start, end)
                 return view
 
     def heartbeat(self, rebuild_id: str, lease_s: int) -> RebuildView:
-        """Go on with the lease: it then ends ``lease_s`` seconds from now. IndexRebuildUnknown."""
+        """Renew the lease: it then ends ``lease_s`` seconds from now.
+
+        Raises IndexRebuildUnknown.
+        """
         with self._lock:
             running = self._require(rebuild_id)
             view = running.view
@@ -168,7 +171,10 @@ class IndexRebuilds:
             return self._view(running)
 
     def give_up(self, rebuild_id: str) -> None:
-        """Raises IndexRebuildUnknown, IndexRebuildRefused from its journal on, OSError."""
+        """Discard a rebuild.
+
+        Raises IndexRebuildUnknown, IndexRebuildRefused from its journal on, OSError.
+        """
         with self._work:
             with self._lock:
                 self._require(rebuild_id)
@@ -177,17 +183,17 @@ class IndexRebuilds:
             self._end("given-up")
 
     def step(self, now: float) -> float:
-        """End a lease that has lapsed; go on with a publication that the disk held up."""
+        """End a lapsed lease; retry a publication that the disk interrupted."""
         if self._work.acquire(blocking=False):
             try:
                 self._go_on()
-                self._look_after_index()
+                self._check_index_files()
             finally:
                 self._work.release()
         return now + POLL_S
 
     def _go_on(self) -> None:
-        """With ``_work`` held."""
+        """Retry a publication; called with ``_work`` held."""
         try:
             self._lapse()
             if self._running is not None and self._index.is_publishing:
@@ -195,11 +201,14 @@ class IndexRebuilds:
         except OSError as error:
             log.error("an index rebuild cannot be ended, tried again: %s", error)
 
-    def _look_after_index(self) -> None:
-        """Whoever removes files under a living writer is found out here. With ``_work`` held: what
-        is missed must not be what a publication replaces before it is told."""
+    def _check_index_files(self) -> None:
+        """Detect files that were removed while the store is open.
+
+        Called with ``_work`` held: a publication must not replace lost files before their loss is
+        noted.
+        """
         known, found = self._catch_up.lost, self._index.missing()
-        gone = tuple(sorted({*known, *found}))  # what comes back is not what was there
+        gone = tuple(sorted({*known, *found}))  # a file that reappears may have other content
         if gone == known or not self._config.message_index_enable:
             return
         self._catch_up.note_lost(gone)
@@ -218,11 +227,14 @@ class IndexRebuilds:
             log.error("that index files are gone cannot be noted: %s", error)
 
     def close(self) -> None:
-        """Before the store closes; waits for a publication that is under way. OSError."""
+        """End the rebuild before the store closes; waits for a running publication.
+
+        Raises OSError.
+        """
         with self._work:
             if self._running is not None and not self._index.is_publishing:
                 self._end("closed")
-            self._look_after_index()
+            self._check_index_files()
 
     # the work -----------------------------------------------------------------------------
 
@@ -251,7 +263,8 @@ class IndexRebuilds:
                 return self._view(running)
 
     def begin_part(self, rebuild_id: str, number: int) -> PartUpload:
-        """The part's items come now, from the first one on; what came of it before does not count.
+        """Begin the upload of a part's items from the first one on; an earlier upload of it is
+        discarded.
 
         Raises IndexRebuildUnknown, IndexRebuildRefused, IndexRebuildInvalid, OSError.
         """
@@ -277,7 +290,10 @@ class IndexRebuilds:
         return upload
 
     def finish_part(self, rebuild_id: str, upload: PartUpload, items: int) -> PartSums:
-        """All of a part has come. Raises IndexRebuildUnknown, IndexRebuildInvalid."""
+        """Finish a part that was sent completely.
+
+        Raises IndexRebuildUnknown, IndexRebuildInvalid.
+        """
         sums = upload.finish(items)
         with self._lock:
             running = self._require(rebuild_id)
@@ -288,10 +304,10 @@ class IndexRebuilds:
             return sums
 
     def publish(self, rebuild_id: str) -> Published:
-        """Let the new files be the index; again after it was done: the same answer.
+        """Publish the new files; a repeated call returns the same result.
 
-        Raises IndexRebuildUnknown, IndexRebuildRefused (parts are missing), StagingDamaged,
-        OSError: ask again.
+        Raises IndexRebuildUnknown, IndexRebuildRefused (parts are missing), StagingDamaged, OSError
+        (retry).
         """
         with self._work:
             if self._published is not None and self._published.id == rebuild_id:
@@ -300,8 +316,8 @@ class IndexRebuilds:
                 running = self._require(rebuild_id)
             return self._publish_now(running)
 
-    def _publish_now(self, running: _Running) -> Published:
-        """With ``_work`` held."""
+    def _publish_now(self, running: _RunningRebuild) -> Published:
+        """Publish; called with ``_work`` held."""
         plan = self._require_whole(running)
         try:
             published = self._publish(running, plan)
@@ -314,7 +330,7 @@ class IndexRebuilds:
         self._end("published", published)
         return published
 
-    def _publish(self, running: _Running, plan: BuildPlan) -> Published:
+    def _publish(self, running: _RunningRebuild, plan: BuildPlan) -> Published:
         view, layout, staged = running.view, plan.layout, []
         if not self._index.is_publishing:
             built = [each.built for each in running.whole.values()]
@@ -350,7 +366,7 @@ class IndexRebuilds:
 
     @property
     def layout(self) -> Layout:
-        """Of the files there are, and those that are made."""
+        """The layout of the present files and of those that are made."""
         index = self._index
         return Layout(index.slots, index.index_num, index.indexes_tags)
 
@@ -360,14 +376,14 @@ class IndexRebuilds:
         if not self._config.message_index_enable:
             raise IndexRebuildRefused("messageIndexEnable is off: nothing is indexed here")
         layout, own = self.layout, self._format.rocketmq_format
-        for what, asked, there in (
+        for what, given, there in (
             ("the format", store_format, own),
             ("hash slots", hash_slots, layout.slots),
             ("index entries", index_num, layout.index_num),
         ):
-            if asked is not None and asked != there:
+            if given is not None and given != there:
                 raise IndexRebuildRefused(
-                    f"{what} {asked} instead of {there}: that is for a store at rest only, since"
+                    f"{what} {given} instead of {there}: that is for a store at rest only, since"
                     " the live index file goes on as it is; stop the writer, or leave it out"
                 )
 
@@ -387,8 +403,8 @@ class IndexRebuilds:
             },
         )
 
-    def _require(self, rebuild_id: str) -> _Running:
-        """With ``_lock`` held; one whose lease has lapsed counts as ended."""
+    def _require(self, rebuild_id: str) -> _RunningRebuild:
+        """The running rebuild; called with ``_lock`` held. A lapsed lease counts as ended."""
         running = self._running
         if running is None or running.view.id != rebuild_id or self._has_lapsed(running):
             raise IndexRebuildUnknown(
@@ -396,7 +412,7 @@ class IndexRebuilds:
             )
         return running
 
-    def _require_whole(self, running: _Running) -> BuildPlan:
+    def _require_whole(self, running: _RunningRebuild) -> BuildPlan:
         plan = running.plan
         if plan is None:
             raise IndexRebuildRefused("there is no plan yet; send it, then its parts")
@@ -418,7 +434,7 @@ class IndexRebuilds:
 
     # begin and end ------------------------------------------------------------------------
 
-    def _begun(
+    def _new_running(
         self, owner: str, start: int, end: int, lease_s: int, disk_ratio: int | None
     ) -> RebuildView:
         layout, first_ratio = self.layout, self._config.disk_max_used_space_ratio
@@ -447,7 +463,7 @@ class IndexRebuilds:
                 found.append(SegmentRange(name=file.path.name, start=first, end=stop))
         return found
 
-    def _view(self, running: _Running) -> RebuildView:
+    def _view(self, running: _RunningRebuild) -> RebuildView:
         progress = {
             "items": running.items,
             "parts": len(running.whole),
@@ -459,7 +475,10 @@ class IndexRebuilds:
         return self._seams.clock.now_ms() + lease_s * 1000
 
     def _pin(self, start: int, end: int | None, lease_s: int, owner: str) -> int:
-        """Keep the log from ``start`` on, or what is left of it; from where. OSError."""
+        """Pin the log from ``start`` on, or its remaining part; returns its start.
+
+        Raises OSError.
+        """
         while end is None or start < end:
             try:
                 self._retention.put_pin(PIN, start, end, lease_s=lease_s, why=owner)
@@ -470,19 +489,19 @@ class IndexRebuilds:
                 start = self._log.min_offset
         return start
 
-    def _has_lapsed(self, running: _Running) -> bool:
+    def _has_lapsed(self, running: _RunningRebuild) -> bool:
         return (
             self._seams.clock.now_ms() >= running.view.expires_ms and not self._index.is_publishing
         )
 
     def _lapse(self) -> None:
-        """With ``_work`` held."""
+        """End a lapsed lease; called with ``_work`` held."""
         running = self._running
         if running is not None and self._has_lapsed(running):
             self._end("lapsed")
 
     def _end(self, outcome: str, published: Published | None = None) -> None:
-        """With ``_work`` held."""
+        """End the rebuild; called with ``_work`` held."""
         with self._lock:
             running, self._running = self._running, None
             if running is None:
@@ -508,6 +527,6 @@ class IndexRebuilds:
 
     def _let_go(self) -> None:
         self._catch_up.end_rebuild()
-        with suppress(PinUnknown):  # it has ended by itself
+        with suppress(PinUnknown):  # the pin has expired
             self._retention.remove_pin(PIN)
         discard(self._seams.files, self._paths)

@@ -1,4 +1,4 @@
-"""One part's items as they come from the job, into the staged files."""
+"""The upload of one part's items from the job into the staged files."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from mqstore.storage.rebuild.values import PartSums
 
 
 class PartUpload:
-    """One thread adds; any may ``stop`` it, after which nothing more reaches the files."""
+    """One thread adds items; any thread may ``stop`` it, after which no item reaches the files."""
 
     def __init__(self, number: int, builder: PartBuilder) -> None:
-        """``clear`` first, where the part was sent before."""
+        """Call ``clear`` first when the part was sent before."""
         self.number = number
         self.items = 0
         self._builder = builder
@@ -27,7 +27,7 @@ class PartUpload:
             self._builder.clear()
 
     def add(self, start: int, items: bytes) -> None:
-        """Items of the chunk that begins at a physical offset, as ``PartBuilder.add`` takes them.
+        """Add items of the chunk that begins at a physical offset, as ``PartBuilder.add``.
 
         Raises IndexRebuildInvalid, IndexRebuildUnknown once it was stopped, OSError.
         """
@@ -42,7 +42,10 @@ class PartUpload:
             self.items += len(items) // ITEM_SIZE
 
     def finish(self, items: int) -> PartSums:
-        """There were so many. Raises IndexRebuildInvalid, IndexRebuildUnknown."""
+        """Finish the part after ``items`` items.
+
+        Raises IndexRebuildInvalid, IndexRebuildUnknown.
+        """
         with self._lock:
             self._require_open()
             if items != self.items:
@@ -54,7 +57,7 @@ class PartUpload:
             return PartSums(items=self.items, slots=sum(self.built.slots.values()))
 
     def stop(self) -> None:
-        """Idempotent."""
+        """Stop the upload. Idempotent."""
         with self._lock:
             if self._is_open:
                 self._is_open = False

@@ -1,4 +1,4 @@
-"""Whether a plan can be one of this rebuild: nothing in it is believed."""
+"""Checks a plan that a job sent, without trusting any of its values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PARTS_MAX: Final = 4_096
 
 
 def check(plan: BuildPlan, parts: int, start: int, end: int) -> None:
-    """Of the log from ``start`` to ``end``. Raises IndexRebuildInvalid."""
+    """Check a plan for the log from ``start`` to ``end``. Raises IndexRebuildInvalid."""
     _require(
         1 <= parts <= min(PARTS_MAX, plan.layout.slots),
         f"{parts} parts are not 1 to {min(PARTS_MAX, plan.layout.slots)}",
@@ -57,7 +57,9 @@ def _check_file(
     _require((planned.first, planned.items) == (first, items), f"{name} has {items} items")
     _require(planned.carried_ms == before[1], f"{name} does not carry the time before it")
     if items == 0:
-        _require(planned.begin == planned.end == before, f"{name} is empty and ends elsewhere")
+        _require(
+            planned.begin == planned.end == before, f"{name} is empty and ends at another item"
+        )
         return
     (begin, begin_ms), (end, end_ms) = planned.begin, planned.end
     _require(

@@ -1,5 +1,7 @@
-"""What a rebuild of the index beside the writer says of itself. Offsets are physical, times
-milliseconds since the epoch."""
+"""The states and results of index rebuilds.
+
+Offsets are physical, times milliseconds since the epoch.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,15 @@ from pydantic.alias_generators import to_camel
 
 
 class Value(BaseModel):
+    """An immutable value with camelCase names in JSON."""
+
     model_config = ConfigDict(
         frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
     )
 
 
 class SegmentRange(Value):
-    """A file of the log, as far as the rebuild goes."""
+    """The part of a segment that a rebuild covers."""
 
     name: str
     start: int
@@ -24,7 +28,7 @@ class SegmentRange(Value):
 
 
 class RebuildView(Value):
-    """A rebuild that runs."""
+    """The running rebuild."""
 
     id: str
     owner: Annotated[str, Field(description="Who does it, as they said.")]
@@ -48,7 +52,7 @@ class RebuildView(Value):
 
     @property
     def length(self) -> int:
-        """Bytes of the log."""
+        """Bytes of the log that the rebuild covers."""
         return self.to_offset - self.from_offset
 
 
@@ -69,7 +73,7 @@ class RebuildEnded(Value):
 
 
 class Published(Value):
-    """What took the place of what."""
+    """The result of a publication."""
 
     id: str
     published: tuple[str, ...]
@@ -79,7 +83,7 @@ class Published(Value):
 
 
 class PartSums(Value):
-    """One part that is whole."""
+    """The sums of one complete part."""
 
     items: int
     slots: Annotated[int, Field(description="That are in use.")]

@@ -1,4 +1,4 @@
-"""Finding out how a store was left, and making it whole: ``plan`` looks, ``Applier`` acts."""
+"""Recovery: ``plan`` finds the state in which a store was left, ``Applier`` repairs it."""
 
 from mqstore.storage.recovery.apply import Applier
 from mqstore.storage.recovery.plan import clean_plan, plan

@@ -1,10 +1,10 @@
 """Continues a store after an operator has accepted a loss of durable data.
 
-``plan_acceptance`` decides, ``begin_segments`` acts. The log goes on in a new segment above every
-offset that was given out, so that no message id names another message. The missing segments stay
-absent and the queue entries of their records stay as found: a broker skips such entries. A queue
-that has lost its last message gets one tombstone in the new segment, at its next queue offset: so
-the log itself says which offsets were given out, and a broker's dispatch starts behind the gap.
+``plan_acceptance`` decides, ``begin_segments`` acts. The log continues in a new segment above every
+assigned offset, so that no message id names another message. The missing segments stay absent and
+the queue entries of their records stay as found: a broker skips such entries. A queue that has lost
+its last message gets one tombstone in the new segment, at its next queue offset: so the log itself
+shows which offsets were assigned, and a broker's dispatch starts after the gap.
 """
 
 from __future__ import annotations
@@ -48,14 +48,15 @@ class QueueMark(_Value):
 
 
 class AcceptedLoss(_Value):
-    """An accepted loss, and what the next opening writes because of it."""
+    """An accepted loss, and the segments that the next opening writes because of it."""
 
     magic: Literal["mqstore-accepted-loss"] = MAGIC
     store_id: str
     accepted_ms: int
     loss: Loss
     resume_at: int | None
-    """Physical offset of the segment in which the log goes on; None: it goes on where it ends."""
+    """Physical offset of the segment in which the log continues; None when it continues at its
+    end."""
     marks: tuple[QueueMark, ...]
 
     def covers(self, loss: Loss) -> bool:
@@ -76,7 +77,8 @@ class _Losses(_Value):
 def plan_acceptance(
     view: StoreView, facts: Facts, loss: Loss, *, store_id: str, given_out: int, now_ms: int
 ) -> AcceptedLoss:
-    """``given_out``: the greatest physical offset that any message got."""
+    """Plan how the store continues; ``given_out`` is the greatest physical offset of any
+    message."""
     marks = _marks(view, facts, loss)
     is_tail = loss.log_end < loss.watermark
     resume_at = None
@@ -93,7 +95,7 @@ def plan_acceptance(
 
 
 def _marks(view: StoreView, facts: Facts, loss: Loss) -> list[QueueMark]:
-    """Marks for the queues whose end is lost, or for any one queue where only the log's end is."""
+    """Marks for the queues whose end is lost, or for any one queue when only the log's end is."""
     marks = [
         QueueMark(topic=lost.topic, queue_id=lost.queue_id, queue_offset=lost.end)
         for lost in queue_losses(view, facts, loss.missing)
@@ -111,7 +113,7 @@ def _marks(view: StoreView, facts: Facts, loss: Loss) -> list[QueueMark]:
 
 
 def _log_end(view: StoreView) -> int:
-    """Behind the last segment that holds anything."""
+    """The end of the last segment with content."""
     for segment in reversed(view.segments.usable):
         if _is_begun(view.files, segment.path):
             return segment.end
@@ -125,14 +127,17 @@ def begin_segments(
     store_format: StoreFormat,
     accepted: AcceptedLoss,
 ) -> None:
-    """Make the new segments with their tombstones, durable at return; the last one first, so that
-    a crash leaves what the next opening goes on with. OSError."""
+    """Make the new segments with their tombstones, durable at return. Raises OSError.
+
+    The last one is made first, so that a crash leaves a state from which the next opening can
+    continue.
+    """
     if accepted.resume_at is None:
         return
     for directory in (paths.commit_log, paths.staging):
         files.make_directories(directory)
     size = config.mapped_file_size_commit_log
-    for base, marks in reversed(list(_packed(accepted, size))):
+    for base, marks in reversed(list(_pack(accepted, size))):
         path = paths.commit_log / segment_name(base)
         if not _is_begun(files, path):
             staged = paths.staging / f"after-loss-{path.name}"
@@ -142,8 +147,8 @@ def begin_segments(
 
 
 def last_before(files: FileSystem, segments: Segments, accepted: AcceptedLoss) -> int:
-    """The segment behind which the log is lost, from which it is read again; where nothing is left
-    before the new one, that."""
+    """The segment before the lost part of the log, from which the log is read again; the new one
+    when none is left before it."""
     bases = [each.base for each in segments.usable if _is_begun(files, each.path)]
     before = [base for base in bases if accepted.resume_at is None or base < accepted.resume_at]
     return before[-1] if before else min(bases, default=0)
@@ -156,7 +161,7 @@ def is_begun(files: FileSystem, paths: StorePaths, accepted: AcceptedLoss) -> bo
 
 
 def _is_begun(files: FileSystem, path: Path) -> bool:
-    """Whether a segment is there and holds a record or a blank one."""
+    """Whether a segment exists and holds a record or a blank one."""
     stat = files.stat(path)
     if stat is None or not stat.size:
         return False
@@ -167,7 +172,7 @@ def _is_begun(files: FileSystem, path: Path) -> bool:
         mapped.unmap()
 
 
-def _packed(accepted: AcceptedLoss, size: int) -> Iterator[tuple[int, list[QueueMark]]]:
+def _pack(accepted: AcceptedLoss, size: int) -> Iterator[tuple[int, list[QueueMark]]]:
     """Each new segment's offset and its marks, in the order of the log."""
     assert accepted.resume_at is not None
     base, left, marks = accepted.resume_at, size, list[QueueMark]()
@@ -228,7 +233,7 @@ def _tombstone(mark: QueueMark, offset: int, length: int, now_ms: int) -> PlaceT
 
 
 def load(files: FileSystem, paths: StorePaths) -> AcceptedLoss | None:
-    """The loss that waits for the next opening; None without one, or where it cannot be read."""
+    """Load the loss for the next opening; None without one, or where it cannot be read."""
     if files.stat(paths.accepted_loss) is None:
         return None
     try:
@@ -239,13 +244,13 @@ def load(files: FileSystem, paths: StorePaths) -> AcceptedLoss | None:
 
 
 def save(files: FileSystem, paths: StorePaths, accepted: AcceptedLoss) -> None:
-    """Durable at return. OSError."""
+    """Save the loss for the next opening; durable at return. Raises OSError."""
     text = accepted.model_dump_json(by_alias=True, indent=2) + "\n"
     replace_file(files, paths.accepted_loss, sealed_json.seal(text))
 
 
-def past(files: FileSystem, paths: StorePaths) -> tuple[AcceptedLoss, ...]:
-    """Every loss that was accepted and is recovered from, the oldest first."""
+def load_history(files: FileSystem, paths: StorePaths) -> tuple[AcceptedLoss, ...]:
+    """Load every accepted loss that was recovered from, the oldest first."""
     if files.stat(paths.losses) is None:
         return ()
     try:
@@ -256,8 +261,8 @@ def past(files: FileSystem, paths: StorePaths) -> tuple[AcceptedLoss, ...]:
 
 
 def finish(files: FileSystem, paths: StorePaths, accepted: AcceptedLoss) -> None:
-    """Record an acceptance that the log has been recovered from. OSError."""
-    known = past(files, paths)
+    """Record that the log has been recovered from an acceptance. Raises OSError."""
+    known = load_history(files, paths)
     if accepted not in known:
         known = (*known, accepted)
     text = _Losses(losses=known).model_dump_json(by_alias=True, indent=2) + "\n"

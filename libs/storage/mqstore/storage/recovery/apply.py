@@ -1,7 +1,7 @@
-"""Carrying out a recovery plan: first into quarantine, then onto the files, then to the disk.
+"""Carries out a recovery plan: quarantines bytes, changes the files, then syncs them.
 
-Each action may be interrupted and done again: the next plan finds what is left to do, and what was
-quarantined before is found there.
+Each action may be interrupted and done again: the next plan finds the remaining work, and the
+existing quarantine entries are found again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 _CHUNK: Final = 1 << 20
 _REWRITE_CHUNK: Final = 256 << 10
-"""Bytes rewritten at a time; between them holes are passed over."""
+"""Bytes rewritten at a time; holes between them are skipped."""
 _ZEROS: Final = bytes(_CHUNK)
 
 log = logging.getLogger(__name__)
@@ -62,20 +62,19 @@ class Applier:
     quarantine: Quarantine
     blocks: BlockFiles
     changing: Callable[[], AbstractContextManager[None]]
-    """Around each change of what readers may look at (``StatePage.changing``)."""
+    """Held around each change of bytes that readers may read (``StatePage.changing``)."""
     durable: bool = True
-    """False on an overlay: there is no disk that the rewritten bytes could reach."""
+    """False on an overlay, which has no disk."""
     resumes: bool = False
-    """Whether the recovery before was cut off: what it dropped may be gone from memory only."""
+    """Whether the previous recovery was interrupted: bytes that it dropped may be gone from memory
+    only."""
 
     def apply_to_log(self, plan: RecoveryPlan) -> list[str]:
-        """Everything that concerns the log's own files; names of quarantine entries.
+        """Carry out the actions on the log's own files; returns names of quarantine entries.
 
-        Before it the bounds that readers go by were lowered to the plan's, and
-        ``drop_block_checksums`` was called.
-
-        At return all bytes of the log from ``plan.start`` on are on disk. OSError when the disk
-        refuses: the store must then not open.
+        Before the call, the bounds for readers were lowered to the plan's, and
+        ``drop_block_checksums`` was called. At return all bytes of the log from ``plan.start`` on
+        are on disk. Raises OSError when the disk fails: the store must then not open.
         """
         if plan.read_only is not None:
             return []
@@ -88,13 +87,15 @@ class Applier:
         return kept
 
     def apply_to_queue_files(self, plan: RecoveryPlan) -> list[str]:
-        """Make queue files loadable, before they are loaded; names of quarantine entries."""
+        """Repair the lengths of queue files, before they are loaded; returns names of quarantine
+        entries."""
         if plan.read_only is not None:
             return []
         return [self._refit(a) for a in plan.actions if isinstance(a, RefitQueueFile)]
 
     def apply_to_queues(self, plan: RecoveryPlan, queues: ConsumeQueues) -> list[str]:
-        """Drop the queue entries that the plan does not trust; names of quarantine entries."""
+        """Drop the queue entries that the plan does not trust; returns names of quarantine
+        entries."""
         if plan.read_only is not None:
             return []
         kept: list[str] = []
@@ -102,7 +103,7 @@ class Applier:
             if isinstance(action, TruncateQueues):
                 with self.changing():
                     kept += self._truncate_queues(action.offset, plan.max_offset, queues)
-                self._store_queues_again(plan, queues)
+                self._mark_queues_dirty(plan, queues)
             elif isinstance(action, SetQueuesAside):
                 with self.changing():
                     kept += self._set_queues_aside(action.reason, queues)
@@ -129,11 +130,11 @@ class Applier:
             mapped.unmap()
 
     def prepare_repairs(self, actions: Sequence[Repair]) -> list[str]:
-        """Keep in quarantine what repairs are going to change, reserve its disk blocks, and drop
-        its checksums; names of quarantine entries.
+        """Quarantine the bytes that repairs are going to change, reserve their disk blocks, and
+        drop their checksums; returns names of quarantine entries.
 
-        The log itself is not changed. Raises OSError, as where the disk is full: nothing is lost,
-        and it may be done again.
+        The log itself is not changed. Raises OSError, also where the disk is full: nothing is lost,
+        and the call may be repeated.
         """
         kept = []
         for action in actions:
@@ -146,9 +147,9 @@ class Applier:
         return kept
 
     def apply_repairs(self, actions: Sequence[Repair]) -> None:
-        """Change the log as ``prepare_repairs`` made ready for; all of it is on the disk at return.
+        """Change the log as ``prepare_repairs`` prepared; durable at return.
 
-        Raises OSError when the disk refuses: the store must not go on then.
+        Raises OSError when the disk fails: the store must then not continue.
         """
         for action in actions:
             for _ in self._log_action(action):
@@ -255,7 +256,7 @@ class Applier:
             mapped.sync()
 
     def _rewrite(self, start: int, end: int) -> None:
-        """Make pages dirty that a failed sync may have left clean in memory and not on disk."""
+        """Mark pages dirty that a failed sync may have left clean in memory and not on disk."""
         if not self.durable:
             return
         for segment in find_segments(
@@ -263,15 +264,16 @@ class Applier:
         ).usable:
             low, high = max(start, segment.base), min(end, segment.end)
             if low < high:
-                self._store_again(segment.path, low - segment.base, high - segment.base)
+                self._mark_dirty(segment.path, low - segment.base, high - segment.base)
 
-    def _store_again(self, path: Path, low: int, high: int) -> None:
-        """The bytes are what they were, so they are no newer: retention goes by the file's age."""
+    def _mark_dirty(self, path: Path, low: int, high: int) -> None:
+        """Store the same bytes again, and keep the modification time, which is the file's age for
+        retention."""
         before = self.files.stat(path)
         next_data = partial(self.files.next_data, path)
         with self._writable(path) as mapped:
             for first, last in data_chunks(low, high, next_data, _REWRITE_CHUNK):
-                # Part of it may be a hole: a store into that on a full disk kills the process.
+                # A part may be a hole: a store to it on a full disk kills the process.
                 self.files.reserve(path, first, last - first)
                 mapped.rewrite(first, last - first)
             mapped.sync()
@@ -303,15 +305,15 @@ class Applier:
             queue.truncate_after(min(offset, end))
             if queue.ext is not None:
                 queue.ext.trim()
-            # Else they come back after the next power cut, and name other records.
+            # Otherwise dropped entries reappear after a power cut, and name other records.
             if self.resumes and self.durable:
                 queue.flush_end()
             elif beyond:
                 queue.flush()
         return kept
 
-    def _store_queues_again(self, plan: RecoveryPlan, queues: ConsumeQueues) -> None:
-        """As ``_rewrite``, for the queue entries that nobody knows to be on disk."""
+    def _mark_queues_dirty(self, plan: RecoveryPlan, queues: ConsumeQueues) -> None:
+        """Mark the queue entries dirty that are not known to be on disk."""
         if not self.durable:
             return
         start = plan.dispatch_from if plan.dispatch_from > plan.min_offset else 0
@@ -327,7 +329,7 @@ class Applier:
 
 
 def repair_reason(action: Repair) -> str:
-    """Why the bytes that a repair replaces are in quarantine."""
+    """The reason that the quarantine entry of a repair states."""
     match action:
         case RestoreBytes():
             return RESTORED_REASON

@@ -1,6 +1,7 @@
-"""The blocks of one segment that are not as their checksums say.
+"""Finds the blocks of one segment that do not match their checksums.
 
-Called from ``log_scan``. Compared when first needed: most scans end before they need any.
+Called from ``log_scan``. Blocks are compared when first needed: most scans end before they need
+any.
 """
 
 from __future__ import annotations
@@ -10,16 +11,21 @@ from typing import Final
 from mqstore.storage._kernel import Defect, check_record
 from mqstore.storage.layout import BLOCK_SIZE
 from mqstore.storage.metadata.block_files import BlockFiles, damage_in
-from mqstore.storage.metadata.changed_word import WORD_SIZE, ChangedWord, changed_word, mended
+from mqstore.storage.metadata.changed_word import (
+    WORD_SIZE,
+    ChangedWord,
+    find_changed_word,
+    restore_words,
+)
 from mqstore.storage.recovery.view import Segment
 from mqstore.storage.scrub.finding import BLANK, explain
 
 _REACH: Final = 8 << 20
-"""Bytes of the longest record that is tried with its changed words put back."""
+"""Size of the longest record that is tried with its changed words restored."""
 
 
 class ChangedBlocks:
-    """Used while ``view``, the whole segment, is mapped."""
+    """The changed blocks of one segment; used while ``view``, the whole segment, is mapped."""
 
     def __init__(self, blocks: BlockFiles | None, segment: Segment | None, view: memoryview):
         self._view = view
@@ -30,20 +36,20 @@ class ChangedBlocks:
         self._words: list[ChangedWord] | None = None
 
     def ranges(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Between which positions each block is not as covered, for the blocks that hold positions
-        from ``start`` to before ``end``."""
+        """The damaged positions (from, to) of each block that holds positions from ``start`` to
+        before ``end``."""
         if self._entries is None:
             return []
         return list(damage_in(self._view, self._entries, self._base, start, end))
 
     def words_of(self, view: memoryview, position: int) -> tuple[list[ChangedWord], int]:
-        """The changed words with which, put back, a whole record stands at ``position`` of
-        ``view``, and its size; none and 0 where there is no such record."""
+        """The changed words whose restoration makes a whole record at ``position`` of ``view``, and
+        its size; none and 0 without such a record."""
         words = [word for word in self._all_words() if word.position + WORD_SIZE > position]
         if not words or words[0].position >= position + _REACH:
             return [], 0
         stop = min(len(view), position + _REACH)
-        copy = memoryview(mended(view, position, stop, words))
+        copy = memoryview(restore_words(view, position, stop, words))
         defect, size = check_record(copy, 0, len(copy), self._base + position, True)
         if defect == Defect.BLANK and size != len(view) - position:
             return [], 0
@@ -52,15 +58,15 @@ class ChangedBlocks:
         return [word for word in words if word.position < position + size], size
 
     def holder(self, position: int, end: int) -> tuple[ChangedWord, int] | None:
-        """The changed word at a position, and the physical offset of the whole record that holds
-        it with its former bits; ``end`` is where the used bytes end.
+        """The changed word at a position, and the physical offset of the whole record that holds it
+        once restored; ``end`` is the end of the used bytes.
 
         None where more than a word has changed, or no record is whole with it. In a segment's
-        unused rest it is its own place.
+        unused rest the offset is the word's own.
         """
         assert self._entries is not None
         number = position // BLOCK_SIZE
-        word = changed_word(self._view, self._entries, self._base, number)
+        word = find_changed_word(self._view, self._entries, self._base, number)
         if word is None:
             return None
         found = explain(self._view, end, self._entries, self._base, number, 0)
@@ -72,7 +78,7 @@ class ChangedBlocks:
     def _all_words(self) -> list[ChangedWord]:
         if self._words is None:
             found = [
-                changed_word(self._view, self._entries, self._base, low // BLOCK_SIZE)
+                find_changed_word(self._view, self._entries, self._base, low // BLOCK_SIZE)
                 for low, _ in self.ranges(0, len(self._view))
                 if self._entries is not None
             ]

@@ -1,9 +1,9 @@
-"""Reading the log from a place on, to find where it ends.
+"""Reads the log from an offset on to find its end.
 
-Whole records follow one another; what is not whole ends the log only when nothing whole and newer
-follows (docs/formats.md, "What mqstore adds, and stays compatible"). Newer means that the record's
-queue offset is the next of its queue or later: bytes left over from an earlier cut repeat queue
-offsets that their queue already has.
+Whole records follow one another. Damage ends the log only when nothing whole and newer follows
+(docs/formats.md, "What mqstore adds, and stays compatible"). A record is newer when its queue
+offset is the next of its queue or later: bytes left over from an earlier cut repeat queue offsets
+of their queue.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ from mqstore.storage.system.sparse import find_whole
 _BATCH: Final = 4_096
 """Records checked in one call of the kernel."""
 GAPS_MAX: Final = 64
-"""Gaps of one queue that are remembered."""
+"""Number of remembered gaps of one queue."""
 _HEAD: Final = struct.Struct(">4xI4xi4xq8xi")
 """MAGICCODE, QUEUEID, QUEUEOFFSET, SYSFLAG."""
 _INT: Final = struct.Struct(">i")
 _FORGERIES_MAX: Final = 64
-"""Records inside a damaged stretch that are tried as the place to go on."""
+"""Maximum number of records inside a damaged stretch that are tried as the next one."""
 _NEAR: Final = 64
-"""Queue offsets between a record and the last one seen of its queue that damage may explain."""
+"""Queue offsets between a record and the last known one of its queue that damage may explain."""
 _BODY_LENGTH_POSITION: Final = 84
-"""Where both hosts are IPv4."""
+"""Position of the body length when both hosts are IPv4."""
 _BOTH_HOSTS_V6: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 
 
 @dataclass(slots=True)
 class ScanResult:
-    """Where the log ends and what lies in it."""
+    """The end of the log, and the records and damage before it."""
 
     end: int
     """Physical offset of the log's end."""
@@ -73,34 +73,34 @@ class ScanResult:
     damaged_blocks: list[DamagedBlock] = field(default_factory=list)
     damaged_block_count: int = 0
     repairs: list[Repair] = field(default_factory=list)
-    """What would take the place of the damage."""
+    """Repairs of the damage."""
     end_reason: str = "nothing follows"
 
 
 class _Newer(NamedTuple):
-    """What stands behind a place that is not whole."""
+    """The records found after a damaged stretch."""
 
     resume: int
-    """The first whole record behind it."""
+    """The first whole record after it."""
     proof: int
-    """A whole and newer record, at or behind ``resume``."""
+    """A whole and newer record, at or after ``resume``."""
 
 
 class SeenOffsets:
-    """Which queue offsets of one queue records have, from the first that was seen on.
+    """The queue offsets of one queue's records, from the first one seen.
 
-    A record whose queue offset is damaged leaps ahead; what it leaps over stays free, so that the
-    records behind it are not taken for left over. Only the last few such gaps are remembered.
+    A record whose queue offset is damaged leaps ahead. The offsets that it skips stay free, so that
+    the next records do not count as left over. Only the last few such gaps are remembered.
     """
 
     def __init__(self, offset: int) -> None:
         self.first = offset
         self._end = offset + 1
         self._gaps: list[tuple[int, int]] = []
-        """Below ``_end`` and not seen: from, to before; ascending."""
+        """Unseen ranges (from, to before) below ``_end``, ascending."""
 
     def has(self, offset: int) -> bool:
-        """Whether a record was seen there; False below ``first``."""
+        """Whether a record with this offset was seen; False below ``first``."""
         if not self.first <= offset < self._end:
             return False
         return not any(low <= offset < high for low, high in self._gaps)
@@ -111,6 +111,7 @@ class SeenOffsets:
         return next(lows, min(offset, self._end))
 
     def add(self, offset: int) -> None:
+        """Note the offset of a record."""
         if offset >= self._end:
             self._gaps.append((self._end, offset))
             self._end = offset + 1
@@ -164,8 +165,9 @@ class LogScan:
             self._progress(done, total)
 
     def _segment(self, segment: Segment, start: int, *, last: bool) -> bool:
-        """Read one segment from physical offset ``start``; whether the log goes on behind it."""
-        with self._view.mapped(segment) as view:
+        """Read one segment from physical offset ``start``; returns whether the log continues after
+        it."""
+        with self._view.map_segment(segment) as view:
             self._blocks = ChangedBlocks(self._view.blocks, segment, view)
             goes_on = self._walk(segment, self._readable(segment, view), start, last=last)
             end = segment.length if goes_on else self._result.end - segment.base
@@ -173,7 +175,7 @@ class LogScan:
             return goes_on
 
     def _readable(self, segment: Segment, view: memoryview) -> memoryview:
-        """A segment's bytes as far as they are read."""
+        """The bytes of a segment that are read."""
         return view
 
     def _walk(self, segment: Segment, view: memoryview, start: int, *, last: bool) -> bool:
@@ -185,7 +187,7 @@ class LogScan:
             if defect == Defect.BLANK or len(view) - position < BLANK_RECORD_SIZE:
                 result.end_reason = "a blank record and no segment behind it"
                 return not last
-            resume = self._restored(segment, view, position)
+            resume = self._resume_after_restored(segment, view, position)
             if resume is None:
                 resume = self._step_over(segment, view, position, defect, size)
             if resume is None:
@@ -194,8 +196,10 @@ class LogScan:
                 return True
             position = resume - segment.base
 
-    def _restored(self, segment: Segment, view: memoryview, position: int) -> int | None:
-        """Where reading goes on behind what is a whole record with its changed words put back."""
+    def _resume_after_restored(
+        self, segment: Segment, view: memoryview, position: int
+    ) -> int | None:
+        """The position after a record that is whole with its changed words restored, or None."""
         words, size = self._blocks.words_of(view, position)
         for word in words:
             self._restore(segment, word, segment.base + position)
@@ -216,7 +220,9 @@ class LogScan:
 
     def _check_blocks(self, segment: Segment, start: int, end: int) -> None:
         """Check the changed blocks in which every record is whole: one changed word is restored.
-        A changed block with a damaged record needs no repair of its own: the record is replaced."""
+
+        A changed block with a damaged record needs no repair of its own: the record is replaced.
+        """
         result = self._result
         restored = {each.offset for each in result.repairs if isinstance(each, RestoreBytes)}
         for low, high in self._blocks.ranges(start, end):
@@ -240,7 +246,7 @@ class LogScan:
         return any(each.offset < stop and start < each.offset + each.length for each in damaged)
 
     def _run(self, segment: Segment, view: memoryview, position: int) -> tuple[int, Defect, int]:
-        """Walk whole, newer records; (position, defect, size) of the first that is not."""
+        """Walk whole, newer records; returns (position, defect, size) of the first other one."""
         while True:
             starts = array("q")
             defect, end, records, timestamp = check_run(
@@ -269,7 +275,7 @@ class LogScan:
             self._result.last_store_timestamp_ms = timestamp
 
     def _is_newer(self, view: memoryview, position: int, offset: int) -> bool:
-        """Take note of a whole record; False when its queue already has its queue offset."""
+        """Note a whole record; False when its queue already has its queue offset."""
         place = queue_place(view, position)
         if place is None:
             return True
@@ -279,10 +285,10 @@ class LogScan:
         return True
 
     def _is_taken(self, place: QueuePlace, offset: int) -> bool:
-        """Whether an earlier record has that place in its queue.
+        """Whether an earlier record has this queue offset.
 
-        An entry of the queue that names this very record outweighs what another record says of
-        itself: nothing guards a queue offset in the log.
+        A queue entry that names this very record outweighs the queue offset of another record: no
+        checksum protects a queue offset in the log.
         """
         seen = self._seen.get(place[:2])
         if seen is not None and seen.has(place.queue_offset):
@@ -293,7 +299,7 @@ class LogScan:
         return entry is not None and entry < offset and self._stands_at(entry, place)
 
     def _entry_of(self, place: QueuePlace) -> int | None:
-        """The physical offset that the queue's own files give for a place."""
+        """The physical offset in the queue's entry of this queue offset, or None."""
         entry = self._queues.get(*place[:2]).entry(place.queue_offset)
         return None if entry is None else entry[0]
 
@@ -305,10 +311,10 @@ class LogScan:
             seen.add(place.queue_offset)
 
     def _stands_at(self, offset: int, place: QueuePlace) -> bool:
-        """Whether an earlier whole record is that entry of the queue."""
+        """Whether an earlier whole record at ``offset`` belongs to that queue entry."""
         for segment in self._view.segments.usable:
             if segment.base <= offset < segment.end:
-                with self._view.mapped(segment) as view:
+                with self._view.map_segment(segment) as view:
                     position = offset - segment.base
                     defect, _ = check_record(view, position, len(view), offset, True)
                     return defect == Defect.NONE and queue_place(view, position) == place
@@ -317,7 +323,7 @@ class LogScan:
     def _step_over(
         self, segment: Segment, view: memoryview, position: int, defect: Defect, size: int
     ) -> int | None:
-        """The next whole record behind what is not whole, or None where the log ends here."""
+        """Find the next whole record after a damaged one; None where the log ends."""
         offset = segment.base + position
         behind = self._resume_behind(segment, view, position, size)
         if behind is None:
@@ -327,7 +333,7 @@ class LogScan:
             self._result.repeated += 1
             self._count(1, size, 0)
             return offset + size
-        # Where only the body is wrong, the record behind it is looked at for itself.
+        # When only the body is wrong, the next record is examined by itself.
         resume = min(behind, offset + size) if size else behind
         self._note_damage(offset, resume - offset, defect)
         self._result.repairs += self._repairs.of(
@@ -342,14 +348,14 @@ class LogScan:
     def _resume_behind(
         self, segment: Segment, view: memoryview, position: int, size: int
     ) -> int | None:
-        """The next whole record behind what is not whole, or its segment's end; None where nothing
-        newer follows."""
-        newer = self._newer_behind(segment, view, position, size)
+        """Find the next whole record after damage, or its segment's end; None when nothing newer
+        follows."""
+        newer = self._find_newer(segment, view, position, size)
         return None if newer is None else min(newer.resume, segment.end)
 
     def _date_first_repairs(self) -> None:
-        """Give tombstones that come before any whole record the time of the first one behind them:
-        no search by time is misled, as time goes on from there."""
+        """Give tombstones before the first whole record that record's time, so that searches by
+        time stay correct."""
         result = self._result
         undated = [
             (number, each)
@@ -368,7 +374,7 @@ class LogScan:
         """STORETIMESTAMP of a whole record, ms."""
         for segment in self._view.segments.usable:
             if segment.base <= offset < segment.end:
-                with self._view.mapped(segment) as view:
+                with self._view.map_segment(segment) as view:
                     position, end = offset - segment.base, len(view)
                     found = check_run(
                         view, position, end, segment.base, verify_body=False, max_records=1
@@ -385,11 +391,11 @@ class LogScan:
                 DamagedRange(offset=offset, length=length, defect=_why(defect, offset))
             )
 
-    def _newer_behind(
+    def _find_newer(
         self, segment: Segment, view: memoryview, position: int, size: int
     ) -> _Newer | None:
-        """Look behind a place for whole and newer records: first where its own size and the queue
-        entries say, then everywhere (a body may hold a forged record)."""
+        """Find whole and newer records after a damaged one: first where its own size and the queue
+        entries point, then at every position (a body may contain a forged record)."""
         offset = segment.base + position
         if size and self._proof >= offset + size:
             return _Newer(offset + size, self._proof)
@@ -403,9 +409,9 @@ class LogScan:
         self, segment: Segment, view: memoryview, position: int, size: int
     ) -> Iterator[int]:
         offset = segment.base + position
-        told = size or _told_size(view, position, segment.base)
-        if told:
-            yield offset + told
+        stated = size or _stated_size(view, position, segment.base)
+        if stated:
+            yield offset + stated
         named = [queue.first_beyond(offset) for _, queue in self._queues.all()]
         known = [place for place in named if place is not None]
         if known:
@@ -415,8 +421,8 @@ class LogScan:
         yield offset + 1
 
     def _unlisted_before(self, view: memoryview, start: int, stop: int, base: int) -> int | None:
-        """The first record before a place that a queue entry names, which no entry names itself:
-        it is soon due in its queue, or whole records lead on from it to that place."""
+        """Find the first record without a queue entry before one that an entry names: its queue
+        offset is due soon, or whole records lead from it to that one."""
         at = start
         for _ in range(_FORGERIES_MAX):
             at = find_record(view, at, stop, base, True)
@@ -446,7 +452,7 @@ class LogScan:
         return None
 
     def _believe(self, place: QueuePlace, offset: int, certain: bool) -> bool:
-        """Whether what an unreadable record says of its queue can be; noted when it is."""
+        """Whether the queue offset of an unreadable record is possible; noted when it is."""
         seen = self._seen.get(place[:2])
         if not certain:
             if self._is_taken(place, offset):
@@ -457,11 +463,11 @@ class LogScan:
         return True
 
     def _whole_records(self, start: int) -> Iterator[tuple[int, QueuePlace | None]]:
-        """Every whole record from ``start`` on that says itself where it stands."""
+        """Yield every whole record from ``start`` on that states its own offset."""
         for segment in self._view.segments.usable:
             if segment.end <= start:
                 continue
-            with self._view.mapped(segment) as view:
+            with self._view.map_segment(segment) as view:
                 position = max(0, start - segment.base)
                 next_data = self._view.next_data(segment)
                 while (position := find_whole(view, position, segment.base, next_data)) >= 0:
@@ -470,8 +476,8 @@ class LogScan:
                     position += max(size, 1)
 
 
-def _told_size(view: memoryview, position: int, base: int) -> int:
-    """TOTALSIZE of what is not whole, where a whole record or a blank one follows; else 0."""
+def _stated_size(view: memoryview, position: int, base: int) -> int:
+    """TOTALSIZE of a damaged record when a whole or a blank record follows it; else 0."""
     if position + 4 > len(view):
         return 0
     total: int = _INT.unpack_from(view, position)[0]
@@ -483,7 +489,7 @@ def _told_size(view: memoryview, position: int, base: int) -> int:
 
 
 def queue_place(view: memoryview, position: int) -> QueuePlace | None:
-    """The queue entry that a whole record is; None for prepared and rolled back ones."""
+    """The queue entry that a whole record belongs to; None for prepared and rolled back ones."""
     magic, queue_id, queue_offset, sys_flag = _HEAD.unpack_from(view, position)
     if sys_flag & TRANSACTION_MASK not in QUEUED_TYPES:
         return None

@@ -1,9 +1,9 @@
-"""Durable data that the store's directory lacks: ``find_loss`` compares what the store's own files
-say was on disk with the segments that are there. Reads only.
+"""Finds durable data that is missing from the store's directory. Reads only.
 
-What counts as said: the durable watermark of the state page, the clean-close manifest, and the
-ranges that format.json records. Bytes above the watermark are not judged: a power cut may take
-them. ``accepted_loss`` acts on what is found, once an operator has accepted it.
+``find_loss`` compares the segments with the store's own facts: the durable watermark of the state
+page, the clean-close manifest, and the ranges that format.json records. Bytes above the watermark
+are not judged: a power cut may remove them. ``accepted_loss`` acts on the result, once an operator
+has accepted it.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _RECORD_END: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The durable data by the metadata of the last writer. Physical offsets, in bytes."""
+    """The durable data according to the last writer's metadata. Physical offsets, in bytes."""
 
     durable_end: int = 0
-    """Everything from ``begin`` to before it; 0 where nothing says so."""
+    """The end of the durable data that starts at ``begin``; 0 when it is unknown."""
     begin: int | None = None
-    """Where the log began, as far as retention had come; None where nothing says so."""
+    """The start of the log after the last retention; None when it is unknown."""
     known_missing: tuple[ByteRange, ...] = ()
     """Ranges that no writer of ours ever had, or whose loss was accepted."""
     queue_ends: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    """Next queue offsets, as noted last."""
+    """Next queue offsets, as last noted."""
 
 
 class QueueLoss(NamedTuple):
@@ -42,20 +42,20 @@ class QueueLoss(NamedTuple):
     queue_id: int
     ranges: tuple[tuple[int, int], ...]
     end: int
-    """The next queue offset that was not given out."""
+    """The next unassigned queue offset."""
     is_open: bool
-    """Whether no record that is left has the queue's last offset: the log by itself would give
-    offsets out again."""
+    """Whether no remaining record has the queue's last offset: the log by itself would assign
+    offsets again."""
 
 
 def find_loss(view: StoreView, facts: Facts) -> Loss | None:
-    """None where everything durable is there."""
+    """Find missing durable data; None when there is none."""
     missing, log_end = _missing_bytes(view, facts)
     if not missing:
         return None
     size = view.config.mapped_file_size_commit_log
     present = {segment.base for segment in _present(view.segments)}
-    names = [name for lost in missing for name in _absent(lost, size, present)]
+    names = [name for lost in missing for name in _absent_names(lost, size, present)]
     found = [
         LostEntries(topic=queue.topic, queue_id=queue.queue_id, first=first, end=end)
         for queue in queue_losses(view, facts, missing)
@@ -75,7 +75,7 @@ def find_loss(view: StoreView, facts: Facts) -> Loss | None:
 
 
 def missing_ranges(segments: Segments, size: int, begin: int) -> list[ByteRange]:
-    """Ranges from ``begin`` on for which no segment is there though a later one is."""
+    """Ranges from ``begin`` on without a segment although a later one exists."""
     found = []
     for segment in _present(segments):
         if segment.base > begin:
@@ -108,25 +108,25 @@ def _queue_loss(
     bases = (segment.base for segment in _present(view.segments))
     begin = min([*bases, *(lost.start for lost in missing)])
     is_open = last is not None and last.offset >= begin and not _is_there(view, last.offset)
-    if is_open and last is not None:  # with it go those that were not durable yet
+    if is_open and last is not None:  # entries that were not durable yet are lost with it
         ranges.append((ranges[-1][1] if ranges else last.number, end))
-    if noted_end > end:  # its entries are gone as well
+    if noted_end > end:  # the entries are missing too
         ranges.append((end, noted_end))
         end, is_open = noted_end, True
-    return _joined(ranges), end, is_open
+    return _join(ranges), end, is_open
 
 
 def _is_there(view: StoreView, offset: int) -> bool:
-    """Whether any bytes of a record stand at a physical offset."""
+    """Whether any bytes of a record exist at a physical offset."""
     for segment in view.segments.usable:
         if segment.base <= offset < segment.end:
-            with view.mapped(segment) as data:
+            with view.map_segment(segment) as data:
                 position = offset - segment.base
                 return any(data[position : position + RECORD_FIXED_SIZE])
     return False
 
 
-def _joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def _join(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     joined: list[tuple[int, int]] = []
     for first, end in ranges:
         if joined and joined[-1][1] >= first:
@@ -137,11 +137,11 @@ def _joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _present(segments: Segments) -> list[Segment]:
-    """All segments, also those of a wrong length: these are reported as such."""
+    """All segments, including those of a wrong length, which are reported separately."""
     return sorted([*segments.usable, *segments.misfits], key=lambda each: each.base)
 
 
-def _absent(lost: ByteRange, size: int, present: set[int]) -> Iterator[str]:
+def _absent_names(lost: ByteRange, size: int, present: set[int]) -> Iterator[str]:
     for base in range(lost.start - lost.start % size, lost.stop, size):
         if base not in present:
             yield f"{base:020d}"
@@ -158,14 +158,14 @@ def _missing_bytes(view: StoreView, facts: Facts) -> tuple[list[ByteRange], int]
     log_end = min(begin, end)
     for segment in reversed([each for each in present if each.base < end]):
         log_end = _reached(view, segment, min(end, segment.base + size))
-        if log_end > segment.base:  # else nothing of it is there
+        if log_end > segment.base:  # otherwise no byte of it exists
             break
     if log_end < end:
         found = [lost for lost in found if lost.start < log_end]
         found.append(ByteRange(start=log_end, stop=end))
     found += _cut_off(view.segments.misfits, size)
     found = [each for lost in found for each in _without(lost, facts.known_missing)]
-    # Above the watermark only a file that something durable follows can be missed.
+    # Above the watermark a file is missing only if durable data follows it.
     return [lost for lost in found if lost.start < end], log_end
 
 
@@ -196,9 +196,9 @@ def _holding(present: Sequence[Segment], end: int) -> Segment | None:
 def _reached(view: StoreView, segment: Segment, end: int) -> int:
     """``end`` where the segment's records reach it, else where they end.
 
-    Damage in between does not count as missing: bytes are there up to ``end``.
+    Damage in between does not count as missing: the bytes up to ``end`` exist.
     """
-    with view.mapped(segment) as data:
+    with view.map_segment(segment) as data:
         position = min(end - segment.base, len(data))
         if position == len(data) < end - segment.base or not _ends_at(data, position, segment.base):
             reached = _walk(data, position, segment.base)
@@ -208,7 +208,7 @@ def _reached(view: StoreView, segment: Segment, end: int) -> int:
 
 
 def _ends_at(data: memoryview, position: int, base: int) -> bool:
-    """Whether a record surely ends at a position inside a segment."""
+    """Whether a record certainly ends at a position inside a segment."""
     if position == len(data) or not any(data[max(0, position - _RECORD_END) : position]):
         return False
     if is_zero(data[position : position + RECORD_FIXED_SIZE]):
@@ -218,8 +218,10 @@ def _ends_at(data: memoryview, position: int, base: int) -> bool:
 
 
 def _walk(data: memoryview, stop: int, base: int) -> int:
-    """Where whole records lead to from the segment's begin, at most ``stop``; damage between them
-    is passed over, and a blank record leads to the segment's end."""
+    """The position that whole records reach from the segment's begin, at most ``stop``.
+
+    Damage between them is skipped, and a blank record leads to the segment's end.
+    """
     position = reached = 0
     while position >= 0:
         defect, position, _, _ = check_run(
@@ -232,15 +234,15 @@ def _walk(data: memoryview, stop: int, base: int) -> int:
             defect, _ = check_record(data, position, len(data), base + position, False)
         if defect == Defect.BLANK:
             return stop
-        if defect == Defect.NONE:  # a record goes on behind ``stop``: this is another log
+        if defect == Defect.NONE:  # a record extends over ``stop``: this is another log
             return position
         position = find_record(data, position + 1, stop, base, False)
     return reached
 
 
 def _is_cut_off(data: memoryview, reached: int, stop: int) -> bool:
-    """Whether the bytes behind the last whole record are no damaged record that ends at ``stop``:
-    zeros come before ``stop``, or a record that ends behind it."""
+    """Whether the bytes after the last whole record cannot be a damaged record that ends at
+    ``stop``: they end in zeros, or a record extends over it."""
     if not any(data[max(reached, stop - _RECORD_END) : stop]):
         return True
     defect, size = check_record(data, reached, len(data), -1, False)

@@ -1,4 +1,4 @@
-"""What recovery would do to a store: reads everything, changes nothing."""
+"""Plans the recovery of a store: reads everything, changes nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mqstore.storage.system.sparse import last_nonzero
 from mqstore.storage.tables.checkpoint import CLOCK_TOLERANCE_MS
 
 _CLEAN_SEGMENTS = 3
-"""A broker's clean start checks this many segments at most (4.9; 5.x usually one)."""
+"""Number of segments that a broker checks at a clean start, at most (4.9; 5.x usually one)."""
 
 
 def plan(
@@ -35,9 +35,10 @@ def plan(
     *,
     to_append: bool = True,
 ) -> RecoveryPlan:
-    """Find the log's end and what has to be done. ``progress`` gets (bytes done, of total).
+    """Find the log's end and the needed actions. ``progress`` is called with (bytes done, of
+    total).
 
-    Only a store that is opened ``to_append`` gets tombstones where it is unreadable.
+    Only a store that is opened ``to_append`` gets tombstones for unreadable records.
     """
     start, reason = _start(view)
     scan = LogScan(view, progress).run(start)
@@ -71,7 +72,7 @@ def plan(
 
 
 def clean_plan(view: StoreView, manifest: Manifest) -> RecoveryPlan:
-    """The plan of a store whose clean close still holds: there is nothing to do."""
+    """The plan of a store whose clean close still holds: no action is needed."""
     assert manifest.log is not None
     end = manifest.log.max_offset
     return RecoveryPlan(
@@ -118,10 +119,10 @@ def _start(view: StoreView) -> tuple[int, StartReason]:
 
 
 def _is_plausible(view: StoreView, watermark: int) -> bool:
-    """Whether the log reaches up to a watermark: a copied store may lack what it promises."""
+    """Whether the log reaches a watermark: a copied store may lack bytes below it."""
     for segment in view.segments.usable:
         if segment.base < watermark <= segment.end:
-            with view.mapped(segment) as data:
+            with view.map_segment(segment) as data:
                 end = watermark - segment.base
                 return any(data[max(0, end - 8) : end])
     return False
@@ -150,7 +151,7 @@ def why_read_only(view: StoreView, loss: Loss) -> str:
 
 
 def _dispatch_from(view: StoreView, end: int) -> tuple[int, str]:
-    """Where the queues are known to be complete up to, and why."""
+    """The offset up to which the queues are known to be complete, and why."""
     if view.recover_from is not None and view.min_offset < view.recover_from:
         reached, why = _known_dispatch(view, end)
         return min(reached, view.recover_from), why
@@ -187,7 +188,7 @@ def _actions(view: StoreView, start: int, scan: ScanResult, dispatch_from: int) 
     if scan.end > start:
         yield RewriteRange(offset=start, length=scan.end - start)
     yield from _refits(view)
-    # Entries of records that are missing stay: nothing could make them again.
+    # Entries of missing records stay: they could not be made again.
     if dispatch_from > view.min_offset and view.recover_from is None:
         yield TruncateQueues(offset=min(dispatch_from, scan.end))
     else:
@@ -214,7 +215,7 @@ def _refits(view: StoreView) -> Iterator[Action]:
 
 
 def _cuts(view: StoreView, scan: ScanResult) -> Iterator[Action]:
-    """Last segment first: a crash in between leaves no hole."""
+    """Cuts, last segment first: a crash in between leaves no hole."""
     for segment in reversed(view.segments.usable):
         if segment.base > scan.end:
             length = _used(view, segment, 0)
@@ -236,5 +237,5 @@ def _cuts(view: StoreView, scan: ScanResult) -> Iterator[Action]:
 
 
 def _used(view: StoreView, segment: Segment, start: int) -> int:
-    with view.mapped(segment) as data:
+    with view.map_segment(segment) as data:
         return last_nonzero(data, start, view.next_data(segment))

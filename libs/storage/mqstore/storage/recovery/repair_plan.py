@@ -1,7 +1,7 @@
 """Plans a repair below the durable watermark: reads the whole log there, changes nothing.
 
-All of these records were durable, so nothing is cut and nothing counts as left over from an earlier
-cut: a damaged record is replaced by a tombstone, as recovery does above the watermark.
+All of these records were durable, so nothing is cut and no record counts as left over from an
+earlier cut: a damaged record is replaced by a tombstone, as recovery does above the watermark.
 
 Called from ``scrub.repairs``.
 """
@@ -18,8 +18,8 @@ from mqstore.storage.recovery.view import Segment, StoreView
 def plan_repairs(
     view: StoreView, end: int, progress: Callable[[int, int], None] | None = None
 ) -> RepairPlan:
-    """Read the segments of ``view`` up to physical offset ``end``, where a record ends and up to
-    which the log is durable. ``progress`` gets (bytes done, of total)."""
+    """Read the segments of ``view`` up to physical offset ``end``, a record's end below which the
+    log is durable. ``progress`` is called with (bytes done, of total)."""
     scan = _RepairScan(view, end, progress)
     found = scan.run(view.min_offset)
     return RepairPlan(
@@ -56,7 +56,8 @@ class _RepairScan(LogScan):
     def _resume_behind(
         self, segment: Segment, view: memoryview, position: int, size: int
     ) -> int | None:
-        """Never None: where nothing whole follows, the damage reaches to the end."""
+        """The next whole record, or the end; never None, since the damage reaches to the end when
+        nothing whole follows."""
         stop = segment.base + len(view)
         found = super()._resume_behind(segment, view, position, size)
         if found is not None:

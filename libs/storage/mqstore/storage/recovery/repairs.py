@@ -1,8 +1,8 @@
-"""What would take the place of each unreadable stretch, and what is known of the records in it.
+"""Plans the replacement of each unreadable stretch from the known facts of its records.
 
-Queue entries tell best what stood there: each names its record's place, size, queue and queue
-offset. Else the record itself is believed where its parts add up, it says that it stands where it
-stands, and its queue offset can be.
+Queue entries are the best evidence: each names its record's offset, size, queue and queue offset.
+Otherwise the record itself is trusted when its lengths add up, it states its own offset, and its
+queue offset is possible.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mqstore.storage.layout import (
 from mqstore.storage.recovery.report import CloseSegment, PlaceTombstone, Repair
 from mqstore.storage.recovery.tombstones import (
     SIZE_MIN,
-    Named,
+    EntryTarget,
     Parts,
     Piece,
     QueuePlace,
@@ -37,11 +37,13 @@ from mqstore.storage.topic_names import is_lmq, is_safe_path
 _MAGIC: Final = struct.Struct(">I")
 _MAGIC_POSITION: Final = 4
 Believe = Callable[[QueuePlace, int, bool], bool]
-"""Whether a record at a physical offset may have this place; the flag: a queue entry says so."""
+"""Whether a record at a physical offset may have this queue offset; the flag: a queue entry states
+it."""
 
 
 class _Identity(NamedTuple):
-    """What an unreadable record was; ``header`` is None where only a queue entry tells of it."""
+    """The known facts of an unreadable record; ``header`` is None when only a queue entry names
+    it."""
 
     place: QueuePlace | None
     header: Parts | None
@@ -51,7 +53,7 @@ _NOTHING_KNOWN = _Identity(None, None)
 
 
 class RepairPlanner:
-    """Used by one ``LogScan``, in the order of the log."""
+    """Plans repairs for one ``LogScan``, in the order of the log."""
 
     def __init__(self, queues: QueueTable, store_format: StoreFormat, believe: Believe) -> None:
         self._queues = queues
@@ -67,8 +69,10 @@ class RepairPlanner:
         why: str,
         store_timestamp_ms: int,
     ) -> Iterator[Repair]:
-        """Repairs of a stretch of physical offsets in one segment. None for what is shorter than
-        any record: a broker stops there."""
+        """Yield the repairs of a stretch of physical offsets in one segment.
+
+        A stretch shorter than any record gets none: a broker stops there.
+        """
         for piece in cut_in_pieces(*stretch, self._named_within(*stretch)):
             length = piece.stop - piece.start
             if piece.stop == segment.end and can_close(piece):
@@ -77,9 +81,9 @@ class RepairPlanner:
                 data = view[piece.start - segment.base : piece.stop - segment.base]
                 yield _tombstone(piece, self._identify(piece, data), why, store_timestamp_ms)
 
-    def _named_within(self, start: int, stop: int) -> list[Named]:
+    def _named_within(self, start: int, stop: int) -> list[EntryTarget]:
         return sorted(
-            Named(named.offset, named.size, QueuePlace(*key, named.number))
+            EntryTarget(named.offset, named.size, QueuePlace(*key, named.number))
             for key, queue in self._queues.all()
             for named in queue.named_within(start, stop)
         )
@@ -114,8 +118,8 @@ class RepairPlanner:
 
 
 def _has_magic(data: memoryview) -> bool:
-    """Whether the fields before FLAG, QUEUEID among them, are there at all: a power cut may leave
-    the sector behind theirs and not their own."""
+    """Whether the fields before FLAG, QUEUEID among them, exist: a power cut may leave the sector
+    after theirs and not their own."""
     magic: int = _MAGIC.unpack_from(data, _MAGIC_POSITION)[0]
     return magic in (MAGIC_V1, MAGIC_V2)
 

@@ -1,4 +1,4 @@
-"""What recovery is going to do and what it did: values that print as JSON."""
+"""Plans and reports of recovery: values that print as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mqstore.storage.lost_data import Loss
 MAGIC: Final = "mqstore-recovery"
 VERSION: Final = 1
 LISTED_MAX: Final = 1_000
-"""Damaged ranges, stray files and lowered offsets listed one by one; beyond it they are only
+"""Maximum number of listed damaged ranges, stray files and lowered offsets; further ones are
 counted."""
 
 
@@ -22,7 +22,7 @@ class _Value(BaseModel):
 
 
 class StartReason(StrEnum):
-    """Why the log is read from where it is."""
+    """Why the log is read from this offset."""
 
     NEW_STORE = "new store"
     CLEAN_CLOSE = "clean close of ours, unchanged since"
@@ -34,8 +34,8 @@ class StartReason(StrEnum):
 
 
 class DamagedRange(_Value):
-    """A stretch of log that is no whole record, with whole newer ones behind: it stays, or a
-    tombstone takes its place where the store is opened to append."""
+    """A stretch of log without whole records, followed by whole newer ones: it stays, or a
+    tombstone replaces it when the store is opened to append."""
 
     offset: int
     length: int
@@ -43,8 +43,8 @@ class DamagedRange(_Value):
 
 
 class DamagedBlock(_Value):
-    """Bytes of log that are not those that were written, though all records there are whole: those
-    that the damage may touch cannot be read; nothing is changed."""
+    """Changed bytes of a block whose records are all whole: records that the damage may touch
+    cannot be read; nothing is changed."""
 
     offset: int
     length: int
@@ -52,7 +52,7 @@ class DamagedBlock(_Value):
 
 
 class ExtendSegment(_Value):
-    """A last segment that is too short: a copy is kept, then it gets its full length."""
+    """Gives a last segment that is too short its full length; a copy is kept."""
 
     kind: Literal["extend-segment"] = "extend-segment"
     name: str
@@ -61,20 +61,20 @@ class ExtendSegment(_Value):
 
 
 class CutTail(_Value):
-    """Bytes behind the log's end in its own segment: kept in quarantine, then zeroed."""
+    """Zeroes the bytes after the log's end in its own segment, which are kept in quarantine."""
 
     kind: Literal["cut-tail"] = "cut-tail"
     segment: str
     position: int
-    """In the file."""
+    """Position in the file."""
     offset: int
     length: int
-    """Up to and with the last byte that is not zero."""
+    """Up to and including the last non-zero byte."""
     reason: str
 
 
 class RemoveSegment(_Value):
-    """A segment behind the log's end: kept in quarantine unless all zero, then unlinked."""
+    """Unlinks a segment after the log's end, which is kept in quarantine unless it is all zero."""
 
     kind: Literal["remove-segment"] = "remove-segment"
     name: str
@@ -85,24 +85,26 @@ class RemoveSegment(_Value):
 
 
 class PlaceTombstone(_Value):
-    """An unreadable stretch: kept in quarantine, then one valid record of its size."""
+    """Replaces an unreadable stretch, which is kept in quarantine, by one valid record of its
+    size."""
 
     kind: Literal["place-tombstone"] = "place-tombstone"
     offset: int
     length: int
     defect: str
     topic: str | None
-    """None where nothing is known: the record is of rollback type and in no queue."""
+    """None when it is unknown: the record is of rollback type and in no queue."""
     queue_id: int = 0
     queue_offset: int = 0
     sys_flag: int = 0
     store_timestamp_ms: int
     keeps_header: bool = False
-    """Hosts, flags and properties of the original could be read and stay."""
+    """Whether hosts, flags and properties of the original could be read and stay."""
 
 
 class CloseSegment(_Value):
-    """An unreadable stretch up to its segment's end: kept in quarantine, then a blank record."""
+    """Replaces an unreadable stretch up to its segment's end, which is kept in quarantine, by a
+    blank record."""
 
     kind: Literal["close-segment"] = "close-segment"
     offset: int
@@ -111,20 +113,20 @@ class CloseSegment(_Value):
 
 
 class RestoreBytes(_Value):
-    """One word that changed on the disk: kept in quarantine, then it is again what was written."""
+    """Restores one word that changed on the disk; the damaged bytes are kept in quarantine."""
 
     kind: Literal["restore-bytes"] = "restore-bytes"
     offset: int
     length: int
     content: str
-    """The written bytes, hexadecimal; the checksum of the block proves them."""
+    """The original bytes, hexadecimal; the checksum of the block proves them."""
     record_offset: int
     """Physical offset of the record that contains them."""
 
 
 class RefitQueueFile(_Value):
-    """A queue file of a wrong length: a copy is kept, then a file of the right length with the
-    same first bytes takes its name; entries that it lacks are made again from the log."""
+    """Replaces a queue file of a wrong length by one of the right length with the same first bytes;
+    a copy is kept. Its missing entries are made again from the log."""
 
     kind: Literal["refit-queue-file"] = "refit-queue-file"
     topic: str
@@ -135,7 +137,7 @@ class RefitQueueFile(_Value):
 
 
 class RewriteRange(_Value):
-    """Bytes above the watermark that stay: written again and synced before anything is promised."""
+    """Writes and syncs bytes above the watermark again, before anything is acknowledged."""
 
     kind: Literal["rewrite-range"] = "rewrite-range"
     offset: int
@@ -143,15 +145,15 @@ class RewriteRange(_Value):
 
 
 class TruncateQueues(_Value):
-    """Queue entries of records at and above ``offset`` go: those of records that are gone are kept
-    in quarantine, the others are made again from the log."""
+    """Drops the queue entries of records at and above ``offset``: those of cut records are kept in
+    quarantine, the others are made again from the log."""
 
     kind: Literal["truncate-queues"] = "truncate-queues"
     offset: int
 
 
 class SetQueuesAside(_Value):
-    """There is no log at all: what the queues held goes to quarantine."""
+    """Quarantines the queues when there is no log at all."""
 
     kind: Literal["set-queues-aside"] = "set-queues-aside"
     reason: str
@@ -175,40 +177,45 @@ Action = Annotated[
 
 
 class RepairPlan(_Value):
-    """The damage below the durable watermark, and the actions of a repair. Offsets are physical, in
-    bytes."""
+    """The damage below the durable watermark, and the actions of a repair.
+
+    Offsets are physical, in bytes.
+    """
 
     start: int
     stop: int
     scanned_bytes: int
     records: int
-    """Whole ones."""
+    """Number of whole records."""
     damaged: tuple[DamagedRange, ...] = ()
-    """Where no whole record is: each gets a tombstone."""
+    """Stretches without a whole record: each gets a tombstone."""
     damaged_count: int = 0
     damaged_blocks: tuple[DamagedBlock, ...] = ()
-    """Blocks that have changed though all records there are whole: which one, no check says. They
-    stay as they are."""
+    """Changed blocks in which all records are whole, so that the damaged one cannot be named.
+
+    They stay.
+    """
     damaged_block_count: int = 0
     actions: tuple[Annotated[Repair, Field(discriminator="kind")], ...] = ()
 
     @property
     def tombstone_bytes(self) -> int:
+        """Bytes of all tombstones."""
         return sum(a.length for a in self.actions if not isinstance(a, RestoreBytes))
 
 
 class RepairReport(_Value):
-    """A repair's plan, and what came of it."""
+    """A repair's plan and result."""
 
     plan: RepairPlan
     done: bool
-    """False for a dry run, and where nothing had to be done."""
+    """False for a dry run, and when nothing had to be done."""
     quarantined: tuple[str, ...] = ()
     """Names of entries in ``store/mqstore/quarantine``."""
 
 
 class RecoveryPlan(_Value):
-    """What was found, and what will be done about it. Offsets are physical, in bytes."""
+    """The state of the store, and the actions on it. Offsets are physical, in bytes."""
 
     magic: Literal["mqstore-recovery"] = MAGIC
     version: int = VERSION
@@ -216,16 +223,16 @@ class RecoveryPlan(_Value):
     start: int
     start_reason: StartReason
     watermark: int
-    """Everything below is durable and is left as it is."""
+    """Everything below is durable and is left unchanged."""
     min_offset: int
     max_offset: int
     records: int
-    """Whole ones, from ``start`` on."""
+    """Number of whole records from ``start`` on."""
     scanned_bytes: int
     last_store_timestamp_ms: int
-    """Of the last whole record seen, or 0."""
+    """STORETIMESTAMP of the last whole record, or 0."""
     repeated_queue_offsets: int
-    """Whole records whose queue offset an earlier one has, with newer ones behind."""
+    """Whole records whose queue offset an earlier one has, followed by newer ones."""
     damaged: tuple[DamagedRange, ...] = ()
     damaged_count: int = 0
     damaged_blocks: tuple[DamagedBlock, ...] = ()
@@ -233,26 +240,26 @@ class RecoveryPlan(_Value):
     strays: tuple[str, ...] = ()
     """Files that are no part of the store; left alone."""
     dispatch_from: int
-    """Queue entries of everything below are in place."""
+    """Physical offset below which all queue entries are in place."""
     dispatch_reason: str
     actions: tuple[Action, ...] = ()
     read_only: str | None = None
     """Why nothing may be written; no action is taken then."""
     loss: Loss | None = None
-    """Durable data that is missing."""
+    """Missing durable data."""
 
     @property
     def cut_bytes(self) -> int:
-        """Bytes taken out of the log, from the first to the last that was not zero."""
+        """Bytes cut from the log, from the first to the last non-zero one."""
         return sum(a.length for a in self.actions if isinstance(a, CutTail | RemoveSegment))
 
 
 class LoweredOffset(_Value):
-    """An offset that was behind its queue's end, and was lowered to that end: messages that get the
+    """An offset that was behind its queue's end, and was lowered to that end: messages with the
     queue offsets between would have been skipped."""
 
     group: str | None = None
-    """None: delivery of delayed messages."""
+    """None for the delivery of delayed messages."""
     topic: str
     queue_id: int
     before: int
@@ -260,23 +267,23 @@ class LoweredOffset(_Value):
 
 
 class RecoveryReport(_Value):
-    """The plan, and what came of it."""
+    """A recovery's plan and result."""
 
     plan: RecoveryPlan
     quarantined: tuple[str, ...] = ()
     """Names of entries in ``store/mqstore/quarantine``."""
     dispatched_records: int = 0
     dispatch_skipped: int = 0
-    """Stretches of log that dispatch had to leave out; see the writer's log."""
+    """Stretches of log that dispatch had to skip; see the writer's log."""
     dispatch_lost_bytes: int = 0
     index_files_dropped: tuple[str, ...] = ()
     index_from: int = 0
-    """The index is made again from here on, in the background where it is behind."""
+    """The index is made again from this offset on, in the background where it is behind."""
     lowered_offsets: tuple[LoweredOffset, ...] = ()
     lowered_offset_count: int = 0
     accepted_loss: Loss | None = None
-    """Durable data that was missing, whose loss an operator had accepted."""
+    """Missing durable data whose loss an operator had accepted."""
     odd: tuple[str, ...] = ()
-    """What else was not as a store's files should be, and what was done about it."""
+    """Other irregularities of the store's files, and the actions on them."""
     finished_at_ms: int = 0
     duration_ms: int = 0

@@ -1,13 +1,13 @@
-"""Tombstones: what takes the place of a stretch of log that cannot be read.
+"""Tombstones: valid records that replace unreadable stretches of the log.
 
 RocketMQ's recovery cuts the log at the first record that it cannot read. So before anything is
-appended to a store with such a place in its middle, the bytes there go to quarantine, and one valid
-record of the same size stands in for them: of the original's topic, queue and queue offset where
-these are known (its queue keeps its positions), else of rollback type, which belongs to no queue.
-Its body is all zeros, and TOMBSTONE_MARK in its PREPAREDTRANSACTIONOFFSET tells it from a message;
-where there is room, ``PROPERTY_TOMBSTONE`` says so to a broker's consumers.
+appended to a store with such a place in its middle, the bytes there are quarantined, and one valid
+record of the same size replaces them: with the original's topic, queue and queue offset where these
+are known (its queue keeps its positions), else of rollback type, which belongs to no queue. Its
+body is all zeros, and TOMBSTONE_MARK in its PREPAREDTRANSACTIONOFFSET distinguishes it from a
+message; where there is room, ``PROPERTY_TOMBSTONE`` shows this to a broker's consumers.
 
-``read_parts`` and ``cut_in_pieces`` look; ``compose`` gives the record that ``apply`` writes.
+``read_parts`` and ``cut_in_pieces`` read; ``compose`` makes the record that ``apply`` writes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from mqstore.storage.recovery.report import PlaceTombstone
 SIZE_MIN: Final = RECORD_FIXED_SIZE + 1
 """Bytes of the smallest record: no body, a topic of one letter."""
 PIECES_MAX: Final = 1_000
-"""Records that one stretch is cut into; what lies behind them is one piece."""
+"""Maximum number of records into which one stretch is cut; the rest is one piece."""
 _UNKNOWN_TOPIC: Final = "T"
 _NO_HOST: Final = Host(bytes(4), 0)
 _TO_BE_DECODED: Final = int(
@@ -50,7 +50,7 @@ _TO_BE_DECODED: Final = int(
     | SysFlag.INNER_BATCH
     | SysFlag.NEED_UNWRAP_INNER_BATCH
 )
-"""Bits by which a reader would unpack the body, which is zeros now."""
+"""Flags by which a reader would decompress the body, which is zeros now."""
 _HEAD: Final = struct.Struct(">12xiiqqiq")
 """QUEUEID, FLAG, QUEUEOFFSET, PHYSICALOFFSET, SYSFLAG, BORNTIMESTAMP."""
 _TAIL: Final = struct.Struct(">iqi")
@@ -63,15 +63,15 @@ _CRC_MARK: Final = (PROPERTY_CRC32 + NAME_VALUE_SEPARATOR).encode()
 
 
 class QueuePlace(NamedTuple):
-    """Which entry of which queue a record is."""
+    """A record's queue and queue offset."""
 
     topic: bytes
     queue_id: int
     queue_offset: int
 
 
-class Named(NamedTuple):
-    """A record that a queue entry tells of."""
+class EntryTarget(NamedTuple):
+    """A record that a queue entry names."""
 
     offset: int
     size: int
@@ -79,7 +79,8 @@ class Named(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A part of an unreadable stretch, physical offsets; ``places`` are what entries name it."""
+    """A part of an unreadable stretch, in physical offsets; ``places`` are the entries that name
+    it."""
 
     start: int
     stop: int
@@ -87,7 +88,7 @@ class Piece(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """The fields of a record whose parts add up, whatever its size, magic and body say."""
+    """The fields of a record whose lengths add up; its size, magic and body may be damaged."""
 
     queue_id: int
     flag: int
@@ -104,15 +105,15 @@ class Parts(NamedTuple):
 
     @property
     def place(self) -> QueuePlace | None:
-        """None for prepared and rolled back ones."""
+        """The queue offset; None for prepared and rolled back records."""
         if self.sys_flag & TRANSACTION_MASK not in QUEUED_TYPES:
             return None
         return QueuePlace(self.topic, self.queue_id, self.queue_offset)
 
 
 def read_parts(data: memoryview) -> Parts | None:
-    """The fields of an unreadable record that is just as long as ``data``; None when the lengths
-    inside do not add up to that."""
+    """Decode an unreadable record that is exactly as long as ``data``; None when the lengths inside
+    do not add up to that."""
     for topic_width in (1, 2):
         try:
             parts, end = _read_parts(data, topic_width)
@@ -168,10 +169,11 @@ def _read_text(data: memoryview, at: int, width: int) -> tuple[bytes, int]:
     return bytes(data[start:end]), end
 
 
-def cut_in_pieces(start: int, stop: int, named: Sequence[Named]) -> list[Piece]:
-    """Divide an unreadable stretch where queue entries say that records begin and end.
+def cut_in_pieces(start: int, stop: int, named: Sequence[EntryTarget]) -> list[Piece]:
+    """Divide an unreadable stretch at the begins and ends of records that queue entries name.
 
-    ``named`` in order of offsets. No piece is shorter than a record can be, unless all of it is.
+    ``named`` is in the order of offsets. No piece is shorter than a record can be, unless the whole
+    stretch is.
     """
     pieces: list[Piece] = []
     offsets = sorted({each.offset for each in named})[:PIECES_MAX]
@@ -191,7 +193,7 @@ def _add(pieces: list[Piece], piece: Piece) -> None:
         return
     if pieces and piece.stop - piece.start < SIZE_MIN:
         last = pieces[-1]
-        # Longer than its entry says now, so it is no longer what the entry names.
+        # Now longer than its entry states, so the entry names another record.
         pieces[-1] = Piece(last.start, piece.stop, ())
     elif pieces and pieces[-1].stop - pieces[-1].start < SIZE_MIN:
         pieces[-1] = Piece(pieces[-1].start, piece.stop, ())
@@ -205,7 +207,7 @@ def can_close(piece: Piece) -> bool:
 
 
 def compose(found: PlaceTombstone, original: memoryview, store_format: StoreFormat) -> Message:
-    """The message whose record, of ``found.length`` bytes, takes the place of ``original``."""
+    """Compose the message whose record, of ``found.length`` bytes, replaces ``original``."""
     parts = read_parts(original) if found.keeps_header else None
     topic = found.topic if found.topic is not None else _UNKNOWN_TOPIC
     message = Message(
@@ -230,19 +232,19 @@ def compose(found: PlaceTombstone, original: memoryview, store_format: StoreForm
 
 
 def closing_tombstone_size(topic: str) -> int:
-    """Bytes of a tombstone that takes no other record's place: no body, and the marker."""
+    """Bytes of a tombstone that replaces no record: no body, and the marker."""
     version = version_of(topic)
     fixed = RECORD_FIXED_SIZE + (RECORD_V2_EXTRA_SIZE if version == 2 else 0)
     return fixed + len(topic.encode()) + len(_MARKER) + len(_SEPARATOR)
 
 
 def version_of(topic: str) -> int:
-    """2 for a topic that no V1 record can name."""
+    """The record version: 2 for a topic that no V1 record can name."""
     return 2 if len(topic.encode()) > TOPIC_LENGTH_MAX_V1 else 1
 
 
 def _properties(kept: bytes, room: int, store_format: StoreFormat) -> bytes:
-    """As much as there is room for: all and the marker, the marker, else what was there."""
+    """The properties that fit: all and the marker, or the marker, or the original ones."""
     end = _SEPARATOR if store_format.trailing_property_separator else b""
     joint = b"" if not kept or kept.endswith(_SEPARATOR) else _SEPARATOR
     for properties in (kept + joint + _MARKER + end, _MARKER + end, kept):
@@ -252,7 +254,8 @@ def _properties(kept: bytes, room: int, store_format: StoreFormat) -> bytes:
 
 
 def _readable(properties: bytes) -> bytes:
-    """Without ``__CRC32#``, which was over the original; none where bytes of them were lost."""
+    """The properties without ``__CRC32#``, which covered the original; none when bytes of them were
+    lost."""
     if b"\0" in properties or NAME_VALUE_SEPARATOR.encode() not in properties:
         return b""
     if properties[-CRC32_PROPERTY_SIZE:].startswith(_CRC_MARK):

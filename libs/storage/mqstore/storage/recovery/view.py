@@ -1,4 +1,4 @@
-"""What recovery looks at: the files of a store at rest, read-only.
+"""The files of a store at rest, read-only, for recovery.
 
 Nothing here writes or locks. Segments are mapped one at a time, so memory stays bounded.
 """
@@ -43,7 +43,7 @@ _FIRST_RECORD_NEEDS: Final = 84
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A file of the commit log; ``length`` is what it really has."""
+    """A file of the commit log; ``length`` is its actual length."""
 
     path: Path
     base: int
@@ -51,20 +51,21 @@ class Segment:
 
     @property
     def end(self) -> int:
+        """The physical offset after its last byte."""
         return self.base + self.length
 
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """The files of ``commitlog/``, sorted into what each is."""
+    """The files of ``commitlog/``, sorted by kind."""
 
     usable: tuple[Segment, ...]
     """In order of their offsets; the last one may be shorter than the others."""
     misfits: tuple[Segment, ...]
-    """Of a wrong length inside the log."""
+    """Segments of a wrong length inside the log."""
     strays: tuple[str, ...]
     empty: tuple[Segment, ...] = ()
-    """Of no bytes at the log's end: a halt came while they were made."""
+    """Segments of no bytes at the log's end: a halt came while they were made."""
 
 
 class QueueMisfit(NamedTuple):
@@ -78,6 +79,8 @@ class QueueMisfit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointTimes:
+    """The times of RocketMQ's checkpoint, in ms; 0 when unknown."""
+
     physic_ms: int = 0
     logics_ms: int = 0
     index_ms: int = 0
@@ -85,7 +88,7 @@ class CheckpointTimes:
 
 @dataclass(frozen=True, slots=True)
 class StoreView:
-    """A store at rest, and what is known of how it was left."""
+    """A store at rest, with the facts about its last writer."""
 
     files: FileSystem
     paths: StorePaths
@@ -93,28 +96,29 @@ class StoreView:
     store_format: StoreFormat
     segments: Segments
     abort: bool
-    """The last writer did not close."""
+    """Whether the last writer did not close."""
     checkpoint: CheckpointTimes
     watermark: int | None = None
-    """The durable watermark, where the state page can be trusted."""
+    """The durable watermark, when the state page can be trusted."""
     known_queues: dict[tuple[str, int], int] | None = field(default=None)
-    """Trusted entries per queue, and ..."""
+    """Number of trusted entries of each queue."""
     derived_offset: int = 0
-    """... the offset below which all of them are in place."""
+    """The offset below which all trusted entries are in place."""
     blocks: BlockFiles | None = None
-    """Checksums of the log, where they are of the log as it is."""
+    """Checksums of the log, when they are of the present log."""
     loss: Loss | None = None
-    """Durable data that is missing: nothing may be written."""
+    """Missing durable data: nothing may be written."""
     recover_from: int | None = None
-    """Where a loss was accepted: the segment from which the log is read again."""
+    """After an accepted loss: the segment from which the log is read again."""
 
     @property
     def min_offset(self) -> int:
+        """The first physical offset."""
         return self.segments.usable[0].base if self.segments.usable else 0
 
     @contextmanager
-    def mapped(self, segment: Segment) -> Iterator[memoryview]:
-        """The bytes of one segment."""
+    def map_segment(self, segment: Segment) -> Iterator[memoryview]:
+        """Map one segment while the block runs."""
         if segment.length == 0:
             yield memoryview(b"")
             return
@@ -125,11 +129,12 @@ class StoreView:
             mapped.unmap()
 
     def next_data(self, segment: Segment) -> NextData:
+        """The ``NextData`` of a segment."""
         return partial(self.files.next_data, segment.path)
 
     def first_store_timestamp(self, segment: Segment) -> int | None:
-        """STORETIMESTAMP of a segment's first record; None where none begins there."""
-        with self.mapped(segment) as view:
+        """STORETIMESTAMP of a segment's first record; None when none begins there."""
+        with self.map_segment(segment) as view:
             if len(view) < _FIRST_RECORD_NEEDS:
                 return None
             (magic,) = struct.unpack_from(">I", view, _MAGIC_POSITION)
@@ -141,11 +146,12 @@ class StoreView:
             return timestamp or None
 
     def queue(self, topic: str, queue_id: int) -> QueueFiles:
+        """The files of one queue."""
         directory = self.paths.consume_queue / topic / str(queue_id)
         return QueueFiles(self.files, directory, self.config.queue_file_size)
 
     def queue_misfits(self) -> Iterator[QueueMisfit]:
-        """Queue files that have another length than the store's, most often 0 bytes."""
+        """Queue files of another length than the store's, most often 0 bytes."""
         due = self.config.queue_file_size
         for topic, queue_id in self.queue_names():
             directory = self.paths.consume_queue / topic / str(queue_id)
@@ -165,16 +171,16 @@ class StoreView:
 
 
 class NamedRecord(NamedTuple):
-    """What one queue entry says: where a record stands, and which entry it is."""
+    """A record's offset and size, as one queue entry states them."""
 
     offset: int
     size: int
     number: int
-    """Of the entry in its queue."""
+    """Number of the entry in its queue."""
 
 
 class QueueFiles:
-    """A ConsumeQueue's entries as they stand in its files; keeps one file mapped."""
+    """A ConsumeQueue's entries as they are in its files; keeps one file mapped."""
 
     def __init__(self, files: FileSystem, directory: Path, file_size: int) -> None:
         self._files = files
@@ -189,7 +195,8 @@ class QueueFiles:
         self._mapped: MappedBytes | None = None
         self._number = -1
         self._counts: dict[int, int] = {}
-        """By file, entries up to the last that is not all zero; found when needed."""
+        """By file, the number of entries up to the last one that is not all zero; computed when
+        needed."""
 
     @property
     def first_index(self) -> int:
@@ -198,7 +205,7 @@ class QueueFiles:
 
     @property
     def end(self) -> int:
-        """Behind the last entry that is not all zero; 0 when there is none."""
+        """The position after the last entry that is not all zero; 0 when there is none."""
         for number in sorted(self._paths, reverse=True):
             if used := self._used(number):
                 return number * self._entries + used
@@ -213,8 +220,8 @@ class QueueFiles:
         return None
 
     def span(self, start: int, stop: int) -> tuple[int, int] | None:
-        """The entries, from one to before another, that name records from physical offset
-        ``start`` to before ``stop``; None when there are none."""
+        """The entries (first, end) that name records from physical offset ``start`` to before
+        ``stop``; None without any."""
         first = self._first_above(start - 1)
         if first is None:
             return None
@@ -253,7 +260,7 @@ class QueueFiles:
                 last = entry[0]
 
     def holds(self, count: int) -> bool:
-        """Whether the last of ``count`` entries is there, in files without a gap before it."""
+        """Whether the last of ``count`` entries exists, in files without a gap before it."""
         if count <= self.first_index:
             return True
         last = (count - 1) // self._entries
@@ -289,6 +296,7 @@ class QueueFiles:
         return view is not None and any(view[at : at + QUEUE_ENTRY_SIZE])
 
     def close(self) -> None:
+        """Unmap the file."""
         if self._mapped is not None:
             self._mapped.unmap()
         self._mapped, self._number = None, -1
@@ -313,7 +321,7 @@ class QueueFiles:
 
 
 class QueueTable:
-    """The queues of a store at rest, opened when asked for and closed together."""
+    """The queues of a store at rest, opened when needed and closed together."""
 
     def __init__(self, view: StoreView) -> None:
         self._view = view
@@ -321,6 +329,7 @@ class QueueTable:
         self._is_complete = False
 
     def get(self, topic: bytes, queue_id: int) -> QueueFiles:
+        """The files of one queue."""
         key = topic, queue_id
         queue = self._table.get(key)
         if queue is None:
@@ -328,7 +337,7 @@ class QueueTable:
         return queue
 
     def all(self) -> list[tuple[tuple[bytes, int], QueueFiles]]:
-        """Every queue that has a directory or was asked for, by topic and queue id."""
+        """Every queue that has a directory or was requested, by topic and queue id."""
         if not self._is_complete:
             for topic, queue_id in self._view.queue_names():
                 self.get(os.fsencode(topic), queue_id)
@@ -336,12 +345,13 @@ class QueueTable:
         return list(self._table.items())
 
     def close(self) -> None:
+        """Close all queues."""
         for queue in self._table.values():
             queue.close()
 
 
 def find_segments(files: FileSystem, paths: StorePaths, size: int) -> Segments:
-    """Sort the files of the log's directory; ``size`` is what a segment must have."""
+    """Sort the files of the log's directory; ``size`` is the length of a segment."""
     found: list[Segment] = []
     strays: list[str] = []
     for name in files.list(paths.commit_log):
@@ -362,7 +372,7 @@ def find_segments(files: FileSystem, paths: StorePaths, size: int) -> Segments:
 
 
 def read_checkpoint(files: FileSystem, path: Path) -> CheckpointTimes:
-    """Zeros where there is none of the right size: recovery is then only longer."""
+    """Read the checkpoint; zeros without one of the right size: recovery then only takes longer."""
     if _size(files, path) != CHECKPOINT_SIZE:
         return CheckpointTimes()
     return CheckpointTimes(*_CHECKPOINT.unpack_from(files.read(path), 0))

@@ -130,7 +130,7 @@ class Retention:
     @property
     def _expects_room(self) -> bool:
         disks = self._watch.last
-        if disks.refuses or self._log.lacking.refusal is not None:
+        if disks.refuses or self._log.shortage.refusal is not None:
             return True
         return any(volume.unlinked_bytes for volume in disks.volumes)
 
@@ -287,7 +287,7 @@ class Retention:
     def _look(self) -> Disks:
         """Measure the disks; reject or accept puts accordingly, and retry what the last put
         lacked."""
-        self._log.lacking.retry()
+        self._log.shortage.retry()
         files = self._log.files
         disks = self._watch.measure(self._seams.clock.monotonic(), files.made_bytes)
         forcibly = self._config.disk_space_clean_forcibly_ratio

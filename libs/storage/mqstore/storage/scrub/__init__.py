@@ -1,2 +1,5 @@
-"""A slow look at all that is covered by block checksums, so that damage is found before a reader
-meets it: ``service`` walks, ``finding`` says which record and which field of it has changed."""
+"""The scrub: reads the log slowly and compares it with its block checksums.
+
+It finds damage before a reader meets it. ``service`` walks the log, ``finding`` names the damaged
+record and field.
+"""

@@ -1,7 +1,7 @@
-"""Which record, and which field of it, a change on the disk touches.
+"""Names the record, and its field, that a change on the disk touches.
 
-A block's CRC-32C and parity tell where the one word stands that has changed, and its former bits:
-with these put back, the record reads as it was written, whichever field it was.
+A block's CRC-32C and parity locate the one changed word, and give its original bits: with these
+restored, the record reads as it was written, whichever field was changed.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from mqstore.storage._kernel import check_record, find_record, locate_damage
 from mqstore.storage.codec import record
 from mqstore.storage.codec.record import Record
 from mqstore.storage.layout import SysFlag
-from mqstore.storage.metadata.changed_word import changed_word, mended
+from mqstore.storage.metadata.changed_word import find_changed_word, restore_words
 
 BLANK: Final = "BLANK"
-"""The field of what lies in no record: a segment's unused rest."""
+"""The field of bytes outside of records: a segment's unused rest."""
 _REACHES: Final = (64 << 10, 8 << 20)
-"""Bytes around the change in which its record is looked for."""
+"""Bytes around the change in which its record is searched."""
 
 
 class Finding(BaseModel):
-    """Bytes of the log that are not those that were written; offsets are physical, in bytes.
+    """Bytes of the log that were changed; offsets are physical, in bytes.
 
-    Without a field the change is spread wider than one word: it may touch any record of these
-    bytes, and all of them are refused.
+    Without a field the change is wider than one word: it may touch any record of these bytes, and
+    all of them are rejected.
     """
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
@@ -37,7 +37,7 @@ class Finding(BaseModel):
     length: int
     found_at_ms: int
     field: str | None = None
-    """RocketMQ's name of it, as BODY or QUEUEOFFSET; BLANK outside of records."""
+    """RocketMQ's name of the field, as BODY or QUEUEOFFSET; BLANK outside of records."""
     record_offset: int | None = None
     topic: str | None = None
     queue_id: int | None = None
@@ -47,16 +47,16 @@ class Finding(BaseModel):
 def explain(
     view: memoryview, end: int, entries: memoryview, base: int, number: int, now_ms: int
 ) -> Finding:
-    """What has changed in a block that is not as covered; ``end`` is where the segment's used
-    bytes end. Takes up to 16 MiB of memory."""
+    """Explain the change in a block that does not match its checksum; ``end`` is the end of the
+    segment's used bytes. Takes up to 16 MiB of memory."""
     start, stop = locate_damage(view, entries, base, number)
     found = Finding(offset=base + start, length=stop - start, found_at_ms=now_ms)
-    word = changed_word(view, entries, base, number)
+    word = find_changed_word(view, entries, base, number)
     if word is None:
         return found
     for reach in _REACHES:
         low, high = max(0, start - reach), min(end, stop + reach)
-        held = _holder(memoryview(mended(view, low, high, [word])), start - low, base + low)
+        held = _holder(memoryview(restore_words(view, low, high, [word])), start - low, base + low)
         if held is not None:
             return found.model_copy(
                 update={
@@ -71,7 +71,7 @@ def explain(
 
 
 def field_at(found: Record, position: int) -> str:
-    """The field that byte ``position`` of a record belongs to."""
+    """The field that contains byte ``position`` of a record."""
     for name, size in _fields(found):
         if position < size:
             return name
@@ -91,7 +91,7 @@ def _fields(found: Record) -> Iterator[tuple[str, int]]:
 
 
 def _holder(view: memoryview, at: int, base: int) -> Record | None:
-    """The whole record that holds a byte."""
+    """The whole record that contains a byte."""
     position, end = 0, len(view)
     while 0 <= (position := find_record(view, position, end, base, True, at + 1)) <= at:
         size = check_record(view, position, end, base + position, True)[1]

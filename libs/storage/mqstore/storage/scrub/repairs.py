@@ -1,9 +1,9 @@
-"""Repairs damage below the durable watermark in an open store, before the store is handed on.
+"""Repairs damage below the durable watermark in an open store.
 
-A broker that opens the store after us cuts its log at the first record that it cannot read. A plan
-is made of the segments that are named, or of the whole log; the damaged bytes go to quarantine;
-then the log is changed under a new epoch and synced. A crash at any point leaves the damage, or the
-repair, or bytes that the next plan finds damaged.
+A broker that opens the store afterwards cuts its log at the first record that it cannot read. A
+plan is made of the named segments, or of the whole log; the damaged bytes are quarantined; then the
+log is changed under a new epoch and synced. A crash at any point leaves the damage, or the repair,
+or bytes that the next plan finds damaged.
 
 Called from ``service``, which repairs by itself with ``damageRepair=automatic``, and by commands.
 """
@@ -26,14 +26,17 @@ from mqstore.storage.recovery.report import RepairPlan, RepairReport, RestoreByt
 from mqstore.storage.recovery.view import Segment, Segments, StoreView
 
 AUTOMATIC_BYTES_MAX: Final = 16 << 20
-"""Bytes of tombstones that one automatic repair may place. More is not rot but a lost disk area:
-an operator decides whether a copy of the store has the bytes."""
+"""Maximum bytes of tombstones that one automatic repair may place.
+
+More is not bit rot but a lost disk area: an operator decides whether a copy of the store has the
+bytes.
+"""
 
 log = logging.getLogger(__name__)
 
 
 class LogRepairs:
-    """Repairs the log of one open store. Every method may be called from any thread."""
+    """Repairs the log of one open store. Thread-safe."""
 
     def __init__(
         self,
@@ -44,8 +47,7 @@ class LogRepairs:
         cover: BlockCover | None,
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        """``view`` is of the store as it was opened. Without ``cover`` the store may only be
-        read."""
+        """Without ``cover`` the store may only be read."""
         self._view = view
         self._log = log_files
         self._state = state
@@ -61,7 +63,8 @@ class LogRepairs:
     ) -> RepairPlan:
         """Plan a repair of the segments with these first offsets, or of all; reads them.
 
-        ``progress`` gets (bytes done, of total)."""
+        ``progress`` is called with (bytes done, of total).
+        """
         end = self._state.flushed_offset
         found = [
             Segment(file.path, file.base_offset, file.size)
@@ -80,7 +83,7 @@ class LogRepairs:
         *,
         bytes_max: int | None = None,
     ) -> RepairReport:
-        """Repair what ``plan`` names; all of it is on the disk at return.
+        """Repair the damage that ``plan`` finds; durable at return.
 
         Nothing is done where the tombstones would take more than ``bytes_max`` bytes. Raises
         RepairRefused where the damaged bytes cannot be kept (nothing was changed), StoreFailed
@@ -103,7 +106,7 @@ class LogRepairs:
             for each in plan.actions
             if not isinstance(each, RestoreBytes)
         ]
-        with cover.repairing(ranges):
+        with cover.pause_for_repair(ranges):
             try:
                 kept = self._applier.prepare_repairs(plan.actions)
             except OSError as error:

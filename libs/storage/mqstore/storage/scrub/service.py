@@ -1,11 +1,11 @@
-"""Walks the log, block by block, against its checksums, and keeps what it finds.
+"""The service that compares the log, block by block, with its checksums, and keeps its findings.
 
 It reads at scrubBytesPerSecond, off the hot path, and begins again scrubIntervalHours after it
-began; how far it is, is kept over restarts in ``store/mqstore/scrub.json``. What it finds is told
-to readers by a new epoch, so that no block that was whole before is believed any more.
+began; its progress is kept over restarts in ``store/mqstore/scrub.json``. A finding advances the
+epoch, so that readers check again the blocks that they had verified.
 
 Look-ups report damage that they meet. The scrub checks the block itself, at its next step, and
-treats damage there as it treats damage that a pass finds.
+treats damage there like that of a pass.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ from mqstore.storage.seams import FileSystem, Seams
 from mqstore.storage.system.atomic_file import replace_file
 
 FINDINGS_MAX: Final = 100
-"""Findings that are kept; the count goes on."""
+"""Maximum number of kept findings; the count continues."""
 CHUNK_MAX: Final = 4 << 20
-"""Bytes of one step."""
+"""Maximum bytes of one step."""
 REPORTS_MAX: Final = 1_024
-"""Reported blocks that wait; further ones are dropped: a later read reports them, or a pass finds
-them."""
+"""Maximum number of waiting reported blocks; further ones are dropped: a later read reports them,
+or a pass finds them."""
 SAVE_EVERY: Final = 256 << 20
-"""Bytes after which the progress is noted."""
-LOOK_AGAIN_S: Final = 3_600.0
-"""The clock may be stepped: how long a wait for the next pass is at most."""
+"""Bytes after which the progress is saved."""
+RECHECK_S: Final = 3_600.0
+"""Longest wait for the next pass, as the clock may be stepped."""
 MS_PER_HOUR: Final = 3_600_000
 
 log = logging.getLogger(__name__)
 
 
-class Repaired(BaseModel):
+class RepairedPlace(BaseModel):
     """A place of the log that a repair changed; offsets are physical, in bytes."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
@@ -58,7 +58,7 @@ class Repaired(BaseModel):
     offset: int
     length: int
     kind: str
-    """restore-bytes: it is again what was written; place-tombstone: the record there is lost;
+    """restore-bytes: the original bytes were restored; place-tombstone: the record there is lost;
     close-segment: a segment's end was lost."""
     topic: str | None = None
     queue_id: int | None = None
@@ -69,32 +69,35 @@ class Repaired(BaseModel):
 
 
 class ScrubProgress(BaseModel):
-    """Offsets are physical, sizes in bytes, times in milliseconds since the epoch."""
+    """The progress of the scrub.
+
+    Offsets are physical, sizes in bytes, times in milliseconds since the epoch.
+    """
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
 
     position: int | None = None
-    """Up to where this pass has looked; null while none runs."""
+    """Offset up to which this pass has read; null while none runs."""
     began_at_ms: int = 0
-    """When this pass began, or the last one did."""
+    """Start of this pass, or of the last one."""
     checked_bytes: int = 0
-    """Of this pass, or of the last one: what is covered by checksums."""
+    """Bytes covered by checksums that this pass, or the last one, has compared."""
     last_pass_ended_at_ms: int | None = None
     finding_count: int = 0
-    """Of this pass and, until it has come so far, of the one before."""
+    """Findings of this pass and, for the part that it has not reached, of the one before."""
     findings: tuple[Finding, ...] = ()
-    """The first 100 of them."""
+    """The first 100 findings."""
     repair_count: int = 0
     """Number of places in the log that were repaired since the store was made."""
     tombstone_count: int = 0
     """Number of these places where a tombstone replaced a message."""
-    repairs: tuple[Repaired, ...] = ()
-    """The last 100 of them."""
+    repairs: tuple[RepairedPlace, ...] = ()
+    """The last 100 repairs."""
 
 
 class Scrub:
-    """A ``BackgroundService``; ``progress``, ``request``, ``report`` and ``waiting`` are for any
-    thread."""
+    """A ``BackgroundService``; any thread may use ``progress``, ``request``, ``report`` and
+    ``waiting``."""
 
     name = "scrub"
 
@@ -110,8 +113,7 @@ class Scrub:
         on_damage: Callable[[], object],
         on_report: Callable[[], object],
     ) -> None:
-        """``path`` holds the progress over restarts. ``on_damage`` is called after something was
-        found that was not known, ``on_report`` after a report was taken, in its thread."""
+        """``on_damage`` is called after a new finding."""
         self._files = seams.files
         self._clock = seams.clock
         self._path = path
@@ -125,12 +127,12 @@ class Scrub:
         self._is_automatic = config.damage_repair is DamageRepair.AUTOMATIC
         self._segment_size = config.mapped_file_size_commit_log
         self._damaged = {self._base_of(each.offset) for each in self.progress.findings}
-        """First offsets of the segments that are to be repaired."""
+        """First offsets of the segments to repair."""
         self._changing = RLock()
         self._requested = False
         self._unsaved = 0
         self._repair_due = 0.0
-        """Monotonic time from which damage is repaired; later after a repair was refused."""
+        """Monotonic time from which damage is repaired; later after a repair was rejected."""
         self._resumes_at = 0.0
         """Monotonic time of the pass's next step."""
         self._on_report = on_report
@@ -141,17 +143,17 @@ class Scrub:
         self._reporting = Lock()
 
     def request(self) -> ScrubProgress:
-        """Have a pass begin at the next step, unless one runs."""
+        """Begin a pass at the next step, unless one runs."""
         self._requested = True
         return self.progress
 
     def report(self, offset: int) -> None:
-        """As ``report_all``, for one offset: a look-up met damage there, or was not able to read a
+        """Report one offset as ``report_all``: a look-up met damage there, or could not read a
         record."""
         self.report_all((offset,))
 
     def report_all(self, offsets: Iterable[int]) -> None:
-        """Have the blocks that hold these physical offsets checked at the next step, each once.
+        """Check the blocks that hold these physical offsets at the next step, each once.
 
         Never waits for a step and never raises. Ignored: an offset outside of the log, a block that
         waits already, and any when 1,024 blocks wait.
@@ -171,11 +173,11 @@ class Scrub:
 
     @property
     def waiting(self) -> int:
-        """How many reported blocks wait to be checked; 1,024 at most."""
+        """Number of reported blocks that wait to be checked; 1,024 at most."""
         return len(self._reports)
 
     def step(self, now: float) -> float:
-        """Look at some blocks, or wait for the time to begin."""
+        """Compare some blocks, or wait until the next pass is due."""
         with self._changing:
             return self._step(now)
 
@@ -191,20 +193,20 @@ class Scrub:
         return following
 
     def _go_on(self, now: float) -> float:
-        """The pass's next blocks."""
+        """Compare the next blocks of the pass."""
         if self._rate == 0:
             return math.inf
         position = self.progress.position
         if position is None:
             if (wait_s := self._wait_s()) > 0:
-                return now + min(wait_s, LOOK_AGAIN_S)
+                return now + min(wait_s, RECHECK_S)
             position = self._begin()
         self._requested = False
         file = next(iter(self._log.files_from(position)), None)
         if file is None or position >= self._log.max_offset:
             self._end()
             return now
-        looked_at = self._look(file, max(position, file.base_offset))
+        looked_at = self._compare(file, max(position, file.base_offset))
         self._resumes_at = now + looked_at / self._rate
         return self._resumes_at
 
@@ -223,8 +225,10 @@ class Scrub:
             return report
 
     def repair_known(self) -> None:
-        """Check the blocks that were reported, and repair what was found and is not repaired yet,
-        where that is automatic. Called after the last step."""
+        """Check the reported blocks, and repair known damage where that is automatic.
+
+        Called after the last step.
+        """
         self._check_reported(REPORTS_MAX)
         if self._is_automatic and self._damaged:
             self._repair_by_itself(math.inf)
@@ -236,7 +240,7 @@ class Scrub:
         except RepairRefused as error:
             log.error("damage of the log is not repaired, tried again: %s", error)
             self._damaged |= damaged
-            self._repair_due = now + LOOK_AGAIN_S
+            self._repair_due = now + RECHECK_S
             return
         if not report.done and report.plan.actions:
             log.error(
@@ -249,7 +253,7 @@ class Scrub:
     def _note_repairs(self, report: RepairReport) -> None:
         now_ms = self._clock.now_ms()
         done = [
-            Repaired(
+            RepairedPlace(
                 offset=action.offset,
                 length=action.length,
                 kind=action.kind,
@@ -275,7 +279,7 @@ class Scrub:
         self._save()
 
     def _is_still(self, found: Finding) -> bool:
-        """Whether the block of a finding is still not as covered."""
+        """Whether the block of a finding still does not match."""
         base = self._base_of(found.offset)
         file, entries = self._log.find(found.offset), self._blocks.entries(base)
         if file is None or entries is None:
@@ -297,7 +301,7 @@ class Scrub:
         return start
 
     def _end(self) -> None:
-        known = self._still_there(self.progress.began_at_ms)
+        known = self._persisting_findings(self.progress.began_at_ms)
         self._change(
             position=None,
             last_pass_ended_at_ms=self._clock.now_ms(),
@@ -306,15 +310,15 @@ class Scrub:
         )
         self._save()
 
-    def _still_there(self, since_ms: int) -> tuple[Finding, ...]:
-        """Findings that this pass has met; others were mended, or have expired."""
+    def _persisting_findings(self, since_ms: int) -> tuple[Finding, ...]:
+        """Findings that this pass has met; others were repaired, or have expired."""
         return tuple(each for each in self.progress.findings if each.found_at_ms >= since_ms)
 
     def _check_reported(self, blocks_max: int) -> int:
-        """Check reported blocks; how many bytes that were, at least one where any waited.
+        """Check reported blocks; returns the number of bytes, at least one where any waited.
 
-        While 100 findings are listed, reports are dropped: a finding that is not listed would count
-        each time that it is reported. A pass counts it once.
+        While 100 findings are listed, reports are dropped: an unlisted finding would count each
+        time it is reported. A pass counts it once.
         """
         with self._reporting:
             taken = [self._reports.pop() for _ in range(min(blocks_max, len(self._reports)))]
@@ -327,8 +331,8 @@ class Scrub:
                 checked += 0 if entries is None else self._check(file, entries, number)
         return max(checked, len(taken))
 
-    def _look(self, file: MappedFile, position: int) -> int:
-        """Compare blocks from a position on; how many bytes that were."""
+    def _compare(self, file: MappedFile, position: int) -> int:
+        """Compare blocks from a position on; returns the number of bytes."""
         start, used = position - file.base_offset, file.wrote_position
         stop = min(start + min(CHUNK_MAX, max(self._rate, BLOCK_SIZE)), used)
         entries = self._blocks.entries(file.base_offset)
@@ -346,7 +350,8 @@ class Scrub:
         return checked
 
     def _check(self, file: MappedFile, entries: memoryview, number: int) -> int:
-        """Compare one block, and note it where it is damaged; how many bytes were compared."""
+        """Compare one block, and note it where it is damaged; returns the number of compared
+        bytes."""
         base, used = file.base_offset, file.wrote_position
         length = check_block(file.view, entries, base, number, 0)
         if length < 0 and not file.is_removed:
@@ -378,7 +383,7 @@ class Scrub:
 
 
 def _load(files: FileSystem, path: Path) -> ScrubProgress:
-    """What the last run noted; a file that cannot be read counts as none."""
+    """Load the last run's progress; a file that cannot be read counts as none."""
     if files.stat(path) is None:
         return ScrubProgress()
     try:

@@ -2,22 +2,22 @@
 
 ::
 
-    engine        the face: begins, decisions, checks, and the background step
+    engine        the interface: begins, decisions, checks, and the background step
     begin, decide, check
-    ledger        what memory holds of the log, and the one way to append to it
-    loading       reads everything back, and finds what a crash cut short
+    ledger        the transactions in memory, and the one way to append to the log
+    loading       reads everything back, and finds interrupted begins and decisions
     table         transactions in memory; recent: half messages stored a moment ago
-    schedule      when which producers are to be checked
-    log           the store as the engine sees it; records, halves: what is written
+    schedule      the times at which producers are checked
+    log           the store as the engine sees it; records, halves: the written records
     story         a transaction as callers see it
 
-The log is the truth: all that memory holds is read back from it. Used by store-writer.
+The log is the only state: everything in memory is read back from it. Used by store-writer.
 """
 
-from mqstore.storage.transactions.begin import Begin, Begun
+from mqstore.storage.transactions.begin import Begin, BeginResult
 from mqstore.storage.transactions.check import CheckSent
 from mqstore.storage.transactions.counts import Buckets
-from mqstore.storage.transactions.decide import Decide, Decided
+from mqstore.storage.transactions.decide import Decide, DecisionResult
 from mqstore.storage.transactions.engine import Taken, TransactionEngine
 from mqstore.storage.transactions.halves import Verdict
 from mqstore.storage.transactions.ledger import OnAppend
@@ -27,11 +27,11 @@ from mqstore.storage.transactions.story import State, StoredHalf, Story
 
 __all__ = [
     "Begin",
-    "Begun",
+    "BeginResult",
     "Buckets",
     "CheckSent",
     "Decide",
-    "Decided",
+    "DecisionResult",
     "NewRecord",
     "OnAppend",
     "Rules",

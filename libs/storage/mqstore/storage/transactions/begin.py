@@ -32,14 +32,15 @@ class Begin(msgspec.Struct, frozen=True):
         return self.messages[0].properties[PROPERTY_UNIQ_KEY]
 
     def keys_by_topic(self) -> dict[str, list[str]]:
-        """The unique keys of the messages."""
+        """The unique keys of the messages, by topic."""
         found: dict[str, list[str]] = {}
         for each in self.messages:
             found.setdefault(each.topic, []).append(each.properties[PROPERTY_UNIQ_KEY])
         return found
 
     def identities(self) -> set[tuple[str, str, bytes]]:
-        """Each message's unique key, topic and digest of its body; a repeat must have the same."""
+        """Each message's unique key, topic and digest of its body; a repeated begin must have the
+        same."""
         return {
             (each.properties[PROPERTY_UNIQ_KEY], each.topic, halves.digest_body(each.body))
             for each in self.messages
@@ -54,7 +55,7 @@ class Begin(msgspec.Struct, frozen=True):
         return [halves.half_of(each, self.group, store_format) for each in messages]
 
 
-class Begun(msgspec.Struct, frozen=True, gc=False):
+class BeginResult(msgspec.Struct, frozen=True, gc=False):
     """A transaction that was begun, now or before."""
 
     key: str
@@ -70,8 +71,8 @@ class Begins:
         self._ledger = ledger
 
     def is_at_hand(self, begin: Begin) -> bool:
-        """Whether nothing need be read from the log to begin it: its keys are new, by one look-up
-        in the table of the keys that were put lately, or memory has the transaction."""
+        """Whether it can begin without a read of the log: its keys are new by one look-up in the
+        table of recent keys, or memory has the transaction."""
         if not begin.may_repeat or self._ledger.state.find(begin.key) is not None:
             return True
         return not self._may_be_stored(begin)
@@ -85,21 +86,21 @@ class Begins:
             return False
         # A power cut may leave committed messages of an unknown transaction: see _was_committed.
         return loading.find(log, keys[0]) is not None or any(
-            loading.committed(log, topic, key) is not None for key in keys
+            loading.find_committed(log, topic, key) is not None for key in keys
         )
 
-    def plan(self, begins: Sequence[Begin]) -> Plan[Begun]:
+    def plan(self, begins: Sequence[Begin]) -> Plan[BeginResult]:
         """See ``TransactionEngine.take``."""
 
-        def stored(index: int) -> Begun:
+        def stored(index: int) -> BeginResult:
             return self._require_begun(begins[index])
 
-        plan: Plan[Begun] = Plan([None] * len(begins), {}, stored, stored)
+        plan: Plan[BeginResult] = Plan([None] * len(begins), {}, stored, stored)
         under_way: set[str] = set()
         for index, each in enumerate(begins):
             if each.key in under_way:
                 continue  # a duplicate within this plan
-            found = attempt(partial(self._begun_or_group, each))
+            found = attempt(partial(self._find_or_plan, each))
             if isinstance(found, Group):
                 plan.groups[index] = found
                 under_way.add(each.key)
@@ -111,20 +112,23 @@ class Begins:
         may_have = self._ledger.log.may_have
         return any(may_have(topic, keys) for topic, keys in begin.keys_by_topic().items())
 
-    def _begun_or_group(self, begin: Begin) -> Begun | Group:
+    def _find_or_plan(self, begin: Begin) -> BeginResult | Group:
         reads = begin.may_repeat and self._may_be_stored(begin)
-        return self._begun(begin, reads=reads) or self._half_group(begin, reads=reads)
+        return self._find_begun(begin, reads=reads) or self._half_group(begin, reads=reads)
 
-    def _require_begun(self, begin: Begin) -> Begun:
-        """Raises UniqueKeyTaken, TransactionDecided, PutRefused, TransactionsNotLoaded."""
-        found = self._begun(begin, reads=False)
+    def _require_begun(self, begin: Begin) -> BeginResult:
+        """Find a transaction that was begun before.
+
+        Raises UniqueKeyTaken, TransactionDecided, PutRefused, TransactionsNotLoaded.
+        """
+        found = self._find_begun(begin, reads=False)
         if found is None:
             raise PutRefused("the begin that this one repeats was refused")
         return found
 
-    def _begun(self, begin: Begin, *, reads: bool) -> Begun | None:
-        """The same transaction, when it was begun before: a producer begins it again when it got
-        no reply. Raises UniqueKeyTaken for another one, TransactionDecided when it is over."""
+    def _find_begun(self, begin: Begin, *, reads: bool) -> BeginResult | None:
+        """Find the same transaction, when it was begun before: a producer begins it again when it
+        got no reply. Raises UniqueKeyTaken for another one, TransactionDecided when it is over."""
         ledger = self._ledger
         found = ledger.state.find(begin.key)
         if found is None and reads:
@@ -139,8 +143,8 @@ class Begins:
             )
         decision = found.decision
         if decision is not None and decision.verdict is not Verdict.COMMIT:
-            raise found.contradicted(decision, "send new unique keys", ledger.log.end_offset)
-        return Begun(found.key, state_of(found), ledger.log.end_offset)
+            raise found.contradiction_error(decision, "send new unique keys", ledger.log.end_offset)
+        return BeginResult(found.key, state_of(found), ledger.log.end_offset)
 
     def _half_group(self, begin: Begin, *, reads: bool) -> Group:
         ledger = self._ledger
@@ -164,7 +168,7 @@ class Begins:
             self._ledger.log.remember(topic, keys, places)
 
     def _was_committed(self, begin: Begin) -> bool:
-        """Whether the log has committed messages of an unknown transaction: a power cut may take
+        """Whether the log has committed messages of an unknown transaction: a power cut may remove
         half messages and op records, and leave the committed messages."""
         log, own = self._ledger.log, PROPERTY_UNIQ_KEY
-        return any(loading.committed(log, m.topic, m.properties[own]) for m in begin.messages)
+        return any(loading.find_committed(log, m.topic, m.properties[own]) for m in begin.messages)

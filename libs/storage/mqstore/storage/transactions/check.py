@@ -1,4 +1,4 @@
-"""Checks of producers that went silent, and what is set aside as none of them answers."""
+"""Checks of producers, and setting aside transactions that are not answered."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ CARRIED_AT_ONCE: Final = 100
 
 
 class CheckSent(msgspec.Struct, frozen=True, gc=False):
-    """A producer was sent a check of a transaction."""
+    """A check of a transaction that was sent to a producer."""
 
     key: str
     by: str
-    """Which producer."""
+    """The producer."""
     answer: str | None
-    """What it answered at once."""
+    """The producer's immediate answer, or None."""
 
 
 class Checks:
@@ -48,7 +48,7 @@ class Checks:
         schedule = self._ledger.schedule
         found = schedule.due(groups)[:count]
         for transaction in found:
-            schedule.again(transaction, seconds)
+            schedule.reschedule(transaction, seconds)
         return found
 
     def release(self, keys: Iterable[str]) -> None:
@@ -56,7 +56,7 @@ class Checks:
         for key in keys:
             transaction = self._ledger.state.pending.get(key)
             if transaction is not None:
-                self._ledger.schedule.again(transaction, 0)
+                self._ledger.schedule.reschedule(transaction, 0)
 
     def count(self, checks: Iterable[CheckSent]) -> list[str]:
         """See ``TransactionEngine.count_checks``."""
@@ -66,9 +66,9 @@ class Checks:
 
         def note(transaction: Transaction, at_ms: int) -> None:
             check = sent[transaction.key]
-            transaction.checked(Check(at_ms, check.by, check.answer))
+            transaction.note_check(Check(at_ms, check.by, check.answer))
             ledger.counts.checks_sent += 1
-            ledger.schedule.again(transaction)
+            ledger.schedule.reschedule(transaction)
             counted.append(transaction.key)
 
         pending = ledger.state.pending
@@ -79,8 +79,8 @@ class Checks:
         return counted
 
     def carry(self) -> None:
-        """Write the half messages again that hold the saved offsets back; what the store refuses
-        now is tried again."""
+        """Write again the half messages that hold the saved offsets back; rejected ones are retried
+        later."""
         state = self._ledger.state
         behind = state.half_end - self._rules.carry_behind
         late = (
@@ -92,7 +92,7 @@ class Checks:
         self._ledger.append_apart(self._copy_groups(first, 0, lambda *_: None))
 
     def too_old(self) -> list[str]:
-        """Keys of those whose half messages may soon be deleted."""
+        """Keys of transactions whose half messages may soon be deleted."""
         ledger = self._ledger
         before_ms = ledger.clock.now_ms() - ledger.log.reserved_ms
         shift_ms = ledger.log.shift_ms
@@ -103,8 +103,11 @@ class Checks:
         ]
 
     def set_aside(self, keys: Iterable[str]) -> None:
-        """What the store refuses or cannot read now is tried again. Raises StoreFailed, and
-        TransactionsNotLoaded where the log has to be read again."""
+        """Set transactions aside; those that the store rejects or cannot read now are retried
+        later.
+
+        Raises StoreFailed, and TransactionsNotLoaded where the log has to be read again.
+        """
         ledger = self._ledger
         for key in sorted(keys):
             transaction = ledger.state.pending[key]
@@ -113,7 +116,7 @@ class Checks:
             except (PutRefused, TransactionsNotLoaded):
                 if not ledger.is_loaded:
                     raise
-                ledger.schedule.later(transaction, RETRY_S)
+                ledger.schedule.postpone(transaction, RETRY_S)
 
     def _set_aside(self, transaction: Transaction) -> None:
         ledger, group = self._ledger, self._decisions.group
@@ -132,7 +135,7 @@ class Checks:
         checks: int,
         then: Callable[[Transaction, int], None],
     ) -> Iterator[Group]:
-        """With so many more checks; what is gone is passed over."""
+        """Copies with the given number of further checks; lost transactions are skipped."""
         for transaction in transactions:
             with suppress(TransactionGone):
                 yield self._copy_group(transaction, transaction.check_times + checks, then)
@@ -140,7 +143,7 @@ class Checks:
     def _copy_group(
         self, transaction: Transaction, times: int, then: Callable[[Transaction, int], None]
     ) -> Group:
-        """Another copy of each of its halves, all together."""
+        """Another copy of each of the transaction's halves, all together."""
         ledger = self._ledger
         records = [
             halves.checked_copy_of(ledger.content(transaction, part), part.newest, times)

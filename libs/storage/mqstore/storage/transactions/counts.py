@@ -1,4 +1,4 @@
-"""What the engine counts, in plain numbers."""
+"""Counters of the engine."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from mqstore.storage.transactions.halves import Verdict
 from mqstore.storage.transactions.table import Transaction
 
 FINISH_BUCKETS_S: Final = (5.0, 60.0, 600.0, 3_600.0, 43_200.0, 86_400.0)
-"""Those of rocketmq_finish_message_latency."""
+"""The buckets of rocketmq_finish_message_latency."""
 BATCH_BUCKETS: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 
 
 class Buckets:
-    """How many values are at or below each bound, and above the last one."""
+    """The number of values at or below each bound, and above the last one."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -26,32 +26,33 @@ class Buckets:
         """Sum of the values."""
 
     def observe(self, value: float) -> None:
+        """Count a value."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
 
 class Counts:
-    """Of one store, since the process began. Changed by the engine under its lock."""
+    """Counters of one store, since the process began. Changed by the engine under its lock."""
 
     def __init__(self) -> None:
         self.begun = 0
         self.decided: Counter[Verdict] = Counter()
-        """Transactions."""
+        """Decided transactions."""
         self.messages: Counter[tuple[Verdict, str]] = Counter()
         """Messages of decided transactions, by topic."""
         self.finish_s = Buckets(FINISH_BUCKETS_S)
-        """From begin to commit."""
+        """Seconds from begin to commit."""
         self.checks_sent = 0
         self.checks_answered = 0
-        """Checked transactions that were decided then."""
+        """Checked transactions that were then decided."""
         self.batches = Buckets(BATCH_BUCKETS)
         """Begins, decisions and checks of one append."""
         self.loads = 0
         self.load_s = 0.0
-        """How long the last reading of the half messages took."""
+        """Duration of the last read of the half messages."""
 
-    def settled(self, transaction: Transaction, verdict: Verdict, now_ms: int) -> None:
-        """A decision was stored."""
+    def note_settled(self, transaction: Transaction, verdict: Verdict, now_ms: int) -> None:
+        """Count a stored decision."""
         self.decided[verdict] += 1
         for half in transaction.halves:
             self.messages[verdict, half.topic] += 1

@@ -1,4 +1,4 @@
-"""Decides transactions: the real messages, then the op record that says so."""
+"""Decides transactions: stores the real messages, then the op record of the decision."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ class Decide(msgspec.Struct, frozen=True):
     verdict: Verdict
     why: str
     by_hand: bool = False
-    """Also of a transaction that was set aside."""
+    """Whether an operator decides, who may also decide a transaction that was set aside."""
 
     def reopens(self, transaction: Transaction) -> bool:
-        """Whether a person decides what was set aside."""
+        """Whether an operator decides a transaction that was set aside."""
         decision = transaction.decision
         return self.by_hand and decision is not None and decision.verdict is Verdict.SET_ASIDE
 
 
-class Decided(msgspec.Struct, frozen=True):
-    """What became of a transaction, and whether that had been decided before."""
+class DecisionResult(msgspec.Struct, frozen=True):
+    """A decided transaction, and whether it had been decided before."""
 
     story: Story
     repeated: bool
@@ -53,14 +53,14 @@ class Decided(msgspec.Struct, frozen=True):
 
 
 class Decisions:
-    """Takes decisions, and completes those that a crash cut short."""
+    """Takes decisions, and completes those that a crash interrupted."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
-    def plan(self, decisions: Sequence[Decide]) -> Plan[Decided]:
+    def plan(self, decisions: Sequence[Decide]) -> Plan[DecisionResult]:
         """See ``TransactionEngine.take``."""
-        plan: Plan[Decided] = Plan(
+        plan: Plan[DecisionResult] = Plan(
             [None] * len(decisions),
             {},
             lambda index: self._outcome(decisions[index], repeated=False),
@@ -71,7 +71,7 @@ class Decisions:
             try:
                 transaction = self.find(each.key)
                 if transaction.key in under_way:
-                    continue  # it repeats one of this plan
+                    continue  # a duplicate within this plan
                 if transaction.decision is None or each.reopens(transaction):
                     plan.groups[index] = self._first_group(transaction, each)
                     under_way.add(transaction.key)
@@ -82,14 +82,14 @@ class Decisions:
         return plan
 
     def is_at_hand(self, decide: Decide) -> bool:
-        """Whether nothing need be read from the log to decide it."""
+        """Whether it can be decided without a read of the log."""
         found = self._ledger.state.find(decide.key)
         if found is None or decide.reopens(found):
             return False
         return not found.is_pending or self._ledger.has_content(found)
 
     def find(self, key: str) -> Transaction:
-        """A transaction, from memory or from the log. Raises TransactionUnknown."""
+        """Find a transaction in memory or in the log. Raises TransactionUnknown."""
         found = self._ledger.state.find(key) or loading.find(self._ledger.log, key)
         if found is None:
             raise TransactionUnknown(f"there is no transaction {key}")
@@ -126,7 +126,7 @@ class Decisions:
         return Group(records + ops, note)
 
     def complete(self, unfinished: Iterable[Unfinished]) -> Iterator[Group]:
-        """The rest of groups that were cut short."""
+        """The missing records of interrupted decisions."""
         return (self._completion(*each) for each in unfinished)
 
     def _completion(
@@ -143,13 +143,13 @@ class Decisions:
     def _first_group(self, transaction: Transaction, decide: Decide) -> Group:
         decision = Decision(decide.verdict, self._ledger.clock.now_ms(), decide.why)
         parts = transaction.parts.values()
-        if transaction.is_pending:  # a broker may have resolved some of its messages by themselves
+        if transaction.is_pending:  # a broker may have resolved some of its messages one by one
             parts_left = [part for part in parts if not transaction.is_resolved(part)]
             return self.group(transaction, decision, parts_left)
         return self.group(transaction, decision, parts)
 
-    def _outcome(self, decide: Decide, *, repeated: bool) -> Decided:
-        """Raises TransactionDecided."""
+    def _outcome(self, decide: Decide, *, repeated: bool) -> DecisionResult:
+        """The result of a decision. Raises TransactionDecided."""
         transaction = self.find(decide.key)
         decision = transaction.decision
         if decision is None:
@@ -157,5 +157,5 @@ class Decisions:
         if decision.verdict is not decide.verdict:
             is_aside = decision.verdict is Verdict.SET_ASIDE
             advice = "resolve it by hand" if is_aside else ""
-            raise transaction.contradicted(decision, advice, self._ledger.log.end_offset)
-        return Decided(story_of(transaction), repeated, self._ledger.log.end_offset)
+            raise transaction.contradiction_error(decision, advice, self._ledger.log.end_offset)
+        return DecisionResult(story_of(transaction), repeated, self._ledger.log.end_offset)

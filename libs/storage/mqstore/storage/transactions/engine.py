@@ -1,6 +1,6 @@
 """Two-phase messages of one store: begins, decisions and checks. The only state is the log.
 
-RocketMQ's TransactionalMessageServiceImpl decides inside the broker, over its own log, too.
+RocketMQ's TransactionalMessageServiceImpl also decides inside the broker, over its own log.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from mqstore.storage.errors import (
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.seams import Seams
 from mqstore.storage.transactions import loading
-from mqstore.storage.transactions.begin import Begin, Begins, Begun
+from mqstore.storage.transactions.begin import Begin, BeginResult, Begins
 from mqstore.storage.transactions.check import RETRY_S, Checks, CheckSent
 from mqstore.storage.transactions.counts import Counts
-from mqstore.storage.transactions.decide import Decide, Decided, Decisions
+from mqstore.storage.transactions.decide import Decide, DecisionResult, Decisions
 from mqstore.storage.transactions.ledger import Ledger, OnAppend
 from mqstore.storage.transactions.log import QueueOffsets, TransactionLog
 from mqstore.storage.transactions.schedule import Rules, Schedule
@@ -33,19 +33,19 @@ from mqstore.storage.transactions.story import State, Story, state_of, story_of
 from mqstore.storage.transactions.table import Transaction
 
 PROGRESS_INTERVAL_S: Final = 5.0
-"""As flushConsumerOffsetInterval."""
+"""RocketMQ's flushConsumerOffsetInterval."""
 
-Taken = tuple[list[Begun | StorageError], list[Decided | StorageError]]
+Taken = tuple[list[BeginResult | StorageError], list[DecisionResult | StorageError]]
 """The result of each begin, and of each decision."""
 
 _log = logging.getLogger(__name__)
 
 
 class TransactionEngine:
-    """A ``BackgroundService``. Every method may be called from any thread: ``take_at_hand`` by an
-    event loop, the others by threads that may wait for the log.
+    """A ``BackgroundService`` for two-phase messages. Thread-safe: ``take_at_hand`` is for an event
+    loop, the other methods for threads that may wait for the log.
 
-    Nothing that it returns is known to be on disk: wait for a result's ``end``.
+    Its results are not known to be on disk: wait for a result's ``end``.
     """
 
     name = "transactions"
@@ -53,7 +53,7 @@ class TransactionEngine:
     def __init__(
         self, store: MessageStore, seams: Seams, keys: UniqueKeys, rules: Rules | None = None
     ) -> None:
-        """``keys`` makes the unique keys of op records."""
+        """``keys`` generates the unique keys of op records."""
         rules = rules or Rules()
         self._schedule = Schedule(seams.clock, rules)
         self._ledger = Ledger(TransactionLog(store), seams.clock, keys, self._schedule)
@@ -67,7 +67,7 @@ class TransactionEngine:
         self._progress_at = 0.0
         self._wake_at = 0.0
         self.trouble: str | None = "the half messages are being read"
-        """Why nothing can be begun or decided now."""
+        """Why no transaction can be begun or decided now, or None."""
         self.on_due: Callable[[], None] = _do_nothing
         """Called, by the thread of ``step``, when checks have become due."""
         self.wake: Callable[[], None] = _do_nothing
@@ -80,10 +80,10 @@ class TransactionEngine:
 
         A begin that repeats an earlier one under the same unique keys returns that one; so does a
         repeated decision. A decision is one contiguous group: the real messages, then the op
-        records. What the store refuses together is tried one by one. Results are in order: of a
-        begin Begun, UniqueKeyTaken, TransactionDecided or another PutRefused; of a decision
-        Decided, TransactionDecided, TransactionUnknown, TransactionGone or a PutRefused;
-        TransactionsNotLoaded of either: try again.
+        records. Groups that the store rejects together are tried one by one. Results are in order:
+        of a begin BeginResult, UniqueKeyTaken, TransactionDecided or another PutRefused; of a
+        decision DecisionResult, TransactionDecided, TransactionUnknown, TransactionGone or a
+        PutRefused; TransactionsNotLoaded of either: try again.
 
         Raises StoreFailed, TransactionsNotLoaded.
         """
@@ -98,10 +98,10 @@ class TransactionEngine:
         return taken
 
     def take_at_hand(self, begins: Sequence[Begin], decisions: Sequence[Decide]) -> Taken | None:
-        """``take`` where nothing is to be waited for: no read of the log, no file to be made, no
-        other thread. None, and nothing is known to be done: call ``take`` from another thread.
+        """``take`` without waiting: no read of the log, no creation of a file, no other thread.
 
-        Raises StoreFailed, TransactionsNotLoaded.
+        None when that is not possible: then call ``take`` from another thread. Raises StoreFailed,
+        TransactionsNotLoaded.
         """
         self._require_loaded()
         if not self._lock.acquire(blocking=False):
@@ -128,17 +128,19 @@ class TransactionEngine:
         return begun.complete, decided.complete
 
     def _require_loaded(self) -> None:
-        """Without the lock, which a reading of the log holds for as long as it takes."""
+        """Check without the lock, which a read of the log holds for long."""
         if not self._ledger.is_loaded:
             raise TransactionsNotLoaded(
                 self.trouble or "the half messages are being read; try again in a moment"
             )
 
-    # looking ------------------------------------------------------------------------------
+    # queries ------------------------------------------------------------------------------
 
     def find(self, key: str) -> Story:
-        """A transaction, from memory or from the log. Raises TransactionUnknown,
-        TransactionsNotLoaded."""
+        """Find a transaction in memory or in the log.
+
+        Raises TransactionUnknown, TransactionsNotLoaded.
+        """
         self._require_loaded()
         with self._lock:
             return story_of(self._decisions.find(key))
@@ -161,10 +163,10 @@ class TransactionEngine:
         limit: int | None = None,
     ) -> list[Story]:
         """Up to ``limit`` transactions in some states, of a producer group (None: all), begun at
-        ``before_ms`` or earlier, oldest first. ``follows`` says of a time and a key whether the
-        transaction belongs to the list. Of decided ones the newest 50,000 are remembered.
+        ``before_ms`` or earlier, oldest first.
 
-        Raises TransactionsNotLoaded.
+        ``follows`` is called with a time and a key and returns whether the transaction belongs to
+        the list. Of decided ones the newest 50,000 are remembered. Raises TransactionsNotLoaded.
         """
         self._require_loaded()
         with self._lock:
@@ -186,32 +188,33 @@ class TransactionEngine:
 
     @property
     def counts(self) -> Counts:
+        """The counters of the engine."""
         return self._ledger.counts
 
     @property
     def pending_count(self) -> int:
-        """Transactions without a decision, as far as is known."""
+        """Number of known transactions without a decision."""
         known = self._ledger.known
         return 0 if known is None else len(known.pending)
 
     @property
     def set_aside_count(self) -> int:
-        """Transactions that an operator has to decide."""
+        """Number of transactions that an operator has to decide."""
         known = self._ledger.known
         return 0 if known is None else len(known.set_aside)
 
     @property
     def checks_waiting(self) -> int:
-        """Transactions that are due for a check."""
+        """Number of transactions that are due for a check."""
         return self._schedule.waiting
 
     @property
     def oldest_pending_ms(self) -> int | None:
-        """When the oldest pending transaction was begun; Unix milliseconds."""
+        """Begin time of the oldest pending transaction in Unix milliseconds, or None."""
         if not self._ledger.is_loaded:
             return None
         with self._lock:
-            known = self._ledger.known  # a reading that failed meanwhile leaves None
+            known = self._ledger.known  # a read that failed meanwhile leaves None
             pending = () if known is None else known.pending.values()
             return min((each.born_ms for each in pending), default=None)
 
@@ -230,10 +233,10 @@ class TransactionEngine:
     def lease(
         self, groups: Collection[str] | None, count: int, seconds: float | None = None
     ) -> list[Story]:
-        """Up to so many transactions whose producer group (None: any) is to be checked now. No
-        other caller gets them for ``seconds`` (None: the check interval).
+        """Lease up to ``count`` transactions whose producer group (None: any) is to be checked now.
 
-        Raises TransactionsNotLoaded.
+        No other caller gets them for ``seconds`` (None: the check interval). Raises
+        TransactionsNotLoaded.
         """
         self._require_loaded()
         with self._lock:
@@ -246,32 +249,34 @@ class TransactionEngine:
         return self._schedule.due_groups()
 
     def count_checks(self, checks: Sequence[CheckSent]) -> list[str]:
-        """Checks were sent: each half message is written once more with its count, as a broker
-        does. Returns the keys of the transactions that were still pending.
+        """Count checks that were sent: each half message is written again with its count, as in a
+        broker.
 
-        Raises PutRefused where the store took none, StoreFailed, TransactionsNotLoaded.
+        Returns the keys of the transactions that were still pending. Raises PutRefused where the
+        store accepted none, StoreFailed, TransactionsNotLoaded.
         """
         self._require_loaded()
         with self._lock:
             return self._checks.count(checks)
 
     def release(self, keys: Iterable[str]) -> None:
-        """No producer could be reached about these: they are due again."""
+        """End the leases of transactions whose producers could not be reached: they are due
+        again."""
         self._require_loaded()
         with self._lock:
             self._checks.release(keys)
             self._look_ahead()
 
     def watch_appends(self, on_append: OnAppend) -> None:
-        """Have ``on_append`` called after each append, by the thread that appends, with the
-        engine's lock held."""
+        """Call ``on_append`` after each append, in the thread that appends, with the engine's lock
+        held."""
         self._ledger.on_append = on_append
 
     # in the background --------------------------------------------------------------------
 
     def step(self, now: float) -> float:
-        """Read the log where it is not known, plan checks, set aside what was checked too often,
-        and save progress. Raises StoreFailed."""
+        """Read the log when needed, plan checks, set aside transactions that were checked too
+        often, and save progress. Raises StoreFailed."""
         wake = now + RETRY_S
         trouble = None
         with self._lock:
@@ -292,8 +297,10 @@ class TransactionEngine:
         return wake
 
     def leave(self) -> None:
-        """At the end, before the store is closed: save how far all is over. A broker that opens the
-        store next continues from there, and checks no older copy. Raises StorageError."""
+        """Save progress before the store is closed. Raises StorageError.
+
+        A broker that opens the store next continues from there, and checks no older copy.
+        """
         with self._lock:
             if self._ledger.is_loaded:
                 self._to_save = (self._ledger.state.progress(), 0)
@@ -315,8 +322,10 @@ class TransactionEngine:
         return min(self._progress_at, self._schedule.next_at)
 
     def _load(self) -> None:
-        """Read everything back, and complete what a crash cut short. Raises StorageError; to be
-        called again then."""
+        """Read everything back, and complete interrupted decisions.
+
+        Raises StorageError; the caller then retries.
+        """
         ledger = self._ledger
         ledger.forget()
         began = ledger.clock.monotonic()
@@ -327,7 +336,7 @@ class TransactionEngine:
         ledger.remember(state)
         try:
             ledger.fill_up()
-            unfinished = [*loading.torn(log, state), *loading.cut(log, state)]
+            unfinished = [*loading.find_torn(log, state), *loading.find_unfinished(log, state)]
             if refused := ledger.append_apart(self._decisions.complete(unfinished)):
                 raise refused[0]
             loading.read_set_aside(log, state)
@@ -341,8 +350,9 @@ class TransactionEngine:
         ledger.counts.load_s = self._progress_at - began
 
     def _save_progress(self) -> None:
-        """Save what was computed at an earlier turn, once all it rests on is on disk: else a power
-        cut could leave offsets that have passed a half message's older copy, and not the newer."""
+        """Save the progress of an earlier step, once everything that it depends on is on disk:
+        otherwise a power cut could leave offsets beyond a half message's older copy, without the
+        newer one."""
         state, log = self._ledger.state, self._ledger.log
         flushed, end = log.flushed_offset, log.end_offset
         if self._to_save is not None:
@@ -357,7 +367,7 @@ class TransactionEngine:
         self._to_save = (state.progress(), end)
 
     def _look_ahead(self) -> None:
-        """Have ``step`` called sooner, where it is needed before it would be."""
+        """Wake ``step`` when it is needed before its next time."""
         if not self._ledger.is_loaded or self._schedule.next_at < self._wake_at:
             self._wake_at = 0.0
             self.wake()

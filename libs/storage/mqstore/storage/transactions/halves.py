@@ -1,9 +1,9 @@
-"""The records of a transaction in both formats: half messages, op records, and what is committed.
+"""The records of a transaction in both formats: half messages, op records, and committed messages.
 
 Sources: TransactionalMessageBridge, EndTransactionProcessor and
 DefaultTransactionalMessageCheckListener of 4.9.7 and 5.4.0. Where both write a property's text
-before they drop the property, the property stays in the store: TRAN_MSG in committed copies, and
-in 4.9 also REAL_TOPIC and REAL_QID.
+before they drop the property, the property stays in the store: TRAN_MSG in committed copies, and in
+4.9 also REAL_TOPIC and REAL_QID.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ from mqstore.storage.layout import (
     StoreFormat,
     SysFlag,
 )
-from mqstore.storage.transactions.records import NewRecord, Stored
+from mqstore.storage.transactions.records import LogRecord, NewRecord
 
 QUEUE: Final = 0
 """RocketMQ puts every half message, and every op record, into this queue."""
 QUEUE_ID_MAX: Final = 2**31 - 1
 UNKEYED: Final = "@"
-"""Begins the key of a transaction whose half message has no UNIQ_KEY."""
+"""First character of the key of a transaction whose half message has no UNIQ_KEY."""
 FILLER: Final = "a power cut took the half message that stood here"
 _HOST_FLAGS: Final = SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6
 
 
 class Verdict(StrEnum):
-    """How a transaction ended."""
+    """The kinds of decisions."""
 
     COMMIT = "commit"
     ROLLBACK = "rollback"
@@ -65,7 +65,7 @@ class Verdict(StrEnum):
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
-    """What was decided, when and why; a broker's op records say neither when nor why."""
+    """A decision with its time and reason; a broker's op records hold neither."""
 
     verdict: Verdict
     at_ms: int | None
@@ -76,7 +76,7 @@ class Half(msgspec.Struct, frozen=True, gc=False):
     """The fields of a half message, with a digest instead of its body."""
 
     key: str
-    """Of its transaction: all copies and all messages of one share it."""
+    """Key of its transaction: all copies and all messages of one share it."""
     uniq_key: str
     """Of its message; "" without one."""
     size: int
@@ -98,8 +98,8 @@ def digest_body(body: bytes) -> bytes:
     return hashlib.blake2b(body, digest_size=16).digest()
 
 
-def read_half(found: Stored) -> Half | None:
-    """What a record of the half queue says; None for one that no broker could commit either."""
+def read_half(found: LogRecord) -> Half | None:
+    """Decode a record of the half queue; None for one that no broker could commit."""
     table = found.record.properties
     topic, queue = table.get(PROPERTY_REAL_TOPIC), _number(table, PROPERTY_REAL_QUEUE_ID)
     if not topic or queue is None or queue > QUEUE_ID_MAX:
@@ -126,21 +126,24 @@ def read_half(found: Stored) -> Half | None:
 
 
 def filler_of(host: str, new_key: str, at_ms: int) -> NewRecord:
-    """Takes the place of a half message that a power cut took and an op record names: no other half
-    may get its queue offset, since a reader of the op record would take that message for decided.
+    """The filler for a half message that a power cut removed and an op record names.
 
-    It has a body: a broker of 5.x that checked one without would come to no half behind it
-    (HookUtils.checkBeforePutMessage, TransactionalMessageServiceImpl.check of 5.4.0)."""
+    No other half message may get its queue offset: readers of the op record would take it for
+    decided. The filler has a body: a broker of 5.x that checked one without a body would never
+    check the half messages after it (HookUtils.checkBeforePutMessage,
+    TransactionalMessageServiceImpl.check of 5.4.0).
+    """
     table = {PROPERTY_UNIQ_KEY: new_key, PROPERTY_WHY: FILLER}
     return NewRecord(HALF_TOPIC, QUEUE, FILLER.encode(), table, host, at_ms)
 
 
-def is_filler(found: Stored) -> bool:
+def is_filler(found: LogRecord) -> bool:
+    """Whether a record is a filler."""
     return found.record.properties.get(PROPERTY_WHY) == FILLER
 
 
 def half_of(message: NewRecord, group: str, store_format: StoreFormat) -> NewRecord:
-    """The half message that a message becomes; it has a UNIQ_KEY."""
+    """The half message of a message with a UNIQ_KEY."""
     changes = {
         PROPERTY_TRANSACTION_PREPARED: "true",
         PROPERTY_PRODUCER_GROUP: group,
@@ -159,14 +162,14 @@ def half_of(message: NewRecord, group: str, store_format: StoreFormat) -> NewRec
 
 
 def parts_of(key: str, size: int) -> dict[str, str]:
-    """What the messages of one transaction have besides, when there are several."""
+    """Further properties of the messages of one transaction, when there are several."""
     if size == 1:
         return {}
     return {PROPERTY_TRANSACTION_KEY: key, PROPERTY_TRANSACTION_SIZE: str(size)}
 
 
-def committed_of(half: Stored, place: Half, store_format: StoreFormat) -> NewRecord:
-    """The real message: flagged as committed, and pointing at its half message.
+def committed_of(half: LogRecord, place: Half, store_format: StoreFormat) -> NewRecord:
+    """The real message: flagged as committed, and with the offset of its half message.
 
     ``place`` is the newest copy of the half, ``half`` any record that has its content.
     """
@@ -184,8 +187,8 @@ def committed_of(half: Stored, place: Half, store_format: StoreFormat) -> NewRec
     )
 
 
-def checked_copy_of(half: Stored, place: Half, check_times: int) -> NewRecord:
-    """The half message once more, after it was checked so many times."""
+def checked_copy_of(half: LogRecord, place: Half, check_times: int) -> NewRecord:
+    """A further copy of the half message, after ``check_times`` checks."""
     changes = {PROPERTY_CHECK_TIMES: str(check_times)}
     if place.key.startswith(UNKEYED):
         changes[PROPERTY_PREPARED_QUEUE_OFFSET] = place.key.removeprefix(UNKEYED)
@@ -197,8 +200,8 @@ def checked_copy_of(half: Stored, place: Half, check_times: int) -> NewRecord:
     )
 
 
-def set_aside_of(half: Stored) -> NewRecord:
-    """The copy in TRANS_CHECK_MAX_TIME_TOPIC, where a person finds it."""
+def set_aside_of(half: LogRecord) -> NewRecord:
+    """The copy in TRANS_CHECK_MAX_TIME_TOPIC, for operators."""
     record = half.record
     return replace(
         record,
@@ -219,7 +222,7 @@ def ops_of(
 ) -> list[NewRecord]:
     """Op records for half messages at these queue offsets: one each in 4.9, one for all in 5.x.
 
-    Ours also have the transaction among their keys, and what was decided, when and why.
+    Ours also have the transaction among their keys, and the decision with its time and reason.
     """
     at_ms = decision.at_ms or 0
     table = {PROPERTY_UNIQ_KEY: new_key, PROPERTY_TAGS: OP_TAG}
@@ -235,20 +238,20 @@ def ops_of(
     return [NewRecord(OP_TOPIC, QUEUE, body.encode(), table, host, at_ms) for body in bodies]
 
 
-def read_op(found: Stored) -> list[int]:
+def read_op(found: LogRecord) -> list[int]:
     """Queue offsets of the half messages that an op record resolves, in either version's form."""
     tags = found.record.properties.get(PROPERTY_TAGS)
     return offsets_in(found.record.body) if tags == OP_TAG else []
 
 
 def offsets_in(body: bytes) -> list[int]:
-    """The numbers of an op record's body; what is none is left out."""
+    """The numbers in an op record's body; other text is ignored."""
     text = body.decode("ascii", "replace")
     return [int(part) for part in text.split(OP_SEPARATOR) if _is_number(part)]
 
 
-def read_decision(found: Stored) -> Decision | None:
-    """What an op record of ours says was decided; None for a broker's."""
+def read_decision(found: LogRecord) -> Decision | None:
+    """The decision in an op record of ours; None for a broker's."""
     table = found.record.properties
     try:
         verdict = Verdict(table.get(PROPERTY_DECISION, ""))

@@ -1,7 +1,7 @@
-"""What memory holds of the log's transactions, and the one way to append to it.
+"""The transactions in memory, and the one way to append to the log.
 
-The log is the truth: where an append does not go where memory expects it, nothing is known any more
-and the log is read again.
+The log is the only state: when an append does not get the expected offsets, memory is discarded and
+the log is read again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mqstore.storage.transactions.counts import Counts
 from mqstore.storage.transactions.halves import Decision, Verdict
 from mqstore.storage.transactions.log import TransactionLog
 from mqstore.storage.transactions.recent import RecentHalves
-from mqstore.storage.transactions.records import NewRecord, Stored
+from mqstore.storage.transactions.records import LogRecord, NewRecord
 from mqstore.storage.transactions.schedule import Schedule
 from mqstore.storage.transactions.table import (
     Part,
@@ -39,30 +39,31 @@ from mqstore.storage.transactions.table import (
 )
 
 FILLED_MAX: Final = 10_000
-"""Half messages in whose place fillers are put."""
+"""Maximum number of half messages that fillers replace."""
 FILLED_AT_ONCE: Final = 100
 RUN_MAX: Final = 64
 RUN_SIZE_MAX: Final = 4 << 20
-"""Groups of one append that need not be one, and bytes of their bodies and properties."""
+"""Maximum number of groups in one append that need not be together, and bytes of their bodies and
+properties."""
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 OnAppend = Callable[[Sequence[NewRecord], Sequence[Placement], float], None]
-"""Records, where they are, and the seconds that their append took."""
+"""Called with the records, their placements, and the seconds that their append took."""
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Group:
-    """Records that belong together, and what to note once they are stored."""
+    """Records that belong together, and the function that notes them once they are stored."""
 
     records: list[NewRecord]
     then: Callable[[list[Placement]], None]
     is_unclear: bool = False
-    """Whether the log has to be read again to learn what became of it."""
+    """Whether the log has to be read again to learn whether it was stored."""
 
     @property
     def size(self) -> int:
-        """Bytes of bodies and properties, about."""
+        """Approximate bytes of bodies and properties."""
         return sum(
             len(each.body) + sum(map(len, each.properties.values())) for each in self.records
         )
@@ -70,25 +71,25 @@ class Group:
 
 @dataclass(slots=True)
 class Plan(Generic[T]):
-    """What several callers need of one append, and the result of each."""
+    """The groups that several callers need in one append, and the result of each."""
 
     results: list[T | StorageError | None]
-    """None until it is known; complete after ``Ledger.append_plans``."""
+    """None until known; complete after ``Ledger.append_plans``."""
     groups: dict[int, Group]
-    """To append, by the caller's number."""
+    """Groups to append, by the caller's number."""
     stored: Callable[[int], T]
-    """The result of a caller whose group was stored; may raise a StorageError."""
+    """Returns the result of a caller whose group was stored; may raise a StorageError."""
     repeated: Callable[[int], T]
-    """That of one whose request repeats another one's."""
+    """Returns the result of a caller whose request duplicates another one."""
 
     @property
     def complete(self) -> list[T | StorageError]:
-        """The results, once everything was appended."""
+        """The results, once all groups were appended."""
         return [result for result in self.results if result is not None]
 
 
 class Ledger:
-    """The log, what memory holds of it, and when producers are checked. One thread at a time."""
+    """The log, the transactions in memory, and the schedule of checks. One thread at a time."""
 
     def __init__(
         self, log: TransactionLog, clock: Clock, keys: UniqueKeys, schedule: Schedule
@@ -99,7 +100,8 @@ class Ledger:
         self.schedule = schedule
         self.counts = Counts()
         self.makes_files = True
-        """Whether an append may wait until a file is made; else it raises FilePending."""
+        """Whether an append may wait for the creation of a file; otherwise it raises
+        FilePending."""
         self.on_append: OnAppend = _ignore
         """See ``TransactionEngine.watch_appends``."""
         self._recent = RecentHalves()
@@ -107,31 +109,32 @@ class Ledger:
 
     @property
     def is_loaded(self) -> bool:
+        """Whether the transactions are in memory."""
         return self._state is not None
 
     @property
     def known(self) -> TransactionTable | None:
-        """``state``; None while the log is to be read."""
+        """The transactions; None while the log must be read."""
         return self._state
 
     @property
     def state(self) -> TransactionTable:
-        """Raises TransactionsNotLoaded."""
+        """The transactions. Raises TransactionsNotLoaded."""
         if self._state is None:
             raise TransactionsNotLoaded("the half messages are being read; try again in a moment")
         return self._state
 
     def remember(self, state: TransactionTable) -> None:
-        """What was read back counts from now on."""
+        """Use the transactions that were read back from now on."""
         self._state = state
 
     def forget(self) -> None:
-        """What is known may be wrong: it must be read again."""
+        """Discard the transactions: the log must be read again."""
         self._state = None
         self._recent.clear()
         self.schedule.clear()
 
-    def content(self, transaction: Transaction, part: Part) -> Stored:
+    def content(self, transaction: Transaction, part: Part) -> LogRecord:
         """A record with a part's content: the newest copy of its half, or the copy that was set
         aside. Raises TransactionGone, TransactionsNotLoaded."""
         half = part.newest
@@ -149,7 +152,7 @@ class Ledger:
                     f"another half message is at {half.queue_offset}; the log is read again"
                 )
             return found
-        if (kept := loading.kept_copy(self.log, half)) is not None:
+        if (kept := loading.find_set_aside_copy(self.log, half)) is not None:
             return kept
         raise TransactionGone(
             f"the half message of transaction {transaction.key} cannot be read any more; it can "
@@ -157,13 +160,13 @@ class Ledger:
         )
 
     def has_content(self, transaction: Transaction) -> bool:
-        """Whether memory has the content of all its parts."""
+        """Whether memory has the content of all of its parts."""
         return all(self._recent.find(half) is not None for half in transaction.halves)
 
     def note_halves(self, records: Sequence[NewRecord], placed: Sequence[Placement]) -> None:
-        """Half messages of one transaction were stored."""
+        """Note stored half messages of one transaction."""
         for record, place in zip(records, placed, strict=True):
-            stored = Stored(
+            stored = LogRecord(
                 record, place.queue_offset, place.physical_offset, place.store_timestamp_ms
             )
             half = halves.read_half(stored)
@@ -173,23 +176,23 @@ class Ledger:
         self.schedule.begin(transaction)
 
     def settle(self, transaction: Transaction, decision: Decision) -> None:
-        """A decision was stored: no check follows."""
+        """Note a stored decision: no check follows."""
         self.state.settle(transaction, decision)
-        self.counts.settled(transaction, decision.verdict, self.clock.now_ms())
+        self.counts.note_settled(transaction, decision.verdict, self.clock.now_ms())
         self.schedule.drop(transaction)
         self._recent.drop(transaction.halves)
 
     def note_ops(
         self, ops: Sequence[NewRecord], placed: Sequence[Placement], decision: Decision
     ) -> None:
-        """Op records of one decision were stored."""
+        """Note stored op records of one decision."""
         for op, place in zip(ops, placed, strict=True):
             resolution = Resolution(place.queue_offset, place.physical_offset, decision)
             self.state.add_op(resolution, halves.offsets_in(op.body))
 
     def fill_up(self) -> None:
-        """Let no half message get a queue offset that an op record names already. Raises as
-        ``append``."""
+        """Put fillers at queue offsets that op records name already, so that no half message gets
+        them. Raises as ``append``."""
         state = self.state
         missing = state.named_end - state.half_end
         if missing > FILLED_MAX:
@@ -199,7 +202,7 @@ class Ledger:
             self._fill(first, min(first + FILLED_AT_ONCE, state.named_end))
 
     def _fill(self, first: int, end: int) -> None:
-        """An op record names the fillers too, as a broker would check those that none names."""
+        """Put fillers; an op record names them too, as a broker would check those without one."""
         state, now_ms = self.state, self.clock.now_ms()
         host, store_format, new_key = self.log.host, self.log.format, self.keys.next
         places = range(first, end)
@@ -214,8 +217,11 @@ class Ledger:
         self.append([Group(fillers + ops, note)])
 
     def append(self, groups: Sequence[Group]) -> None:
-        """One contiguous append. Raises PutRefused, StoreFailed, TransactionsNotLoaded, and
-        FilePending as ``makes_files`` says; nothing was stored then."""
+        """Append contiguously.
+
+        Raises PutRefused, StoreFailed, TransactionsNotLoaded, and FilePending as ``makes_files``
+        says; nothing was stored then.
+        """
         records = [record for group in groups for record in group.records]
         if not records:
             return
@@ -235,16 +241,16 @@ class Ledger:
             self.forget()
 
     def append_apart(self, groups: Iterable[Group]) -> list[PutRefused]:
-        """Append groups that need not be together, some at a time, and each by itself where the
-        store refuses several; why it refused some. Raises as ``append``."""
+        """Append groups that need not be together, several at a time, and each by itself where the
+        store rejects several; returns the rejections. Raises as ``append``."""
         refused: list[PutRefused] = []
         for run in _runs(groups):
             refused += self._append_all(dict(enumerate(run))).values()
         return refused
 
     def append_plans(self, plans: Sequence[Plan[Any]]) -> None:
-        """Append what all of them need together, each group by itself where the store refuses that,
-        and note each one's result. Raises StoreFailed, FilePending."""
+        """Append the groups of all plans together, each by itself where the store rejects that, and
+        note the results. Raises StoreFailed, FilePending."""
         groups = {
             (number, index): group
             for number, plan in enumerate(plans)
@@ -260,7 +266,7 @@ class Ledger:
                     plan.results[index] = attempt(partial(plan.repeated, index))
 
     def _append_all(self, groups: Mapping[K, Group]) -> dict[K, PutRefused]:
-        """Why some were refused."""
+        """Append all groups; returns the rejections."""
         try:
             self.append(list(groups.values()))
         except PutRefused as error:
@@ -278,7 +284,7 @@ class Ledger:
         placed: Sequence[Placement],
         expected: dict[tuple[str, int], int],
     ) -> None:
-        """Half and op queues grow by what is written here alone; else memory is not right."""
+        """Check that half and op queues grew only by these records; otherwise memory is wrong."""
         for record, place in zip(records, placed, strict=True):
             queue = record.topic, record.queue_id
             if queue in expected:
@@ -289,7 +295,7 @@ class Ledger:
 
 
 def _runs(groups: Iterable[Group]) -> Iterator[list[Group]]:
-    """As many as go into one append."""
+    """The groups of each append."""
     run: list[Group] = []
     size = 0
     for group in groups:
@@ -303,7 +309,8 @@ def _runs(groups: Iterable[Group]) -> Iterator[list[Group]]:
 
 
 def attempt(act: Callable[[], T]) -> T | StorageError:
-    """What ``act`` returns or raises; raises StoreFailed and FilePending, which concern all."""
+    """Return the result of ``act``, or its StorageError; raises StoreFailed and FilePending, which
+    concern all callers."""
     try:
         return act()
     except (StoreFailed, FilePending):

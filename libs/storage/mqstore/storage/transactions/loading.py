@@ -1,9 +1,9 @@
-"""Reads transactions back from a log, and finds what a crash cut short.
+"""Reads transactions back from a log, and finds interrupted begins and decisions.
 
-As a broker does: half messages and op records from the offsets of group CID_RMQ_SYS_TRANS on.
-Beyond that, each pending transaction is looked for among the messages that were committed: a broker
-stores the real message first and its op record later (5.x: up to seconds later), and of a group of
-ours, cut by a crash, only the real messages may be there.
+As a broker does, it reads half messages and op records from the offsets of group CID_RMQ_SYS_TRANS
+on. Besides, each pending transaction is searched among the committed messages: a broker stores the
+real message first and its op record later (5.x: up to seconds later), and of a group of ours that a
+crash interrupted, only the real messages may exist.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from mqstore.storage.layout import (
 from mqstore.storage.transactions import halves
 from mqstore.storage.transactions.halves import Decision, Half, Verdict
 from mqstore.storage.transactions.log import Kinds, QueueOffsets, TransactionLog
-from mqstore.storage.transactions.records import Key, Stored
+from mqstore.storage.transactions.records import Key, LogRecord
 from mqstore.storage.transactions.table import Part, Resolution, Transaction, TransactionTable
 
 PAGE: Final = 200
 SET_ASIDE_MAX: Final = 1_000
-"""Of those that were set aside, the newest that are listed."""
+"""Maximum number of listed transactions that were set aside, the newest."""
 CUT_COMMIT: Final = "a crash cut the commit short"
 CUT_BEGIN: Final = "a crash cut the begin short"
 
 Unfinished = tuple[Transaction, Decision, list[Part]]
-"""A transaction, its decision, and which of its messages are missing."""
+"""A transaction, its decision, and its missing messages."""
 
 _log = logging.getLogger(__name__)
 
 
 def read_back(log: TransactionLog, saved: QueueOffsets) -> TransactionTable:
-    """Everything from the saved offsets on, settled where op records say so.
+    """Read all transactions from the saved offsets on, and settle those with op records.
 
     Raises TransactionsNotLoaded.
     """
@@ -61,20 +61,20 @@ def read_back(log: TransactionLog, saved: QueueOffsets) -> TransactionTable:
     state.half_end, state.op_end = half_end, op_end
     for transaction in list(state.pending.values()):
         if all(transaction.is_resolved(part) for part in transaction.parts.values()):
-            state.settle(transaction, transaction.decision or _told_by_log(log, transaction))
+            state.settle(transaction, transaction.decision or _infer_decision(log, transaction))
     return state
 
 
-def cut(
+def find_unfinished(
     log: TransactionLog, state: TransactionTable
 ) -> Iterator[tuple[Transaction, Decision, list[Part]]]:
-    """Pending transactions that were decided all the same: how, and which messages are missing."""
+    """Pending transactions that were decided: the decision, and the missing messages."""
     pending = list(state.pending.values())
     kinds = log.kinds([key for each in pending for key in _keys_of_copies(each)])
     for transaction in pending:
         parts = list(transaction.parts.values())
         known, transaction.decision = transaction.decision, None
-        # Without a decision of ours, a broker resolved some messages by themselves.
+        # Without a decision of ours, a broker resolved some messages one by one.
         left = [part for part in parts if known or not transaction.is_resolved(part)]
         verdict = None if known is None else known.verdict
         aside = [part for part in parts if _is_kept(kinds, part)]
@@ -93,11 +93,11 @@ def cut(
             yield transaction, _cut_decision(Verdict.ROLLBACK, CUT_BEGIN), []
 
 
-def torn(
+def find_torn(
     log: TransactionLog, state: TransactionTable
 ) -> Iterator[tuple[Transaction, Decision, list[Part]]]:
-    """Decided transactions of which messages are missing: a power cut may take any part of what was
-    not on disk yet, the real messages before their op record too."""
+    """Decided transactions with missing messages: a power cut may remove any part of the log that
+    was not on disk, including real messages before their op record."""
     decided = [
         (transaction, transaction.decision)
         for transaction in [*state.history.values(), *state.set_aside.values()]
@@ -112,7 +112,7 @@ def torn(
 
 
 def _keys_of_copies(transaction: Transaction) -> Iterator[Key]:
-    """Under which its messages stand once they were committed, or set aside."""
+    """The keys of its messages' copies once they were committed, or set aside."""
     for part in transaction.parts.values():
         yield Key(part.newest.topic, part.newest.uniq_key)
         yield Key(CHECK_MAX_TIME_TOPIC, part.newest.uniq_key)
@@ -128,7 +128,7 @@ def _is_kept(kinds: Kinds, part: Part) -> bool:
 
 
 def find(log: TransactionLog, key: str) -> Transaction | None:
-    """A transaction that memory does not hold, by the log's index; None when there is none.
+    """Find a transaction that is not in memory by the log's index; None when there is none.
 
     Raises TransactionsNotLoaded.
     """
@@ -146,19 +146,17 @@ def find(log: TransactionLog, key: str) -> Transaction | None:
     for op in ops:
         transaction.resolved |= dict.fromkeys(halves.read_op(op), op.queue_offset)
     decisions = [decision for op in ops if (decision := halves.read_decision(op)) is not None]
-    transaction.decision = decisions[0] if decisions else _told_by_log(log, transaction)
+    transaction.decision = decisions[0] if decisions else _infer_decision(log, transaction)
     return transaction
 
 
-def committed_copy(log: TransactionLog, half: Half) -> Stored | None:
-    """The real message that a half message became, if it did. Raises TransactionsNotLoaded."""
-    return committed(log, half.topic, half.uniq_key)
+def find_committed_copy(log: TransactionLog, half: Half) -> LogRecord | None:
+    """The real message of a committed half message, or None. Raises TransactionsNotLoaded."""
+    return find_committed(log, half.topic, half.uniq_key)
 
 
-def committed(log: TransactionLog, topic: str, uniq_key: str) -> Stored | None:
-    """The message of a topic that was committed under a unique key.
-
-    Raises TransactionsNotLoaded."""
+def find_committed(log: TransactionLog, topic: str, uniq_key: str) -> LogRecord | None:
+    """The committed message of a topic with a unique key, or None. Raises TransactionsNotLoaded."""
     for found in _by_key(log, topic, uniq_key):
         kind = found.record.sys_flag & TRANSACTION_MASK
         is_its_own = found.record.properties.get(PROPERTY_UNIQ_KEY) == uniq_key
@@ -167,8 +165,8 @@ def committed(log: TransactionLog, topic: str, uniq_key: str) -> Stored | None:
     return None
 
 
-def kept_copy(log: TransactionLog, half: Half) -> Stored | None:
-    """The copy of a half message in TRANS_CHECK_MAX_TIME_TOPIC, if there is one."""
+def find_set_aside_copy(log: TransactionLog, half: Half) -> LogRecord | None:
+    """The copy of a half message in TRANS_CHECK_MAX_TIME_TOPIC, or None."""
     for found in _by_key(log, CHECK_MAX_TIME_TOPIC, half.uniq_key):
         if found.record.properties.get(PROPERTY_UNIQ_KEY) == half.uniq_key:
             return found
@@ -179,20 +177,20 @@ def _cut_decision(verdict: Verdict, why: str) -> Decision:
     return Decision(verdict, None, why)
 
 
-def _told_by_log(log: TransactionLog, transaction: Transaction) -> Decision:
-    """What a broker decided, whose op records do not say it."""
+def _infer_decision(log: TransactionLog, transaction: Transaction) -> Decision:
+    """The decision of a broker, whose op records do not state it, from the copies in the log."""
     copy = next(
-        (found for half in transaction.halves if (found := committed_copy(log, half))), None
+        (found for half in transaction.halves if (found := find_committed_copy(log, half))), None
     )
     if copy is not None:
         return Decision(Verdict.COMMIT, copy.store_timestamp_ms, "")
-    if any(kept_copy(log, half) is not None for half in transaction.halves):
+    if any(find_set_aside_copy(log, half) is not None for half in transaction.halves):
         return Decision(Verdict.SET_ASIDE, None, "")
     return Decision(Verdict.ROLLBACK, None, "")
 
 
 def read_set_aside(log: TransactionLog, state: TransactionTable) -> None:
-    """The newest of TRANS_CHECK_MAX_TIME_TOPIC that were not resolved since."""
+    """Read the newest messages of TRANS_CHECK_MAX_TIME_TOPIC that were not resolved since."""
     end = log.read(CHECK_MAX_TIME_TOPIC, halves.QUEUE, 0, 1).max_offset
     for found in _records(log, CHECK_MAX_TIME_TOPIC, max(0, end - SET_ASIDE_MAX), end):
         half = halves.read_half(found)
@@ -205,7 +203,7 @@ def read_set_aside(log: TransactionLog, state: TransactionTable) -> None:
 
 
 def _add_neighbours(log: TransactionLog, transaction: Transaction, half: Half) -> None:
-    """The other messages of a transaction stand beside the one that its key finds."""
+    """Add the other messages of a transaction, which stand beside the one that its key finds."""
     begin = max(0, half.queue_offset - half.size)
     page = log.read(HALF_TOPIC, halves.QUEUE, begin, 2 * half.size + 1)
     for found in page.records:
@@ -214,8 +212,11 @@ def _add_neighbours(log: TransactionLog, transaction: Transaction, half: Half) -
             transaction.add(other)
 
 
-def _by_key(log: TransactionLog, topic: str, key: str) -> list[Stored]:
-    """Raises TransactionsNotLoaded while the index does not cover the log."""
+def _by_key(log: TransactionLog, topic: str, key: str) -> list[LogRecord]:
+    """Records of a topic under a key.
+
+    Raises TransactionsNotLoaded while the index does not cover the log.
+    """
     if not key or KEY_SEPARATOR in key:
         return []
     found = log.by_key(topic, key)
@@ -225,13 +226,13 @@ def _by_key(log: TransactionLog, topic: str, key: str) -> list[Stored]:
 
 
 def _bounds(log: TransactionLog, topic: str, saved: QueueOffsets) -> tuple[int, int]:
-    """From where a queue is to be read, and up to where; what was saved may be out of bounds."""
+    """The range of a queue to read; saved offsets may be out of its bounds."""
     bounds = log.read(topic, halves.QUEUE, 0, 1)
     begin = saved.get((topic, halves.QUEUE), bounds.min_offset)
     return min(max(begin, bounds.min_offset), bounds.max_offset), bounds.max_offset
 
 
-def _records(log: TransactionLog, topic: str, begin: int, end: int) -> Iterator[Stored]:
+def _records(log: TransactionLog, topic: str, begin: int, end: int) -> Iterator[LogRecord]:
     while begin < end:
         page = log.read(topic, halves.QUEUE, begin, PAGE)
         yield from page.records

@@ -15,39 +15,39 @@ from mqstore.storage.errors import FilePending, QueueUnknown, TopicUnknown, Tran
 from mqstore.storage.layout import HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP, StoreFormat
 from mqstore.storage.log.commit_log import Placement
 from mqstore.storage.message_store import MessageStore
-from mqstore.storage.transactions.records import Key, Keyed, NewRecord, Page, Stored
+from mqstore.storage.transactions.records import Key, KeyedRecords, LogRecord, NewRecord, Page
 
 KEYED_MAX: Final = 64
 HOSTS_KEPT: Final = 1_024
-"""Hosts of producers whose parsed form is kept."""
+"""Number of producers' hosts whose parsed form is cached."""
 HOUR_MS: Final = 3_600_000
 
 QueueOffsets = Mapping[tuple[str, int], int]
 """Next offsets of group CID_RMQ_SYS_TRANS, by topic and queue."""
 
 Kinds = Mapping[Key, Set[int]]
-"""Transaction types (``TRANSACTION_MASK`` of SYSFLAG) of the records of a topic that have a unique
-key; keys without a record are left out."""
+"""Transaction types (``TRANSACTION_MASK`` of SYSFLAG) of the records of a topic with a unique key;
+keys without a record are left out."""
 
 
 class TransactionLog:
-    """Used by one thread at a time."""
+    """The engine's access to the store. Used by one thread at a time."""
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
         self.format: StoreFormat = store.format
         self.host = _text(store.host)
-        """``address:port`` of the store, in records of our own."""
+        """``address:port`` of the store, for records of the engine."""
 
     @property
     def reserved_ms(self) -> int:
-        """fileReservedTime: what is older may be deleted at any time."""
+        """fileReservedTime in ms: older records may be deleted at any time."""
         return self._store.config.file_reserved_time * HOUR_MS
 
     def append(self, records: Sequence[NewRecord], *, makes_files: bool) -> list[Placement]:
         """Append contiguously, all or none.
 
-        Raises PutRefused (nothing was stored), StoreFailed; and unless it ``makes_files``
+        Raises PutRefused (nothing was stored), StoreFailed; and without ``makes_files``
         FilePending, where a file has to be made first.
         """
         store = self._store
@@ -61,18 +61,18 @@ class TransactionLog:
                 pending.make()
 
     def remember(self, topic: str, keys: Sequence[str], placements: list[Placement]) -> None:
-        """Messages of a topic were put under these unique keys: a repeat is to be recognised."""
+        """Note that messages of a topic were put under these unique keys, to detect duplicates."""
         if self._store.dedup is not None:
             self._store.dedup.remember(topic, keys, placements)
 
     def may_have(self, topic: str, keys: Sequence[str]) -> bool:
-        """Whether a record of a topic may have one of these unique keys, by the table of the keys
-        that were put lately (uniqueKeyWindow); one look-up in memory. Without the table: True."""
+        """Whether a record of a topic may have one of these unique keys, by one look-up in the
+        table of recent keys (uniqueKeyWindow). Without the table: True."""
         once = self._store.dedup
         return once is None or once.may_know(topic, keys)
 
     def read(self, topic: str, queue_id: int, offset: int, count: int) -> Page:
-        """Records of a queue from an offset; an empty page for a queue that is not there."""
+        """Records of a queue from an offset; an empty page for a missing queue."""
         try:
             found = self._store.lookups.records(topic, queue_id, offset, count)
         except (QueueUnknown, TopicUnknown):
@@ -80,19 +80,19 @@ class TransactionLog:
         records = [_stored(each) for each in found.records]
         return Page(records, found.next_offset, found.min_offset, found.max_offset)
 
-    def read_one(self, topic: str, queue_id: int, offset: int) -> Stored | None:
-        """The record at exactly that queue offset; None when it is damaged or gone."""
+    def read_one(self, topic: str, queue_id: int, offset: int) -> LogRecord | None:
+        """The record at exactly that queue offset; None when it is damaged or missing."""
         records = self.read(topic, queue_id, offset, 1).records
         return records[0] if records and records[0].queue_offset == offset else None
 
-    def by_key(self, topic: str, key: str) -> Keyed:
-        """Records of a topic with that unique key, or among whose keys it is; the newest 64."""
+    def by_key(self, topic: str, key: str) -> KeyedRecords:
+        """The newest 64 records of a topic with that UNIQ_KEY or KEYS."""
         try:
             found = self._store.lookups.by_key(topic, key, limit=KEYED_MAX)
         except (QueueUnknown, TopicUnknown):
-            return Keyed()
+            return KeyedRecords()
         complete = found.complete or found.cursor is not None
-        return Keyed([_stored(each) for each in found.records], complete)
+        return KeyedRecords([_stored(each) for each in found.records], complete)
 
     def kinds(self, keys: Sequence[Key]) -> Kinds:
         """The transaction types of the records under each unique key.
@@ -109,8 +109,10 @@ class TransactionLog:
         return found
 
     def settle(self) -> None:
-        """Have everything that was appended readable and on disk. Raises StoreFailed,
-        TransactionsNotLoaded: queues are behind the log."""
+        """Wait until everything appended is readable and on disk.
+
+        Raises StoreFailed, TransactionsNotLoaded (queues are behind the log).
+        """
         store, end = self._store, self._store.log.max_offset
         if store.commits is not None:
             store.commits.commit()
@@ -119,7 +121,7 @@ class TransactionLog:
             raise TransactionsNotLoaded("queues are being made up to the log's end; try again")
 
     def sync(self) -> None:
-        """Put on disk all that was appended. Raises StoreFailed, FlushTimeout."""
+        """Sync everything appended. Raises StoreFailed, FlushTimeout."""
         self._store.flush.flush_all()
 
     @property
@@ -129,16 +131,16 @@ class TransactionLog:
 
     @property
     def end_offset(self) -> int:
-        """Physical offset at which the next record goes."""
+        """Physical offset of the next record."""
         return self._store.log.max_offset
 
     def shift_ms(self, offset: int) -> int:
-        """Milliseconds to add to a time that was read when the record at a physical offset was
-        stored, to compare it with the present wall clock, which may have been set since."""
+        """Milliseconds to add to a time read when the record at a physical offset was stored, to
+        compare it with the present wall clock."""
         return self._store.clock.steps.view.shift_ms(offset)
 
     def offsets(self) -> QueueOffsets:
-        """As last saved."""
+        """The offsets as last saved."""
         found = {}
         for topic in (HALF_TOPIC, OP_TOPIC):
             with suppress(TopicUnknown):
@@ -148,7 +150,7 @@ class TransactionLog:
         return found
 
     def save_offsets(self, offsets: QueueOffsets) -> None:
-        """Save what has changed. Raises StorageError."""
+        """Save changed offsets. Raises StorageError."""
         commits = [Commit(topic, queue, offset) for (topic, queue), offset in offsets.items()]
         self._store.offsets.commit(TRANSACTION_GROUP, commits, allow_back=True)
 
@@ -172,7 +174,7 @@ class TransactionLog:
 _host: Final = lru_cache(maxsize=HOSTS_KEPT)(parse_host)
 
 
-def _stored(found: Record) -> Stored:
+def _stored(found: Record) -> LogRecord:
     record = NewRecord(
         found.topic,
         found.queue_id,
@@ -186,7 +188,7 @@ def _stored(found: Record) -> Stored:
         found.prepared_transaction_offset,
     )
     place = found.queue_offset, found.physical_offset, found.store_timestamp_ms
-    return Stored(record, *place)
+    return LogRecord(record, *place)
 
 
 def _text(host: Host) -> str:

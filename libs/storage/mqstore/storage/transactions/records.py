@@ -1,4 +1,4 @@
-"""Records as the engine writes and reads them: a log's fields, without its bytes."""
+"""Records as the engine writes and reads them: the fields of a log record, without its bytes."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class NewRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 class Key(msgspec.Struct, frozen=True, gc=False):
-    """A key of a topic's records, as the index has it."""
+    """A key of a topic's records, as the index holds it."""
 
     topic: str
     key: str
 
 
-class Stored(msgspec.Struct, frozen=True, gc=False):
-    """A record that was read, and where it is."""
+class LogRecord(msgspec.Struct, frozen=True, gc=False):
+    """A record that was read, and its offsets."""
 
     record: NewRecord
     queue_offset: int
@@ -41,17 +41,17 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Records of a queue, ascending. Those that are damaged or expired are left out."""
+    """Records of a queue, ascending, without damaged and expired ones."""
 
-    records: list[Stored]
+    records: list[LogRecord]
     next_offset: int
     min_offset: int
     max_offset: int
 
 
 @dataclass(frozen=True, slots=True)
-class Keyed:
+class KeyedRecords:
     """Records of a topic under a key; ``complete`` when none is missing."""
 
-    records: list[Stored] = field(default_factory=list)
+    records: list[LogRecord] = field(default_factory=list)
     complete: bool = True

@@ -1,4 +1,4 @@
-"""A transaction as callers see it: a value that does not change when the transaction does."""
+"""``Story``: an immutable picture of a transaction, for callers."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from mqstore.storage.transactions.table import Check, Transaction
 
 
 class State(StrEnum):
+    """The state of a transaction."""
+
     PENDING = "pending"
     COMMITTED = "committed"
     ROLLED_BACK = "rolled-back"
@@ -26,7 +28,7 @@ _STATES: Final = {
 
 
 class StoredHalf(msgspec.Struct, frozen=True, gc=False):
-    """One copy of a half message: where it is, and after how many checks it was written."""
+    """One copy of a half message: its offsets, and the number of checks before it."""
 
     uniq_key: str
     topic: str
@@ -36,11 +38,11 @@ class StoredHalf(msgspec.Struct, frozen=True, gc=False):
     store_ms: int
     check_times: int
     op_offset: int | None
-    """Queue offset of the op record that resolves it."""
+    """Queue offset of the op record that resolves it, or None."""
 
 
 class Story(msgspec.Struct, frozen=True):
-    """All that is known of a transaction. Times are Unix milliseconds."""
+    """Everything known of a transaction. Times are Unix milliseconds."""
 
     key: str
     state: State
@@ -56,11 +58,13 @@ class Story(msgspec.Struct, frozen=True):
 
 
 def state_of(transaction: Transaction) -> State:
+    """The state of a transaction."""
     decision = transaction.decision
     return State.PENDING if decision is None else _STATES[decision.verdict]
 
 
 def story_of(transaction: Transaction) -> Story:
+    """The story of a transaction."""
     decision, resolved = transaction.decision, transaction.resolved
     return Story(
         key=transaction.key,

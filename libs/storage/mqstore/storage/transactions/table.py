@@ -1,7 +1,7 @@
-"""TransactionTable in memory: what the half and op queues say, as far as it is still of use.
+"""The transactions in memory: the content of the half and op queues that is still needed.
 
-The log is the truth; all of this is read back from it. Used by one thread. There may be many, so it
-is all structs and tuples without cycles, which the garbage collector need not look at.
+All of it is read back from the log. Used by one thread. There may be many transactions, so all are
+structs and tuples without cycles, which the garbage collector need not examine.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from mqstore.storage.layout import HALF_TOPIC, OP_TOPIC
 from mqstore.storage.transactions.halves import Decision, Half, Verdict
 
 HISTORY_MAX: Final = 50_000
-"""Decided transactions kept in memory; older ones are found in the log by their key."""
+"""Maximum number of decided transactions in memory; older ones are found in the log by their
+key."""
 
 CHECKS_KEPT: Final = 32
 _WORDS: Final = {
@@ -29,7 +30,7 @@ _WORDS: Final = {
 
 
 class Check(msgspec.Struct, frozen=True, gc=False):
-    """A check that was sent, and what was answered to it at once."""
+    """A check that was sent, and the immediate answer to it."""
 
     at_ms: int
     by: str
@@ -38,10 +39,10 @@ class Check(msgspec.Struct, frozen=True, gc=False):
 
 
 class Resolution(msgspec.Struct, frozen=True, gc=False):
-    """An op record: where it stands, and what it says was decided (a broker's: None)."""
+    """An op record: its offsets, and its decision (a broker's: None)."""
 
     op_offset: int
-    """In its queue."""
+    """Queue offset of the op record."""
     physical_offset: int
     decision: Decision | None
 
@@ -53,10 +54,11 @@ class Part(msgspec.Struct, gc=False):
 
     @property
     def newest(self) -> Half:
+        """The newest copy."""
         return self.copies[-1]
 
     def add(self, half: Half) -> None:
-        """Keep a copy, wherever it stands among the others; twice is once."""
+        """Add a copy in its order; adding it twice has no effect."""
         offsets = [copy.queue_offset for copy in self.copies]
         if half.queue_offset not in offsets:
             copies = (*self.copies, half)
@@ -64,7 +66,7 @@ class Part(msgspec.Struct, gc=False):
 
 
 class Transaction(msgspec.Struct, gc=False):
-    """All halves under one key, and what became of them."""
+    """All halves under one key, and the decision about them."""
 
     key: str
     first: Half
@@ -80,6 +82,7 @@ class Transaction(msgspec.Struct, gc=False):
     """The latest checks that this process sent; the half messages count the earlier ones."""
 
     def add(self, half: Half) -> None:
+        """Add a copy of a half message."""
         if half.queue_offset < self.first.queue_offset:
             self.first = half
         part = self.parts.get(half.uniq_key)
@@ -88,12 +91,12 @@ class Transaction(msgspec.Struct, gc=False):
         else:
             part.add(half)
 
-    def checked(self, check: Check) -> None:
-        """It was sent."""
+    def note_check(self, check: Check) -> None:
+        """Note a check that was sent."""
         self.checks = (*self.checks, check)[-CHECKS_KEPT:]
 
     def resolve(self, half_offset: int, resolution: Resolution) -> None:
-        """An op record names a half; what a person decided later counts over setting it aside."""
+        """Note an op record of a half; an operator's later decision overrides setting it aside."""
         self.resolved[half_offset] = resolution.op_offset
         known, decision = self.decision, resolution.decision
         if known is None or (decision is not None and known.verdict is Verdict.SET_ASIDE):
@@ -106,35 +109,43 @@ class Transaction(msgspec.Struct, gc=False):
 
     @property
     def copies(self) -> Iterator[Half]:
+        """All copies of all halves."""
         return (copy for part in self.parts.values() for copy in part.copies)
 
     @property
     def group(self) -> str:
+        """The producer group."""
         return self.first.group
 
     @property
     def born_ms(self) -> int:
+        """Begin time in Unix milliseconds."""
         return self.first.born_timestamp_ms
 
     @property
     def check_times(self) -> int:
+        """Number of checks."""
         return max([part.newest.check_times for part in self.parts.values()])
 
     @property
     def is_whole(self) -> bool:
-        """Whether every message that it was begun with has a half."""
+        """Whether every message of the transaction has a half."""
         return len(self.parts) >= max(half.size for half in self.halves)
 
     @property
     def is_pending(self) -> bool:
+        """Whether it has no decision."""
         return self.decision is None
 
     def is_resolved(self, part: Part) -> bool:
+        """Whether an op record names the newest copy of a part."""
         return any(copy.queue_offset in self.resolved for copy in part.copies)
 
-    def contradicted(self, decision: Decision, advice: str, log_end: int) -> TransactionDecided:
-        """The error for a request that contradicts the decision, which is in the log below the
-        physical offset ``log_end``."""
+    def contradiction_error(
+        self, decision: Decision, advice: str, log_end: int
+    ) -> TransactionDecided:
+        """Build the error for a request that contradicts the decision, which is in the log below
+        the physical offset ``log_end``."""
         when = f" at {decision.at_ms} ms" if decision.at_ms else ""
         why = f" ({decision.why})" if decision.why else ""
         end = f"; {advice}" if advice else ""
@@ -145,11 +156,11 @@ class Transaction(msgspec.Struct, gc=False):
 
 
 class TransactionTable:
-    """Every transaction that may still matter, by key, and how far the queues are done."""
+    """The transactions by key, and the progress in the queues."""
 
     def __init__(self, half_offset: int, op_offset: int) -> None:
         self.half_end = half_offset
-        """Queue offset that the next half message will have."""
+        """Queue offset of the next half message."""
         self.op_end = op_offset
         self.pending: dict[str, Transaction] = {}
         self.set_aside: dict[str, Transaction] = {}
@@ -158,17 +169,18 @@ class TransactionTable:
         self._op_offset = op_offset
         self._by_half: dict[int, Transaction] = {}
         self.named_end = 0
-        """Behind the last queue offset of a half that an op record names."""
+        """The queue offset after the last half that an op record names."""
         self._early: dict[int, Resolution] = {}
-        """Resolved by an op record that was read before the half itself."""
+        """Resolutions by op records that were read before the half itself."""
         self._ops: deque[tuple[int, int]] = deque()
         """Op records ascending: queue offset, and the last half that it names."""
 
     def find(self, key: str) -> Transaction | None:
+        """The transaction, or None."""
         return self.pending.get(key) or self.set_aside.get(key) or self.history.get(key)
 
     def add_half(self, half: Half) -> Transaction:
-        """Take note of a half message, or of another copy of one."""
+        """Note a half message, or another copy of one."""
         found = self.find(half.key)
         if found is None:
             found = self.pending[half.key] = Transaction(half.key, half)
@@ -181,10 +193,10 @@ class TransactionTable:
         return found
 
     def add_op(self, resolution: Resolution, offsets: Iterable[int]) -> None:
-        """Take note of an op record; whether it settles a transaction, ``settle`` says.
+        """Note an op record; the caller then settles a decided transaction by ``settle``.
 
-        It concerns halves that stand before it in the log: where a power cut took one that it
-        names, another half may have got its queue offset.
+        It concerns halves before it in the log: where a power cut removed one that it names,
+        another half may have got its queue offset.
         """
         offsets = list(offsets)
         last = max(offsets, default=-1)
@@ -199,7 +211,7 @@ class TransactionTable:
                 self._early[offset] = resolution
 
     def settle(self, transaction: Transaction, decision: Decision) -> None:
-        """A transaction is over: all its halves are resolved."""
+        """Note that a transaction is over: all its halves are resolved."""
         transaction.decision = decision
         self.pending.pop(transaction.key, None)
         if decision.verdict is Verdict.SET_ASIDE:
@@ -211,8 +223,9 @@ class TransactionTable:
             self.history.popitem(last=False)
 
     def progress(self) -> dict[tuple[str, int], int]:
-        """Queue offsets below which everything is done, as a broker computes them: every half
-        message before is resolved or has a later copy, and every op record before names such."""
+        """Queue offsets below which everything is finished, as a broker computes them: every half
+        message before is resolved or has a later copy, and every op record before names such
+        ones."""
         newest = (half.queue_offset for each in self.pending.values() for half in each.halves)
         half_offset = max(self._half_offset, min(newest, default=self.half_end))
         over = (
@@ -228,8 +241,8 @@ class TransactionTable:
         return {(HALF_TOPIC, 0): half_offset, (OP_TOPIC, 0): self._op_offset}
 
     def to_resolve(self, transaction: Transaction) -> list[int]:
-        """Queue offsets of its halves that an op record must name, so that a broker which goes on
-        from the saved offsets asks about none of them again; all when it is decided anew."""
+        """Queue offsets of its halves that an op record must name, so that a broker which continues
+        from the saved offsets checks none of them again; all when it is decided again."""
         known = sorted(copy.queue_offset for copy in transaction.copies)
         left = [offset for offset in known if offset not in transaction.resolved]
         return left if left and transaction.is_pending else known

@@ -1,8 +1,8 @@
-"""Checking a store without changing it: every invariant that we know, each written once.
+"""Verifies a store without changing it; each invariant is checked in one place.
 
 ``Verification`` yields findings while it reads, in bounded memory: the index against itself, the
 log with each record's queue and index entries, the queues, and the small files. A store that a
-writer has open is looked at up to what was dispatched when the look began.
+writer has open is read up to the offset that was dispatched at the start.
 
 Used by ``mqstore store verify`` and ``dump``; jobs that read a store by its path use
 ``StoreAtRest``. Needs no lock and writes nothing.
@@ -42,12 +42,12 @@ __all__ = [
 
 @dataclass(slots=True)
 class Summary:
-    """What was looked at, and how much was found."""
+    """The amount that was read, and the number of findings."""
 
     segments: int = 0
     log_bytes: int = 0
     records: int = 0
-    """Whole ones."""
+    """Number of whole records."""
     queues: int = 0
     entries: int = 0
     index_files: int = 0
@@ -57,7 +57,7 @@ class Summary:
     broker_starts: bool = True
     """Whether a real broker would start on the store as it is."""
     broker_max_offset: int = 0
-    """Where its log would end then."""
+    """The end of that broker's log."""
 
 
 def _no_progress(stage: str, done: int, total: int) -> None:
@@ -65,7 +65,7 @@ def _no_progress(stage: str, done: int, total: int) -> None:
 
 
 class Verification:
-    """One look at one store. ``summary`` is complete once ``findings`` has ended."""
+    """One verification of one store. ``summary`` is complete once ``findings`` has ended."""
 
     def __init__(
         self,
@@ -75,14 +75,17 @@ class Verification:
         progress: Progress = _no_progress,
     ) -> None:
         """``root`` is absolute; sizes come from format.json, else from the files, else from
-        ``config``. Raises DirectoryNotUsable, StoreUnsupported, StoreDamaged, OSError."""
+        ``config``.
+
+        Raises DirectoryNotUsable, StoreUnsupported, StoreDamaged, OSError.
+        """
         self.summary = Summary()
         base = cast(PrivateBase, seams.files)
-        self.store = StoreAtRest.look(root, config, seams, base, progress)
+        self.store = StoreAtRest.open(root, config, seams, base, progress)
         self._progress = progress
 
     def findings(self) -> Iterator[Finding]:
-        """Everything found, while it is being read. Once only."""
+        """Yield the findings while the store is read. Once only."""
         for finding in self._checks():
             if finding.level is Level.NOTE:
                 self.summary.notes += 1

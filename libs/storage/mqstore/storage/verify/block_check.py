@@ -1,4 +1,4 @@
-"""The log against our block checksums, and which records are where it has changed."""
+"""Compares the log with our block checksums, and names the records in changed blocks."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from mqstore.storage.recovery.view import Segment
 from mqstore.storage.verify.store_at_rest import StoreAtRest
 
 NAMED_MAX: Final = 20
-"""Records of one damaged place that a finding names."""
+"""Maximum number of records that a finding names."""
 
 
 @dataclass(slots=True)
-class Changed:
-    """All that changed in one block lies between these positions of its segment."""
+class ChangedRange:
+    """The positions of a segment between which one block was changed."""
 
     start: int
     stop: int
     records: list[int] = field(default_factory=list)
-    """Physical offsets of the first records that it touches."""
+    """Physical offsets of the first records that the range touches."""
     count: int = 0
     is_explained: bool = False
-    """All of it lies in one record that shows its damage itself."""
+    """Whether the whole range lies in one record that shows the damage itself."""
 
     def __str__(self) -> str:
         where = f"{self.stop - self.start} bytes are not those that were written"
@@ -38,19 +38,22 @@ class Changed:
 
 
 class BlockCheck:
-    """One segment's blocks. Memory is bounded by how many of them are damaged."""
+    """The blocks of one segment. Memory is bounded by the number of damaged ones."""
 
     def __init__(self, store: StoreAtRest, segment: Segment, data: memoryview, end: int) -> None:
-        self._changed = list(_changed(store, segment, data, end))
+        self._changed_ranges = list(_changed_ranges(store, segment, data, end))
         self._base = segment.base
         self._next = 0
-        """The first that a record behind those noted may touch."""
+        """The first range that the next records may touch."""
 
     def note(self, position: int, stop: int, *, is_whole: bool = True) -> None:
-        """A record stands there, or what is left of one; to be called in their order."""
-        while self._next < len(self._changed) and self._changed[self._next].stop <= position:
+        """Note a whole or damaged record; to be called in the order of the log."""
+        while (
+            self._next < len(self._changed_ranges)
+            and self._changed_ranges[self._next].stop <= position
+        ):
             self._next += 1
-        for changed in islice(self._changed, self._next, None):
+        for changed in islice(self._changed_ranges, self._next, None):
             if changed.start >= stop:
                 return
             if not is_whole and position <= changed.start and changed.stop <= stop:
@@ -59,14 +62,16 @@ class BlockCheck:
             if len(changed.records) < NAMED_MAX:
                 changed.records.append(self._base + position)
 
-    def unexplained(self) -> list[Changed]:
-        """What no record shows itself, by position, once every record was noted."""
-        return [changed for changed in self._changed if not changed.is_explained]
+    def unexplained(self) -> list[ChangedRange]:
+        """The ranges that no record shows itself, by position, once every record was noted."""
+        return [changed for changed in self._changed_ranges if not changed.is_explained]
 
 
-def _changed(store: StoreAtRest, segment: Segment, data: memoryview, end: int) -> Iterator[Changed]:
+def _changed_ranges(
+    store: StoreAtRest, segment: Segment, data: memoryview, end: int
+) -> Iterator[ChangedRange]:
     blocks = store.view.blocks
     entries = None if blocks is None else blocks.entries(segment.base)
     if entries is not None:
         for start, stop in damage_in(data, entries, segment.base, 0, end):
-            yield Changed(start, stop)
+            yield ChangedRange(start, stop)

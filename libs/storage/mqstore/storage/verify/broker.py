@@ -1,8 +1,8 @@
-"""What a real broker would do with a store at its next start: where its recovery would begin, what
-it would take for a record, and where its log would end.
+"""Predicts the next start of a real broker: where its recovery begins, which records it accepts,
+and where its log ends.
 
 Source: CommitLog.recoverNormally, recoverAbnormally and checkMessageAndReturnSize of 4.9.7 and
-5.4.0; tests/compat/test_damage.py holds the answers to what both really do.
+5.4.0; tests/compat/test_damage.py compares the predictions with both.
 """
 
 from __future__ import annotations
@@ -29,37 +29,37 @@ from mqstore.storage.tables.checkpoint import CLOCK_TOLERANCE_MS
 from mqstore.storage.verify.finding import CUTS, Kind, effect
 
 _CLEAN_SEGMENTS: Final = 3
-"""Last segments that 4.9 looks at after a clean close."""
+"""Number of last segments that 4.9 checks after a clean close."""
 _SEGMENTS_MAX: Final = 10
-"""Segments that 5.x goes back to at most (commitLogRecoverMaxNum)."""
+"""Maximum number of segments that 5.x goes back (commitLogRecoverMaxNum)."""
 _HEAP_MIN: Final = 512 << 20
-"""Bytes that the heap of a broker is taken to have at least."""
+"""Assumed minimum heap of a broker in bytes."""
 _HEAD: Final = struct.Struct(">iI")
 _CRC: Final = struct.Struct(">i")
 _CRC_POSITION: Final = 8
 _SYS_FLAG_POSITION: Final = 36
 _BODY_LENGTH_POSITION: Final = 84
-"""Where both hosts are IPv4."""
+"""Position of the body length when both hosts are IPv4."""
 _BEYOND: Final = (Kind.ENTRY_BEYOND, Kind.INDEX_BEYOND)
 _V6: Final = (SysFlag.BORN_HOST_V6, SysFlag.STORE_HOST_V6)
 
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A real broker that would be started on the store as it is."""
+    """A real broker started on the store as it is."""
 
     crashed: bool
-    """``abort`` is there: it recovers as after a crash."""
+    """Whether ``abort`` exists, so that it recovers as after a crash."""
     start: int = 0
     """Physical offset from which its recovery reads the log."""
     end: int = 0
-    """Where its log would end."""
+    """The end of its log."""
     allocates: int = 0
-    """Bytes that 4.9 would allocate for what stands at ``end``, before it looks at them; 0 where
-    they fit into any heap."""
+    """Bytes that 4.9 would allocate for the bytes at ``end`` before it checks them; 0 where they
+    fit into any heap."""
 
-    def does(self, kind: Kind, physical_offset: int | None = None) -> str:
-        """What it would do with a finding of this kind at that place of the log."""
+    def predict(self, kind: Kind, physical_offset: int | None = None) -> str:
+        """The broker's action on a finding of this kind at this offset of the log."""
         if physical_offset is None:
             return effect(kind, crashed=self.crashed)
         if self.allocates and physical_offset == self.end:
@@ -69,30 +69,32 @@ class Broker:
         if kind in _BEYOND and physical_offset < self.end:
             return "kept: it takes what stands there for a record"
         if kind.is_of_a_record and physical_offset >= self.end:
-            return CUTS if physical_offset == self.end else self._loses
+            return CUTS if physical_offset == self.end else self._loss_text
         return effect(kind, crashed=self.crashed)
 
     def _with_a_tail(self, physical_offset: int) -> str:
         if self.end > physical_offset:
             return f"takes what stands there for records, up to offset {self.end}"
         if self.end < physical_offset:
-            return self._loses
+            return self._loss_text
         return effect(Kind.LOG_TAIL, crashed=self.crashed)
 
     @property
-    def _loses(self) -> str:
+    def _loss_text(self) -> str:
         return f"lost with all that is behind offset {self.end}, where it cuts the log"
 
 
 def foresee(view: StoreView, queues_end: int) -> Broker:
-    """``queues_end`` is the greatest end of a record that any ConsumeQueue names."""
+    """Predict the start; ``queues_end`` is the greatest end of a record that any ConsumeQueue
+    names."""
     start = _start(view, queues_end)
     end, allocates = _end(view, start)
     return Broker(view.abort, start, end, allocates)
 
 
 def refuses_file(store_format: StoreFormat, size: int, *, is_last: bool) -> bool:
-    """A file of a wrong length in ``commitlog/`` or a queue; 5.x removes a last one of no bytes."""
+    """Whether a file of a wrong length in ``commitlog/`` or a queue prevents the start; 5.x removes
+    a last one of no bytes."""
     return not (store_format is StoreFormat.V5_X and size == 0 and is_last)
 
 
@@ -115,17 +117,17 @@ def _start(view: StoreView, queues_end: int) -> int:
 
 
 def _begins_whole(view: StoreView, segment: Segment) -> bool:
-    with view.mapped(segment) as data:
+    with view.map_segment(segment) as data:
         return record_size(data, 0, view.store_format) > 0
 
 
 def _end(view: StoreView, start: int) -> tuple[int, int]:
-    """Where its walk ends, and how many bytes it allocates for what ends it."""
+    """The end of its walk, and the bytes that it allocates for what ends it."""
     end = start
     for segment in view.segments.usable:
         if segment.base < start:
             continue
-        with view.mapped(segment) as data:
+        with view.map_segment(segment) as data:
             position = _walk(data, segment.base, view.store_format)
             end = segment.base + position
             left = len(data) - position
@@ -137,7 +139,7 @@ def _end(view: StoreView, start: int) -> tuple[int, int]:
 
 
 def _walk(data: memoryview, base: int, store_format: StoreFormat) -> int:
-    """The position in a segment up to which its records are taken."""
+    """The position in a segment up to which it accepts records."""
     position = 0
     while True:
         defect, position, _, _ = check_run(
@@ -154,21 +156,21 @@ def _walk(data: memoryview, base: int, store_format: StoreFormat) -> int:
 
 
 def record_size(data: memoryview, position: int, store_format: StoreFormat) -> int:
-    """Bytes of what a broker takes for a whole record; 0 where it takes nothing for one.
+    """Bytes of a record that a broker accepts as whole; 0 where it accepts none.
 
-    Lengths that add up and the body's checksum are all that counts.
+    It checks only the lengths and the body's checksum.
     """
     try:
         total, magic = _HEAD.unpack_from(data, position)
-        size = _told_size(data, position, magic)
+        size = _stated_size(data, position, magic)
     except (struct.error, IndexError):
         return 0
     known = (MAGIC_V1, MAGIC_V2) if store_format is StoreFormat.V5_X else (MAGIC_V1,)
     return total if magic in known and size == total <= len(data) - position else 0
 
 
-def _told_size(data: memoryview, position: int, magic: int) -> int:
-    """The size that the parts of a record make; 0 when its body is not what its checksum says."""
+def _stated_size(data: memoryview, position: int, magic: int) -> int:
+    """The sum of the parts of a record; 0 when its body does not match its checksum."""
     is_v2 = magic == MAGIC_V2
     (sys_flag,) = _CRC.unpack_from(data, position + _SYS_FLAG_POSITION)
     hosts = RECORD_IPV6_EXTRA_SIZE * sum(bool(sys_flag & flag) for flag in _V6)

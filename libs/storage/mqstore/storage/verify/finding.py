@@ -1,4 +1,4 @@
-"""What ``verify`` finds, and what a real broker would do with it.
+"""The findings of ``verify``, and a real broker's action on each.
 
 Outcomes were observed on 4.9.7 and 5.4.0 (docs/rocketmq-observed.md and the damage table that the
 store's formats came with), or read from their recovery code where no run was made.
@@ -15,31 +15,31 @@ class Kind(StrEnum):
     """One kind of finding; the JSON name is stable."""
 
     RECORD_BODY = "record-body"
-    """The body is not what BODYCRC says."""
+    """The body does not match BODYCRC."""
     RECORD_BROKEN = "record-broken"
-    """Magic or lengths: no whole record stands there."""
+    """Magic or lengths are wrong: there is no whole record."""
     RECORD_ODD = "record-odd"
-    """Whole by its lengths, with a field that no writer leaves."""
+    """The lengths are right, but a field has a value that no writer stores."""
     BLOCK_CHANGED = "block-changed"
-    """Bytes of the log are not those that our block checksum was made over."""
+    """Bytes of the log do not match our block checksum."""
     LOG_GAP = "log-gap"
     DATA_MISSING = "data-missing"
-    """Data that our own files say was on disk is absent: nothing may be written before its loss is
-    accepted."""
+    """Durable data, according to our own files, is absent: nothing may be written before its loss
+    is accepted."""
     LOG_TAIL = "log-tail"
-    """Bytes behind the log's end."""
+    """Bytes after the log's end."""
     SEGMENT_LENGTH = "segment-length"
     QUEUE_OFFSET_TAKEN = "queue-offset-taken"
-    """A record whose place in its queue belongs to another whole record."""
+    """A record whose queue offset belongs to another whole record."""
 
     ENTRY_MISSING = "entry-missing"
     ENTRY_WRONG = "entry-wrong"
-    """An entry that names no record of its place in the queue."""
+    """An entry that names no record of its queue offset."""
     ENTRY_BEYOND = "entry-beyond-log"
     ENTRY_ORDER = "entry-order"
     ENTRY_TAGS = "entry-tags-code"
     ENTRY_UNIT = "entry-unit"
-    """An entry whose ConsumeQueueExt unit says something else than its record."""
+    """An entry whose ConsumeQueueExt unit disagrees with its record."""
     QUEUE_HOLE = "queue-hole"
     QUEUE_MISSING = "queue-missing"
     QUEUE_FILE = "queue-file"
@@ -61,7 +61,7 @@ class Kind(StrEnum):
     CONFIG_BACKUP = "config-backup"
     OURS = "mqstore-file"
     STRAY_REFUSED = "stray-refused"
-    """A file beside the store's own, for which a broker does not start."""
+    """A stray file that prevents the start of a broker."""
 
     UNIT_MISSING = "unit-missing"
     """An entry without the ConsumeQueueExt unit that it names."""
@@ -77,14 +77,17 @@ class Kind(StrEnum):
 
     @property
     def is_of_a_record(self) -> bool:
+        """Whether the finding is about one record of the log."""
         return self in (Kind.RECORD_BODY, Kind.RECORD_BROKEN, Kind.RECORD_ODD)
 
 
 class Level(StrEnum):
+    """How serious a finding is."""
+
     FINDING = "finding"
-    """Something is not as it must be."""
+    """An invariant is violated."""
     NOTE = "note"
-    """Worth knowing; nothing is wrong with the store."""
+    """Information; the store is correct."""
 
 
 _NOTES: Final = frozenset(
@@ -97,15 +100,17 @@ _NOTES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding. ``file`` is relative to the store where it lies inside; ``offset`` is the byte
-    in it; ``physical_offset`` the place in the log; ``index`` a queue entry's or index item's
-    number."""
+    """One finding.
+
+    ``file`` is relative to the store where it lies inside; ``offset`` is the byte in it;
+    ``physical_offset`` that in the log; ``index`` a queue entry's or index item's number.
+    """
 
     kind: Kind
     file: str
     what: str
     broker: str
-    """What a real broker would do."""
+    """The action of a real broker."""
     offset: int | None = None
     physical_offset: int | None = None
     topic: str | None = None
@@ -114,11 +119,12 @@ class Finding:
 
     @property
     def level(self) -> Level:
+        """How serious the finding is."""
         return Level.NOTE if self.kind in _NOTES else Level.FINDING
 
     @property
     def stops_a_broker(self) -> bool:
-        """Whether a broker does not start at all."""
+        """Whether a broker does not start."""
         return REFUSES in self.broker
 
 
@@ -185,7 +191,10 @@ REMOVES: Final = "removes it and starts"
 
 
 def effect(kind: Kind, *, crashed: bool) -> str:
-    """What a broker makes of a kind of finding, wherever it is; ``crashed``: ``abort`` is there."""
+    """A broker's action on a kind of finding, independent of its place; ``crashed``:
+
+    ``abort`` exists.
+    """
     if kind in _ALWAYS:
         return _ALWAYS[kind]
     return (_CRASHED if crashed else _CLEAN)[kind]

@@ -1,4 +1,4 @@
-"""Index files against themselves (header, chains) and against the log (items and keys)."""
+"""Verifies index files by themselves (header, chains) and against the log (items and keys)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _INT32_MAX = 2**31 - 1
 
 @dataclass(slots=True)
 class _Missing:
-    """A run of messages of which keys are in no index file."""
+    """A run of messages with keys that are in no index file."""
 
     first: int
     last: int
@@ -32,13 +32,13 @@ class _Missing:
 
 
 class IndexCheck:
-    """``log`` is called for each record in log order, then ``rest``; ``files`` at any time."""
+    """Call ``log`` for each record in log order, then ``rest``; ``files`` at any time."""
 
     def __init__(self, store: StoreAtRest) -> None:
-        """Raises StoreUnsupported when the slot and index counts are those of no file."""
+        """Raises StoreUnsupported when no file can have the slot and index counts."""
         self.items = 0
         self.keyed = 0
-        """Messages with keys."""
+        """Number of messages with keys."""
         self._store = store
         self._service = IndexService(
             store.paths, store.config, store.format, store.seams, writable=False
@@ -51,6 +51,7 @@ class IndexCheck:
 
     @property
     def file_count(self) -> int:
+        """Number of index files."""
         return len(self._service.files)
 
     # a file by itself ---------------------------------------------------------------------
@@ -84,7 +85,7 @@ class IndexCheck:
                 yield self._of_item(Kind.INDEX_CHAIN, item, f"{why}{heads[slot]}")
             heads[slot] = item.number
         if self._store.is_live and file is self._service.files[-1]:
-            return  # it grows while we look
+            return  # the file grows meanwhile
         yield from self._heads(file, name, heads)
         yield from self._header(file, name, first, last, sum(1 for head in heads if head))
         yield from self._uncounted(file, name)
@@ -131,7 +132,7 @@ class IndexCheck:
     # items and records --------------------------------------------------------------------
 
     def log(self, found: Record) -> Iterator[Finding]:
-        """The keys of the next record of the log."""
+        """Check the keys of the next record of the log."""
         if not self._service.files:
             self.keyed += bool(self._keys(found))
             return
@@ -144,7 +145,7 @@ class IndexCheck:
             if not in_order:
                 yield from self._judge(item)
             elif found.is_tombstone:
-                seen.add(item.hash)  # its items are still those of the record before it
+                seen.add(item.hash)  # the items are still those of the previous record
             elif item.hash in hashes:
                 seen.add(item.hash)
                 yield from self._time(item, found)
@@ -153,10 +154,10 @@ class IndexCheck:
         yield from self._count_missing(found, seen)
 
     def rest(self) -> Iterator[Finding]:
-        """Items behind the last record, and what is missing at the log's end."""
+        """Check items after the last record, and report keys missing at the log's end."""
         for item in self._merge.before(TIME_MAX):
             yield from self._judge(item)
-        yield from self._tell_missing()
+        yield from self._report_missing()
         if self.keyed and not self._service.files:
             what = f"there is no index file, and {self.keyed} messages have keys"
             yield self._finding(
@@ -182,9 +183,9 @@ class IndexCheck:
             run.last, run.messages = offset, run.messages + 1
             self._missing = run
         elif keys:
-            yield from self._tell_missing()
+            yield from self._report_missing()
 
-    def _tell_missing(self) -> Iterator[Finding]:
+    def _report_missing(self) -> Iterator[Finding]:
         run, self._missing = self._missing, None
         if run is not None:
             what = (
@@ -195,7 +196,7 @@ class IndexCheck:
             yield self._finding(Kind.INDEX_MISSING, name, what, physical_offset=run.first)
 
     def _is_found(self, key_hash: int, offset: int) -> bool:
-        """Through the chains, for an item that stands out of order."""
+        """Search the chains for an item that is out of order."""
         for file in self._service.files:
             header = file.header
             if header.begin_physical <= offset <= header.end_physical and offset in file.find(
@@ -205,9 +206,9 @@ class IndexCheck:
         return False
 
     def _judge(self, item: Item) -> Iterator[Finding]:
-        """An item that the walk along the log met at no record."""
+        """Check an item that the walk along the log met at no record."""
         if 0 <= item.physical_offset < self._store.min_offset:
-            return  # expired
+            return  # the record has expired
         if item.physical_offset >= self._store.end:
             if not self._store.is_live:
                 why = f"it names offset {item.physical_offset}, beyond the log's end"
@@ -223,7 +224,8 @@ class IndexCheck:
             yield self._of_item(Kind.INDEX_ITEM, item, "its record has no key of this hash")
 
     def _time(self, item: Item, found: Record) -> Iterator[Finding]:
-        """Seconds since the file's begin; those of the first item count from the file before."""
+        """Check the seconds since the file's begin; those of the first item count from the previous
+        file."""
         begin = item.file.header.begin_ms
         passed = max(0, found.store_timestamp_ms - begin) // TIME_STEP_MS if begin > 0 else 0
         if item.number > 1 and item.seconds != min(passed, _INT32_MAX):
@@ -241,7 +243,7 @@ class IndexCheck:
             kind=kind,
             file=self._store.name_of(item.file.path),
             what=why,
-            broker=self._store.broker.does(kind, item.physical_offset),
+            broker=self._store.broker.predict(kind, item.physical_offset),
             offset=item.position,
             physical_offset=item.physical_offset,
             index=item.number,
@@ -256,5 +258,5 @@ class IndexCheck:
         offset: int | None = None,
         physical_offset: int | None = None,
     ) -> Finding:
-        does = self._store.broker.does(kind)
+        does = self._store.broker.predict(kind)
         return Finding(kind, name, why, does, offset=offset, physical_offset=physical_offset)

@@ -1,7 +1,7 @@
-"""The items of all index files in the order they were written, beside the log's records.
+"""Merges the items of all index files, in the order they were written, with the log's records.
 
 Items are written in log order, so one walk over both finds the items of each record and the records
-of each item, in bounded memory. An item out of that order is set apart and judged by itself.
+of each item, in bounded memory. An item out of that order is handled by itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _BLOCK_ITEMS: Final = 4_096
 
 
 class Item(NamedTuple):
-    """One item and where it stands."""
+    """One item with its file and number."""
 
     file: IndexFile
     number: int
@@ -28,11 +28,12 @@ class Item(NamedTuple):
 
     @property
     def position(self) -> int:
+        """Its position in the file."""
         return items_start(self.file.slots) + self.number * INDEX_ITEM_SIZE
 
 
 def items_of(file: IndexFile, stop: int | None = None) -> Iterator[Item]:
-    """Items 1 to before ``stop`` (default: the file's count), read block by block."""
+    """Yield items 1 to before ``stop`` (default: the file's count), read block by block."""
     end = min(file.index_count if stop is None else stop, file.index_num)
     for first in range(1, end, _BLOCK_ITEMS):
         at = items_start(file.slots) + first * INDEX_ITEM_SIZE
@@ -50,7 +51,8 @@ class IndexMerge:
         self._next: tuple[bool, Item] | None = next(self._items, None)
 
     def before(self, offset: int) -> Iterator[Item]:
-        """Items that belong to no record up to the one at ``offset``, and those out of order."""
+        """Yield items that belong to no record up to the one at ``offset``, and those out of
+        order."""
         while self._next is not None:
             in_order, item = self._next
             if in_order and item.physical_offset >= offset:
@@ -59,7 +61,7 @@ class IndexMerge:
             yield item
 
     def at(self, offset: int) -> Iterator[tuple[bool, Item]]:
-        """Items of the record at ``offset`` (True), and what stands out of order between them."""
+        """Yield items of the record at ``offset`` (True), and those out of order between them."""
         while self._next is not None:
             in_order, item = self._next
             if in_order and item.physical_offset > offset:
@@ -69,7 +71,7 @@ class IndexMerge:
 
 
 def _in_order(files: tuple[IndexFile, ...]) -> Iterator[tuple[bool, Item]]:
-    """Every item, and whether its offset fits between its neighbours'."""
+    """Yield every item, and whether its offset fits between its neighbours'."""
     reached, held = 0, None
     for item in (item for file in files for item in items_of(file)):
         if held is not None and item.physical_offset < held.physical_offset:

@@ -1,4 +1,5 @@
-"""The commit log from its first record to its end, and what each record must have elsewhere."""
+"""Verifies the commit log from its first record to its end, with each record's queue and index
+entries."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ _KINDS: Final = {
     Defect.PROPERTIES_MALFORMED: Kind.RECORD_ODD,
     Defect.CRC_MISMATCH: Kind.RECORD_ODD,
 }
-"""All other defects leave no whole record."""
+"""All other defects mean that there is no whole record."""
 _DECODABLE: Final = frozenset({Defect.BODY_CORRUPT, Defect.CRC_MISMATCH})
 
 
@@ -52,6 +53,7 @@ class LogCheck:
         self._progress = progress
 
     def findings(self) -> Iterator[Finding]:
+        """Yield the findings of the log."""
         store = self._store
         expected = store.min_offset
         for segment in store.view.segments.usable:
@@ -59,7 +61,7 @@ class LogCheck:
                 what = f"no segment from offset {expected} up to this one"
                 yield self._finding(Kind.LOG_GAP, segment, 0, what)
             expected = segment.base + store.config.mapped_file_size_commit_log
-            with store.view.mapped(segment) as data:
+            with store.view.map_segment(segment) as data:
                 end = max(0, min(len(data), store.end - segment.base))
                 blocks = BlockCheck(store, segment, data, end)
                 yield from self._segment(segment, data, end, blocks)
@@ -134,9 +136,9 @@ class LogCheck:
         if found.is_tombstone:
             what = "a tombstone: the bytes that stood here are in quarantine"
             yield self._finding(Kind.TOMBSTONE, segment, position, what)
-        yield from self._elsewhere(found)
+        yield from self._check_queues_and_index(found)
 
-    def _elsewhere(self, found: Record) -> Iterator[Finding]:
+    def _check_queues_and_index(self, found: Record) -> Iterator[Finding]:
         yield from self._queues.log(found)
         yield from self._index.log(found)
 
@@ -162,7 +164,7 @@ class LogCheck:
             kind=kind,
             file=self._store.name_of(segment.path),
             what=str(defect_error(defect, offset)),
-            broker=self._store.broker.does(kind, offset),
+            broker=self._store.broker.predict(kind, offset),
             offset=position,
             physical_offset=offset,
             topic=None if found is None else found.topic,
@@ -170,10 +172,11 @@ class LogCheck:
             index=None if found is None else found.queue_offset,
         )
         if found is not None:
-            yield from self._elsewhere(found)
+            yield from self._check_queues_and_index(found)
 
     def _behind(self, segment: Segment, data: memoryview, position: int, end: int) -> int:
-        """Where reading goes on behind a defect: its own size tells, else a scan."""
+        """The position after a defect at which reading continues: by its own size, else by a
+        scan."""
         size = check_record(data, position, end, segment.base + position, True)[1]
         if size:
             return position + size
@@ -181,7 +184,7 @@ class LogCheck:
         return found if found >= 0 else end
 
     def _tail(self, segment: Segment, data: memoryview, end: int) -> Iterator[Finding]:
-        """Bytes behind the log's end; behind a blank record nothing is looked at."""
+        """Check for bytes after the log's end, except after a blank record."""
         if segment.end <= self._store.end:
             return
         used = last_nonzero(data, end, partial(self._store.seams.files.next_data, segment.path))
@@ -206,7 +209,7 @@ class LogCheck:
             kind=kind,
             file=self._store.name_of(segment.path),
             what=what,
-            broker=self._store.broker.does(kind, offset),
+            broker=self._store.broker.predict(kind, offset),
             offset=position,
             physical_offset=offset,
         )

@@ -1,4 +1,4 @@
-"""The log of an open store from end to end, damaged stretches included.
+"""Walks the log of an open store from end to end, damaged stretches included.
 
 Called from ``mqstore store dump``.
 """
@@ -18,8 +18,11 @@ Stretch = Record | Blank | RecordError
 
 
 def walk_log(log: CommitLog) -> Iterator[Stretch]:
-    """Yield what stands in the log, in order. Each defect comes once; the walk goes on at the next
-    record. Bodies are not compared with their checksums."""
+    """Yield the records, blank records and defects of the log, in order.
+
+    Each defect comes once; the walk continues at the next record. Bodies are not compared with
+    their checksums.
+    """
     offset = log.min_offset
     for segment in log.files.files:
         if segment.base_offset > offset:
@@ -42,7 +45,7 @@ def _walk_segment(segment: MappedFile, end: int) -> Iterator[Stretch]:
                 return
         if not isinstance(last, RecordError):
             return
-        # Its lengths do not lead on: look for the next place where a record says that it stands.
+        # Its lengths are wrong: search the next record that states its own offset.
         position = find_record(view, last.offset - base + 1, end, base, True)
         if position < 0:
             return

@@ -1,4 +1,5 @@
-"""ConsumeQueues against the log: each entry names its record, and each record has its entry."""
+"""Verifies ConsumeQueues against the log: each entry names its record, and each record has its
+entry."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ class _Run:
 
 
 class QueueCheck:
-    """``log`` is called for each record in log order, then ``missing``; ``entries`` at any time."""
+    """Call ``log`` for each record in log order, then ``missing``; ``entries`` at any time."""
 
     def __init__(self, store: StoreAtRest, progress: Progress) -> None:
         self.entries_seen = 0
@@ -55,10 +56,11 @@ class QueueCheck:
         )
         self._strays = self._queues.load()
         self._runs: dict[tuple[str, int], _Run] = {}
-        """Missing entries by queue, to be told in one finding."""
+        """Missing entries by queue, to be reported in one finding."""
 
     @property
     def count(self) -> int:
+        """Number of queues."""
         return len(self._queues.all())
 
     def max_physical_end(self) -> int:
@@ -68,7 +70,7 @@ class QueueCheck:
     # each record has its entry ------------------------------------------------------------
 
     def log(self, found: Record) -> Iterator[Finding]:
-        """The entries of the next record of the log."""
+        """Check the entries of the next record of the log."""
         if found.sys_flag & TRANSACTION_MASK not in QUEUED_TYPES:
             return
         yield from self._entry_of(found, (found.topic, found.queue_id, found.queue_offset))
@@ -76,7 +78,7 @@ class QueueCheck:
             yield from self._entry_of(found, (name, self._queue_id(name, found), offset))
 
     def _queue_id(self, name: str, found: Record) -> int:
-        """A light queue's id is 0, or the record's where light queues were not enabled."""
+        """The id of a light queue: 0, or the record's where light queues were not enabled."""
         is_light = name.startswith(LMQ_PREFIX) and self._queues.get(name, 0) is not None
         return 0 if is_light else found.queue_id
 
@@ -107,16 +109,16 @@ class QueueCheck:
             run.last = number
             return
         if run is not None:
-            yield self._tell_missing((topic, queue_id), run)
+            yield self._report_missing((topic, queue_id), run)
         self._runs[topic, queue_id] = _Run(kind, number, number, physical)
 
     def missing(self) -> Iterator[Finding]:
-        """What no record found in its queue."""
+        """Report the records without an entry."""
         for key, run in self._runs.items():
-            yield self._tell_missing(key, run)
+            yield self._report_missing(key, run)
         self._runs.clear()
 
-    def _tell_missing(self, key: tuple[str, int], run: _Run) -> Finding:
+    def _report_missing(self, key: tuple[str, int], run: _Run) -> Finding:
         topic, queue_id = key
         directory = self._store.paths.consume_queue / topic / str(queue_id)
         return Finding(
@@ -134,12 +136,12 @@ class QueueCheck:
     def _without_entries(self, kind: Kind) -> str:
         if self.count == 0:
             return "made again in full, since no queue is left at all"
-        return self._store.broker.does(kind)
+        return self._store.broker.predict(kind)
 
     # each entry names its record ----------------------------------------------------------
 
     def entries(self) -> Iterator[Finding]:
-        """Every entry of every queue, and files that belong to none."""
+        """Check every entry of every queue, and report stray files."""
         yield from map(self._stray, self._strays)
         queues = self._queues.all()
         for number, queue in enumerate(queues):
@@ -150,14 +152,18 @@ class QueueCheck:
             yield self._of_expired()
 
     def _of_expired(self) -> Finding:
-        """Retention leaves such entries for a while; so does a first segment that was lost."""
+        """The finding for entries of expired records.
+
+        Retention leaves such entries for a while; so does a lost first segment.
+        """
         first = self._store.min_offset
         what = f"{self._expired} entries name records below offset {first}, where the log begins"
         name = self._store.name_of(self._store.paths.consume_queue)
-        return Finding(Kind.EXPIRED, name, what, self._store.broker.does(Kind.EXPIRED))
+        return Finding(Kind.EXPIRED, name, what, self._store.broker.predict(Kind.EXPIRED))
 
     def _stray(self, stray: StrayFile) -> Finding:
-        """A file of a queue of a wrong length, or something beside the queues' own."""
+        """The finding for a queue file of a wrong length, or another path in the queue's
+        directory."""
         store = self._store
         name = store.name_of(stray.path)
         what = f"{stray.reason.value}, {stray.size} bytes"
@@ -165,7 +171,7 @@ class QueueCheck:
         root = store.paths.consume_queue_ext if is_ext else store.paths.consume_queue
         topic, *queue = stray.path.parent.relative_to(root).parts or ("",)
         if not queue:
-            return Finding(Kind.STRAY, name, what, store.broker.does(Kind.STRAY))
+            return Finding(Kind.STRAY, name, what, store.broker.predict(Kind.STRAY))
         is_last = stray.path.name == max(store.seams.files.list(stray.path.parent))
         stops = refuses_file(store.format, stray.size, is_last=is_last)
         return Finding(
@@ -217,8 +223,8 @@ class QueueCheck:
     def _run_kind(
         self, queue: ConsumeQueue, number: int, entry: QueueEntry, begun: bool
     ) -> Kind | None:
-        """What is told of whole runs: holes (those in front of a queue are due), what we filled
-        them with, and entries beyond the log."""
+        """The kind of entries that are reported as a run: holes (except those before a queue's
+        first entry), fillers, and entries beyond the log; else None."""
         if entry.is_hole:
             return Kind.QUEUE_HOLE if begun or entry.is_missing else None
         if entry.physical_offset >= self._store.end:
@@ -235,7 +241,7 @@ class QueueCheck:
         }
         found = self._finding(run.kind, queue, run.first, None, f"{_range(run)}: {whys[run.kind]}")
         if run.kind is Kind.ENTRY_BEYOND:
-            does = self._store.broker.does(run.kind, run.physical)
+            does = self._store.broker.predict(run.kind, run.physical)
             return replace(found, broker=does, physical_offset=run.physical)
         return found
 
@@ -256,7 +262,7 @@ class QueueCheck:
         if why is not None:
             yield self._finding(Kind.ENTRY_WRONG, queue, number, entry, why)
         elif found.is_tombstone:
-            return  # its entry is still that of the record before it
+            return  # the entry is still that of the previous record
         elif entry.is_ext_address:
             yield from self._unit(queue, number, entry, found)
         elif not self._codes_agree(found, entry):
@@ -265,7 +271,8 @@ class QueueCheck:
             yield self._finding(Kind.ENTRY_TAGS, queue, number, entry, f"{what}{code}")
 
     def _codes_agree(self, found: Record, entry: QueueEntry) -> bool:
-        """4.9.7 writes the code of TAGS for delayed messages when it recovers from a crash."""
+        """Whether the tagsCode is right; 4.9.7 writes the code of TAGS for delayed messages when it
+        recovers from a crash."""
         due = (self._store.tags_code(found), found.tags_code)
         return entry.tags_code in due
 
@@ -300,7 +307,7 @@ class QueueCheck:
             kind=kind,
             file=self._store.name_of(path),
             what=what,
-            broker=self._store.broker.does(kind),
+            broker=self._store.broker.predict(kind),
             offset=at if mapped is None else at - mapped.base_offset,
             physical_offset=None if entry is None else entry.physical_offset,
             topic=queue.topic,

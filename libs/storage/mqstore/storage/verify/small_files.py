@@ -1,4 +1,4 @@
-"""Checkpoint, config tables, our own files, and what lies beside the store's files."""
+"""Verifies checkpoint, config tables and our own files, and finds stray files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _KNOWN: Final = frozenset(
         *("consumequeue_ext", "batchconsumequeue", "lmqstore", "epochFileCheckpoint"),
     }
 )
-"""Names in a store's root that RocketMQ or we make."""
+"""Names in a store's root that RocketMQ or mqstore create."""
 _SIZES_IN_CONF: Final = (
     *("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue"),
     *("maxHashSlotNum", "maxIndexNum"),
@@ -38,7 +38,7 @@ _SIZES_IN_CONF: Final = (
 
 
 class SmallFilesCheck:
-    """Everything but log, queues and index."""
+    """Checks everything but log, queues and index."""
 
     def __init__(self, store: StoreAtRest) -> None:
         self._store = store
@@ -46,14 +46,14 @@ class SmallFilesCheck:
         self._paths = store.paths
 
     def findings(self, newest_ms: int) -> Iterator[Finding]:
-        """``newest_ms`` is the greatest STORETIMESTAMP in the log."""
-        yield from self._how_it_was_left()
+        """Yield the findings; ``newest_ms`` is the greatest STORETIMESTAMP in the log."""
+        yield from self._close_state()
         yield from self._checkpoint(newest_ms)
         yield from self._config()
         yield from self._ours()
         yield from self._strays()
 
-    def _how_it_was_left(self) -> Iterator[Finding]:
+    def _close_state(self) -> Iterator[Finding]:
         if self._store.is_live:
             yield self._of(
                 Kind.NOT_CHECKED,
@@ -151,7 +151,7 @@ class SmallFilesCheck:
             by = "a broker has had the store since: " if look.by_broker else ""
             found = self._of(Kind.DATA_MISSING, self._paths.state, by + look.loss.text)
             yield replace(found, physical_offset=look.loss.log_end)
-        for each in accepted_loss.past(self._files, self._paths):
+        for each in accepted_loss.load_history(self._files, self._paths):
             what = f"accepted at {each.accepted_ms} ms: {each.loss.text}"
             yield self._of(Kind.LOSS_ACCEPTED, self._paths.losses, what)
 
@@ -218,7 +218,7 @@ class SmallFilesCheck:
             if why is not None:
                 yield self._of(Kind.OURS, quarantine.data(name), why)
 
-    # beside -------------------------------------------------------------------------------
+    # strays -------------------------------------------------------------------------------
 
     def _strays(self) -> Iterator[Finding]:
         for path in map(Path, self._store.view.segments.strays):
@@ -238,5 +238,5 @@ class SmallFilesCheck:
         return found if stops else replace(found, broker=REMOVES)
 
     def _of(self, kind: Kind, path: Path, what: str, *, offset: int | None = None) -> Finding:
-        does = self._store.broker.does(kind)
+        does = self._store.broker.predict(kind)
         return Finding(kind, self._store.name_of(path), what, does, offset=offset)

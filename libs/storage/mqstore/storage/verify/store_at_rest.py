@@ -1,7 +1,7 @@
-"""A store as it lies on the disk, for looking at only: what the checks read from.
+"""A store on disk, opened for reading only, for the checks.
 
-Everything is mapped through a copy-on-write overlay, so whatever a loader repairs on the way stays
-in memory. Beside a living writer only what it had dispatched when the look began is looked at.
+Everything is mapped through a copy-on-write overlay, so that repairs by a loader stay in memory.
+Beside a living writer, only records that were dispatched at the opening are read.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from mqstore.storage.system.overlay_files import OverlayFileSystem, PrivateBase
 from mqstore.storage.verify.broker import Broker
 
 Progress = Callable[[str, int, int], None]
-"""Told the stage, how much of it is done, and of how much."""
+"""Called with the stage, the amount done, and the total."""
 
 
 class StoreAtRest:
-    """One store, opened by ``look``. Not for sharing between threads."""
+    """One store, opened by ``open``. Not for sharing between threads."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class StoreAtRest:
         self.config = view.config
         self.format = view.store_format
         self.seams = seams
-        """With the overlay as file system."""
+        """The seams, with the overlay as file system."""
         self.content = content
         self.state = state
         self.plan = recovery
@@ -72,29 +72,32 @@ class StoreAtRest:
         self.deleted = deleted
         self.is_live = is_live
         self.loss_check = loss_check
-        """Whether durable data is missing; None beside a writer, which has looked itself."""
+        """Whether durable data is missing; None beside a writer, which checks it itself."""
         self.min_offset = recovery.min_offset
         self.end = recovery.max_offset
-        """Where the log ends, as far as it is looked at."""
+        """The end of the part of the log that is read."""
         if is_live and state is not None:
             self.end = min(max(state.dispatched_offset, self.min_offset), self.end)
         self.broker = Broker(crashed=view.abort)
-        """What a real broker would do; all of it once ``broker.foresee`` was asked."""
+        """The prediction for a real broker; complete after ``broker.foresee``."""
         self._delays = DelayLevels(self.config.message_delay_level)
         self._bases = [segment.base for segment in view.segments.usable]
         self._open: tuple[Segment, memoryview] | None = None
 
     @classmethod
-    def look(
+    def open(
         cls, root: Path, config: StoreConfig, seams: Seams, base: PrivateBase, progress: Progress
     ) -> StoreAtRest:
-        """Raises DirectoryNotUsable, StoreOfAnother, StoreUnsupported, StoreDamaged, OSError."""
+        """Open a store.
+
+        Raises DirectoryNotUsable, StoreOfAnother, StoreUnsupported, StoreDamaged, OSError.
+        """
         files = OverlayFileSystem(base)
         content, paths = _identify(files, root)
         is_live = files.is_locked(paths.lock)
         known = content.sizes if content is not None else None
-        own = store_settings.recorded(files, paths, content)
-        config = store_settings.applied(config, own, paths)
+        own = store_settings.load_recorded(files, paths, content)
+        config = store_settings.apply(config, own, paths)
         config = sizes.adopt(files, paths, config, known, keep_index_sizes=False)
         segments = find_segments(files, paths, config.mapped_file_size_commit_log)
         found_format = (
@@ -152,7 +155,7 @@ class StoreAtRest:
         )
 
     def name_of(self, path: Path) -> str:
-        """A file as findings name it."""
+        """The name of a file in findings."""
         root = self.paths.root
         return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
 
@@ -164,7 +167,7 @@ class StoreAtRest:
         return self.view.segments.usable[place]
 
     def record_at(self, offset: int) -> Record:
-        """The record at a physical offset without its body, which is not judged.
+        """Decode the record at a physical offset without its body, which is not verified.
 
         Raises RecordError, OffsetOutOfRange.
         """
@@ -192,9 +195,9 @@ class StoreAtRest:
         return found.tags_code
 
     def _bytes_of(self, segment: Segment) -> memoryview:
-        """The overlay keeps files mapped, so a view stays valid."""
+        """The bytes of a segment; the overlay keeps files mapped, so the view stays valid."""
         if self._open is None or self._open[0] != segment:
-            with self.view.mapped(segment) as data:
+            with self.view.map_segment(segment) as data:
                 self._open = (segment, data)
         return self._open[1]
 
@@ -208,7 +211,7 @@ def _identify(files: OverlayFileSystem, root: Path) -> tuple[FormatFile | None, 
     regular_files.require(files, paths)
     content = format_file.load(files, paths)
     if content is not None and content.store_path_commit_log is not None:
-        paths = log_owner.located(files, root, content.store_path_commit_log)
+        paths = log_owner.locate(files, root, content.store_path_commit_log)
     regular_files.require(files, paths)
     log_owner.check(files, paths, content)
     if content is None and not opening.holds_a_store(files, paths):

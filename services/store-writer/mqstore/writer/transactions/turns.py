@@ -12,7 +12,14 @@ import msgspec
 from mqstore.service import logs, problems
 from mqstore.service.problems import Problem
 from mqstore.storage.errors import StorageError, StoreFailed, TransactionDecided
-from mqstore.storage.transactions import Begin, Begun, Decide, Decided, Taken, TransactionEngine
+from mqstore.storage.transactions import (
+    Begin,
+    BeginResult,
+    Decide,
+    DecisionResult,
+    Taken,
+    TransactionEngine,
+)
 from mqstore.writer.transactions.refusals import refusal_of
 
 log = logs.get(__name__)
@@ -22,7 +29,7 @@ WAITING_MAX: Final = 4_096
 TURN_MAX: Final = 64
 """Begins and decisions of one append: some milliseconds of the event loop."""
 
-_Result = Begun | Decided | TransactionDecided
+_Result = BeginResult | DecisionResult | TransactionDecided
 """A result that names a decision or half messages, which must be durable before the reply."""
 Settle = Callable[[int], Coroutine[Any, Any, None]]
 """Waits until the log is settled up to a physical offset. Raises FlushTimeout, StoreFailed."""
@@ -56,12 +63,12 @@ class Turns:
         self._in_thread: asyncio.Task[None] | None = None
         self._settling: set[asyncio.Task[None]] = set()
 
-    def begin(self, command: Begin) -> asyncio.Future[Begun]:
+    def begin(self, command: Begin) -> asyncio.Future[BeginResult]:
         """Resolves once the half messages count as stored. Raises Problem (503), and so does the
         future, or StorageError."""
         return self._put(command)
 
-    def decide(self, command: Decide) -> asyncio.Future[Decided]:
+    def decide(self, command: Decide) -> asyncio.Future[DecisionResult]:
         """Resolves once the decision counts as stored. Raises as ``begin``."""
         return self._put(command)
 
