@@ -74,7 +74,7 @@ class Histogram:
 
     def add(self, other: Histogram) -> None:
         """Add the counts of another histogram with the same bounds."""
-        self.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
+        self.counts[:] = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
         self.total += other.total
 
     @property
@@ -118,11 +118,12 @@ class Traffic:
         """Count messages of ``size`` bytes together."""
         found = self.counts.get((topic, label))
         if found is None:
-            found = self._begin(topic, label)
+            found = self.of(topic, label)
         found[0] += messages
         found[1] += size
 
-    def _begin(self, topic: str, label: str) -> list[int]:
+    def of(self, topic: str, label: str) -> list[int]:
+        """Messages and bytes of a topic and label, to add to."""
         topic, label = self._known(self._topics, topic), self._known(self._labels, label)
         return self.counts.setdefault((topic, label), [0, 0])
 
@@ -244,7 +245,11 @@ class HttpMetrics(Collector):
 
     def observe(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count one reply. ``route`` is a template, so that clients cannot create labels."""
-        self._seconds[route, method, status].observe(seconds)
+        self.latency(route, method, status).observe(seconds)
+
+    def latency(self, route: str, method: str, status: int) -> Histogram:
+        """Seconds of the replies of a route with this status."""
+        return self._seconds[route, method, status]
 
     def refused(self, route: str, problem: str) -> None:
         """Count one reply that was a problem, by the problem's name."""

@@ -73,6 +73,15 @@ from mqstore.storage.kernel.index import (
 from mqstore.storage.kernel.index import (
     index_put as index_put,
 )
+from mqstore.storage.kernel.json_batch import (
+    GeneratedKeys as GeneratedKeys,
+)
+from mqstore.storage.kernel.json_batch import (
+    JsonBatch as JsonBatch,
+)
+from mqstore.storage.kernel.json_batch import (
+    JsonReader as JsonReader,
+)
 from mqstore.storage.kernel.json_text import (
     count_json_values as count_json_values,
 )
@@ -135,6 +144,18 @@ from mqstore.storage.kernel.read import (
 )
 from mqstore.storage.kernel.segment import (
     Segment as Segment,
+)
+from mqstore.storage.kernel.send_lane import (
+    KeyTables as KeyTables,
+)
+from mqstore.storage.kernel.send_lane import (
+    QueueTurns as QueueTurns,
+)
+from mqstore.storage.kernel.send_lane import (
+    SendLane as SendLane,
+)
+from mqstore.storage.kernel.send_lane import (
+    ValueCounts as ValueCounts,
 )
 from mqstore.storage.kernel.write import (
     Message as Message,

@@ -4,7 +4,16 @@ and the wait for a sync.
 Used by store-writer.
 """
 
-from mqstore.storage._kernel import EncodedBatch, LogEnd, NameRules, placements_json
+from mqstore.storage._kernel import (
+    EncodedBatch,
+    JsonBatch,
+    JsonReader,
+    LogEnd,
+    NameRules,
+    QueueTurns,
+    SendLane,
+    placements_json,
+)
 from mqstore.storage.codec.batch import decode_batch, encode_batch
 from mqstore.storage.codec.message_id import UniqueKeys
 from mqstore.storage.codec.record import Message
@@ -14,8 +23,13 @@ from mqstore.storage.log.put_checks import check_batch_size
 from mqstore.storage.log.put_refusal import PutRefusal
 from mqstore.storage.log.requests import OffsetRequest, RequestService
 
+Sent = bytes | tuple[bytes, list[str], list[Placement]]
+"""As ``_kernel.Sent``: what a SendLane returns."""
+
 __all__ = [
     "EncodedBatch",
+    "JsonBatch",
+    "JsonReader",
     "LogEnd",
     "Message",
     "NameRules",
@@ -24,7 +38,10 @@ __all__ = [
     "Placement",
     "Put",
     "PutRefusal",
+    "QueueTurns",
     "RequestService",
+    "SendLane",
+    "Sent",
     "UniqueKeys",
     "check_batch_size",
     "decode_batch",

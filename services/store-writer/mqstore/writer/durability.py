@@ -29,16 +29,21 @@ class DurabilityWaiter:
 
     async def wait(self, end: int) -> None:
         """Wait until every byte below ``end`` is in place. Raises FlushTimeout, StoreFailed."""
+        waiter = self.start(end)
+        try:
+            await waiter
+        finally:
+            self._waiting.pop(waiter, None)
+
+    def start(self, end: int) -> asyncio.Future[None]:
+        """Return a future that resolves as ``wait`` returns or raises; it is never cancelled."""
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiting[waiter] = end, self._loop.time() + self._timeout_s
         if not self._is_requested:
             self._request()
         if self._deadline is None:
             self._deadline = self._loop.call_later(self._timeout_s, self._expire)
-        try:
-            await waiter
-        finally:
-            self._waiting.pop(waiter, None)
+        return waiter
 
     def _expire(self) -> None:
         """Fail the waiters whose deadline has passed, and set the timer for the next one."""

@@ -6,7 +6,6 @@ Called from ``routes``. No function waits or reads the store's files.
 from __future__ import annotations
 
 import ipaddress
-import itertools
 import time
 from collections.abc import Sequence
 from functools import cache, lru_cache
@@ -34,7 +33,16 @@ from mqstore.storage.formats import (
     decode_properties,
     encode_properties,
 )
-from mqstore.storage.puts import EncodedBatch, LogEnd, Message, NameRules, UniqueKeys, decode_batch
+from mqstore.storage.puts import (
+    EncodedBatch,
+    JsonReader,
+    LogEnd,
+    Message,
+    NameRules,
+    QueueTurns,
+    UniqueKeys,
+    decode_batch,
+)
 from mqstore.storage.settings import DelayLevels
 from mqstore.wire import produce as contract
 from mqstore.wire.base import UINT32_MAX
@@ -102,15 +110,17 @@ class QueueChooser:
     """Chooses write queues of a topic in rotation. Thread-safe."""
 
     def __init__(self) -> None:
-        self._counters: dict[str, itertools.count[int]] = {}
+        self._turns: dict[str, QueueTurns] = {}
+
+    def turns(self, topic: str) -> QueueTurns:
+        """The turns of a topic's queues."""
+        found = self._turns.get(topic)
+        return self._turns.setdefault(topic, QueueTurns()) if found is None else found
 
     def choose(self, topic: str, queues: int, requested: int | None) -> int:
         """Return the queue for one request. Raises Problem if the requested one does not exist."""
         if requested is None:
-            counter = self._counters.get(topic)
-            if counter is None:
-                counter = self._counters.setdefault(topic, itertools.count())
-            return next(counter) % queues
+            return self.turns(topic).take(queues)
         if requested >= queues:
             raise Problem(
                 problems.MESSAGE_INVALID,
@@ -214,6 +224,13 @@ def build(
     if message.crc32c is not None:
         check_crc32c(body, message.crc32c, f"the body of message {uniq_key}")
     return origin.message(body, encoded, message.flag), uniq_key
+
+
+def json_reader(store_format: StoreFormat, keys: UniqueKeys, count_max: int) -> JsonReader:
+    """Reads plain JSON requests into what ``build`` makes of their messages."""
+    rules = topic_names.property_rules((), store_format)
+    trailing = store_format.trailing_property_separator
+    return JsonReader(rules, keys.generated, trailing, count_max)
 
 
 def build_batch(

@@ -41,7 +41,9 @@ from mqstore.storage.puts import (
     EncodedBatch,
     Message,
     Originals,
+    Placement,
     Put,
+    Sent,
     UniqueKeys,
     check_batch_size,
     encode_batch,
@@ -67,6 +69,7 @@ from mqstore.writer.quarantine_routes import QuarantineRoutes
 from mqstore.writer.rebuild_routes import IndexRebuildRoutes
 from mqstore.writer.retention_routes import RetentionRoutes
 from mqstore.writer.scrub_routes import ScrubRoutes
+from mqstore.writer.send_lanes import SendLanes
 from mqstore.writer.service import WriterService
 from mqstore.writer.subscription_routes import SubscriptionRoutes
 from mqstore.writer.topic_routes import TopicRoutes
@@ -116,6 +119,11 @@ class _RequestHead(msgspec.Struct, frozen=True, gc=False):
     has_shard: bool = False
     """Whether the client names the shard. Its messages then stay on it, whatever their keys are."""
     idempotency_key: str | None = None
+
+    @property
+    def is_plain_json(self) -> bool:
+        """Whether the head requests nothing beyond the messages of the body."""
+        return not self.is_encoded and self.crc32c is None and self.idempotency_key is None
 
     def is_heavy(self, body: bytes) -> bool:
         """Return whether a thread must build the messages, instead of the event loop."""
@@ -220,6 +228,14 @@ class Producer:
         self._topics = service.topics
         self._decoding = ThreadPoolExecutor(1, "decode")
         """It has one thread, so that only one competes with the event loop for the interpreter."""
+        settings = service.settings
+        self._lanes = SendLanes(
+            self._unique_keys,
+            self._queues,
+            service.metrics,
+            shard=settings.shard,
+            count_max=settings.max_batch_count,
+        )
 
     def add(self, api: Api) -> None:
         """Register the route with ``api``."""
@@ -274,7 +290,13 @@ class Producer:
         def begin(body: bytes, _: Mapping[str, str]) -> HotResult:
             service.require_puts()
             topic = self._topics.get(name)
-            if topic is None or head.is_heavy(body):
+            if topic is None:
+                return None
+            if head.is_plain_json:
+                sent = self._send(head, topic, body)
+                if sent is not None:
+                    return sent if isinstance(sent, bytes) else self._synced(name, *sent)
+            if head.is_heavy(body):
                 return None
             batch = self._batch(head, topic, body)
             if not service.key_routing.are_own(self._parts(head, batch)):
@@ -289,6 +311,41 @@ class Producer:
             return self._encode_reply(put, batch.keys)
 
         return Prepared(begin, _CREATED)
+
+    def _send(self, head: _RequestHead, topic: TopicConfig, body: bytes) -> Sent | None:
+        """Store a plain request in one call; None leaves the request to the general way."""
+        service = self._service
+        lane = self._lanes.get(service.store, topic)
+        if lane is None:
+            return None
+        if head.has_shard or service.shards.members.alone:
+            return lane.send(body, head.client)
+        keys = lane.read(body, head.client)
+        if keys is None or not self._are_own(keys):
+            return None
+        return lane.put()
+
+    def _are_own(self, keys: Sequence[str | None]) -> bool:
+        """Return whether messages under these keys belong to this shard."""
+        window_ms = self._service.store.config.unique_key_window
+        routing = self._service.key_routing
+        return not keys or routing.are_own(routing.parts(keys, window_ms))
+
+    def _synced(
+        self, topic: str, reply: bytes, keys: list[str], placements: list[Placement]
+    ) -> DeferredReply:
+        """Return the reply that a request gets once its messages are on disk."""
+        service, started = self._service, time.perf_counter()
+
+        def finish(synced: asyncio.Future[None]) -> bytes:
+            service.metrics.sync_seconds.observe(time.perf_counter() - started)
+            try:
+                synced.result()
+            except FlushTimeout as error:
+                raise self._not_synced(topic, (placements, frozenset()), keys, error) from error
+            return reply
+
+        return DeferredReply(service.durability.start(placements[-1].end), finish)
 
     async def _store(self, topic: TopicConfig, batch: _Batch | _EncodedBatch) -> Reply:
         pending_files, store = self._service.pending_files, self._service.store
@@ -351,12 +408,16 @@ class Producer:
         try:
             await self._service.await_durability(end_of(put), sync=batch.sync)
         except FlushTimeout as error:
-            once = self._service.store.dedup
-            if once is not None:  # with generated keys, which the reply has
-                once.remember(topic, batch.keys, put[0])
-            placed = msgspec.Raw(self._encode_placements(put, batch.keys))
-            raise Problem(problems.FLUSH_TIMEOUT, str(error), extra={"messages": placed}) from error
+            raise self._not_synced(topic, put, batch.keys, error) from error
         return Reply(self._encode_reply(put, batch.keys), _CREATED)
+
+    def _not_synced(self, topic: str, put: Put, keys: list[str], error: FlushTimeout) -> Problem:
+        """Return the reply for messages that are stored and not known to be on disk."""
+        dedup = self._service.store.dedup
+        if dedup is not None:  # with generated keys, which the reply has
+            dedup.remember(topic, keys, put[0])
+        placed = msgspec.Raw(self._encode_placements(put, keys))
+        return Problem(problems.FLUSH_TIMEOUT, str(error), extra={"messages": placed})
 
     def _require_own(self, request: HotRequest) -> None:
         """Raises Problem (421), with the shard's address, for a message of another shard."""

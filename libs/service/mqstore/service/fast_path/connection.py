@@ -48,6 +48,8 @@ class FastConnection(BoundedProtocol):
         super().__init__(*args, **kwargs)
         self._heads: dict[Hashable, PreparedHead | None] = {}
         """Prepared heads by the parts that must be equal; None: the fast path rejects the head."""
+        self._latest: tuple[plain.RepeatedHead, _Prepared] | None = None
+        """The head of the latest plain request with a body, and what does its requests."""
         self._collected: _Collected | None = None
         self._pending: PendingReply | None = None
         self._behind = b""
@@ -76,7 +78,8 @@ class FastConnection(BoundedProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Handle a plain request of a hot route; leave other bytes to uvicorn."""
-        self._write_due()
+        if self._due:
+            self._write_due()
         if self._pending is not None:
             self._keep_behind(data)
         elif self._collected is not None:
@@ -107,6 +110,11 @@ class FastConnection(BoundedProtocol):
             or not self._is_idle()
         ):
             return False
+        if self._latest is not None:
+            repeated, latest = self._latest
+            body = repeated.body_of(data)
+            if body is not None:
+                return self._reply(latest, body)
         request = plain.read(data)
         if request is None or request.body_at > self.max_header_size:
             return False
@@ -114,6 +122,8 @@ class FastConnection(BoundedProtocol):
         if prepared is None or request.end < len(data):
             return False
         if request.end == len(data):
+            if request.repeated is not None:
+                self._latest = request.repeated, prepared
             return self._reply(prepared, data[request.body_at :])
         if request.end - request.body_at > self.limits.max_request:
             return False

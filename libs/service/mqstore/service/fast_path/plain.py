@@ -25,7 +25,11 @@ _ODD: Final = frozenset({b"content-length", b"expect", b"transfer-encoding", b"u
 GIVEN_ONCE: Final = (b"host", b"authorization")
 """Header fields that authenticate a request or name its service: a second one is ambiguous."""
 _END: Final = b"\r\n\r\n"
-_LENGTH: Final = re.compile(rb"\r\ncontent-length: *([0-9]{1,9})(?=\r\n)", re.IGNORECASE)
+LENGTH_DIGITS_MAX: Final = 9
+"""Digits of a content-length that may be plain."""
+_LENGTH: Final = re.compile(
+    rb"\r\ncontent-length: *([0-9]{1,%d})(?=\r\n)" % LENGTH_DIGITS_MAX, re.IGNORECASE
+)
 
 
 class Head:
@@ -53,6 +57,27 @@ class Head:
         """Names in lower case, and values. Shared: do not change it."""
 
 
+class RepeatedHead(NamedTuple):
+    """A head with a content-length, which most clients send again with the next body."""
+
+    before: bytes
+    """Up to the digits of the content-length."""
+    after: bytes
+    """From there to the end of the head."""
+
+    def body_of(self, data: bytes) -> bytes | None:
+        """The body of a whole request with this head; None for any other bytes."""
+        before, after = self
+        if not data.startswith(before):
+            return None
+        start = len(before)
+        end = data.find(after, start + 1, start + LENGTH_DIGITS_MAX + len(after))
+        if end < 0 or not data[start:end].isdigit():
+            return None
+        body_at = end + len(after)
+        return data[body_at:] if int(data[start:end]) == len(data) - body_at else None
+
+
 class PlainRequest(NamedTuple):
     """A plain request whose head is complete."""
 
@@ -60,6 +85,8 @@ class PlainRequest(NamedTuple):
     body_at: int
     end: int
     """Bytes of the head and the body."""
+    repeated: RepeatedHead | None = None
+    """Its head, where it has a content-length."""
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
@@ -77,12 +104,13 @@ def read(data: bytes) -> PlainRequest | None:
     body_at = head_end + 4
     length = _LENGTH.search(data, 0, head_end + 2)
     if length is None:
-        size, head = 0, _read(data[:body_at])
-    else:
-        size, head = int(length[1]), _read(data[: length.start()] + data[length.end() : body_at])
+        head = _read(data[:body_at])
+        return None if head is None else PlainRequest(head, body_at, body_at)
+    size, head = int(length[1]), _read(data[: length.start()] + data[length.end() : body_at])
     if head is None or (size and head.method == "GET"):
         return None
-    return PlainRequest(head, body_at, body_at + size)
+    repeated = RepeatedHead(data[: length.start(1)], data[length.end(1) : body_at])
+    return PlainRequest(head, body_at, body_at + size, repeated)
 
 
 @lru_cache(maxsize=CACHE_SIZE)

@@ -27,6 +27,7 @@ class PreparedHead:
 
     __slots__ = (
         "_client",
+        "_count",
         "_default_headers",
         "_front",
         "_given_id",
@@ -54,6 +55,7 @@ class PreparedHead:
         self._client = client
         self._default_headers: Headers | None = None
         self._start = b""
+        self._count = front.counter(route, prepared.status, client)
 
     @classmethod
     def of(
@@ -112,16 +114,16 @@ class PreparedHead:
         self, found: bytes | Reply, default_headers: Headers, request_id: str, started: float
     ) -> bytes:
         """Count a reply, and return its bytes on the wire."""
-        front, route = self._front, self._route
         if isinstance(found, bytes):
             if default_headers is not self._default_headers:
                 self._default_headers = default_headers
                 json = (b"content-type", b"application/json")
                 self._start = _lines(self._prepared.status, (*default_headers, json))
-            seconds = time.perf_counter() - started
-            front.count(route.template, route.method, self._prepared.status, seconds, self._client)
+            self._count(time.perf_counter() - started)
             return b"%bcontent-length: %d\r\nx-request-id: %b\r\n\r\n%b" % (
-                *(self._start, len(found), request_id.encode()),
+                self._start,
+                len(found),
+                request_id.encode(),
                 found,
             )
         try:

@@ -8,11 +8,11 @@ milliseconds since the month began, and a 2-byte counter.
 
 from __future__ import annotations
 
-import itertools
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
 
+from mqstore.storage._kernel import GeneratedKeys
 from mqstore.storage.codec.hosts import PORT_MAX, Host
 from mqstore.storage.errors import MessageIdError
 from mqstore.storage.seams import Seams
@@ -60,17 +60,18 @@ class UniqueKeys:
 
     def __init__(self, seams: Seams) -> None:
         self._clock = seams.clock
-        self._prefix = f"{GENERATED_PREFIX}{seams.random.getrandbits(_PREFIX_BITS):012X}"
-        self._counter = itertools.count()
-        self._month = (0, 0)
+        prefix = f"{GENERATED_PREFIX}{seams.random.getrandbits(_PREFIX_BITS):012X}"
+        self.generated = GeneratedKeys(prefix.encode())
+        """The same keys, for the kernel."""
 
     def next(self) -> str:
         """Generate the next key."""
         now = self._clock.now_ms()
-        begin, end = self._month
-        if not begin <= now < end:
-            begin, end = self._month = _month_around(now)
-        return f"{self._prefix}{now - begin:08X}{next(self._counter) & 0xFFFF:04X}"
+        key = self.generated.next(now)
+        while key is None:
+            self.generated.begin_month(*_month_around(now))
+            key = self.generated.next(now)
+        return key
 
 
 def _month_around(now_ms: int) -> tuple[int, int]:

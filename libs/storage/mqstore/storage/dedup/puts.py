@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from mqstore.storage._kernel import EncodedBatch, key_digests
+from mqstore.storage._kernel import EncodedBatch, KeyTables, key_digests
 from mqstore.storage.codec.record import Message, Record
 from mqstore.storage.dedup.window import KeyWindow
 from mqstore.storage.dispatch.dispatcher import Dispatcher
@@ -66,9 +66,15 @@ class DeduplicatedPuts:
         self._append = append
         self._queues = queues
         self._dispatcher = dispatcher
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
+        """Protects ``tables``, and is held while a message under a key is put."""
         self._read = read
         self._window: KeyWindow | None = None
+
+    @property
+    def tables(self) -> KeyTables | None:
+        """The table of keys, which ``lock`` protects; None until it is prepared."""
+        return self._window
 
     @property
     def count(self) -> int:
@@ -78,10 +84,9 @@ class DeduplicatedPuts:
     def prepare(self) -> None:
         """Load the keys from before the opening, unless that is done; otherwise the first put
         does."""
-        if (
-            self._window is None
-        ):  # otherwise never take the lock: its holder may be waiting for the disk
-            with self._lock:
+        # Otherwise never take the lock: its holder may be waiting for the disk.
+        if self._window is None:
+            with self.lock:
                 self._known()
 
     def step(self, now: float) -> float:
@@ -111,7 +116,7 @@ class DeduplicatedPuts:
         than ``reads_max`` messages must be read, and the errors of the append.
         """
         topic = messages[0].topic if messages else ""
-        with self._lock:
+        with self.lock:
             digests = key_digests(topic, keys)
             known = self._known().find(digests)
             if known is None and (len(keys) == 1 or _all_differ(keys)):
@@ -132,7 +137,7 @@ class DeduplicatedPuts:
 
         Raises UniqueKeyTaken.
         """
-        with self._lock:
+        with self.lock:
             known = self._known().find(key_digests(topic, keys)) or []
         return Originals(known, self._originals(topic, messages, keys, known or None))
 
@@ -140,7 +145,7 @@ class DeduplicatedPuts:
         """Append an encoded batch; None, with nothing stored, when ``append`` must handle it: a key
         is known or given twice, or the batch cannot be put in one call now."""
         keys = batch.keys
-        with self._lock:
+        with self.lock:
             if self._known().find(batch.digests) is not None or not _all_differ(keys):
                 return None
             placements = self._log.end.put_batch(batch)
@@ -151,18 +156,18 @@ class DeduplicatedPuts:
     def remember(self, topic: str, keys: Keys, placements: list[Placement]) -> None:
         """Note messages that were put under generated keys: their client got the keys, and may send
         them again."""
-        with self._lock:
+        with self.lock:
             self._known().add(key_digests(topic, keys), placements)
 
     def may_know(self, topic: str, keys: Sequence[str]) -> bool:
         """Whether a message under any of these unique keys may be stored: one look-up in the table,
         and no read of the log."""
-        with self._lock:
+        with self.lock:
             return self._known().find(key_digests(topic, keys)) is not None
 
     def knows(self, topic: str, keys: Sequence[str]) -> bool:
         """Whether a message under any of these unique keys is stored."""
-        with self._lock:
+        with self.lock:
             known = self._known().find(key_digests(topic, keys)) or ()
             return any(
                 offset >= 0 and self._original(offset, topic, key) is not None

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from mqstore.storage._kernel import Defect, KeyTable, Placement
+from mqstore.storage._kernel import Defect, KeyTable, KeyTables, Placement
 from mqstore.storage.codec.message_id import GENERATED_PREFIX
 from mqstore.storage.config import StoreConfig
 
@@ -19,39 +19,35 @@ RUN_RECORDS: Final = 50_000
 """Records added between two checks of whether the younger table is full."""
 
 
-class KeyWindow:
+class KeyWindow(KeyTables):
     """Physical offsets by digest (``_kernel.key_digests``). For one thread at a time."""
 
     def __init__(self, config: StoreConfig, monotonic: Callable[[], float]) -> None:
         """``monotonic`` returns seconds."""
-        self._count_max = config.unique_key_window_count
-        self._span_s = config.unique_key_window / 1000
+        self.limit(config.unique_key_window_count, config.unique_key_window / 1000)
         self._monotonic = monotonic
-        self._younger, self._older = KeyTable(), KeyTable()
-        self._since: float | None = None
-        """Time at which the younger table's first message was added."""
 
     @property
     def count(self) -> int:
         """Number of known keys."""
-        return self._younger.count + self._older.count
+        return self.younger.count + self.older.count
 
     @property
     def memory_size(self) -> int:
         """Memory in bytes."""
-        return self._younger.memory_size + self._older.memory_size
+        return self.younger.memory_size + self.older.memory_size
 
     def find(self, digests: bytes) -> list[int] | None:
         """The offset of each digest, -1 where it is not known; None when none of them is."""
-        found = self._younger.find(digests)
-        older = self._older.find(digests)
+        found = self.younger.find(digests)
+        older = self.older.find(digests)
         if older is None or found is None:
             return found or older
         return [new if new >= 0 else old for new, old in zip(found, older, strict=True)]
 
     def add(self, digests: bytes, placements: Sequence[Placement]) -> None:
         """Add stored messages."""
-        self._younger.add(digests, placements)
+        self.younger.add(digests, placements)
         self._turn(self._monotonic())
 
     def add_run(self, view: memoryview, position: int, end: int, base: int) -> tuple[Defect, int]:
@@ -59,15 +55,15 @@ class KeyWindow:
         records, now = RUN_RECORDS, self._monotonic()
         defect = Defect.NONE
         while defect is Defect.NONE and records == RUN_RECORDS:
-            defect, position, records, _ = self._younger.add_run(
+            defect, position, records, _ = self.younger.add_run(
                 view, position, end, base, made_here=GENERATED_PREFIX, max_records=RUN_RECORDS
             )
             self._turn(now)
         return defect, position
 
     def _turn(self, now: float) -> None:
-        if self._since is None:
-            self._since = now
-        if now - self._since >= self._span_s or self._younger.count >= self._count_max:
-            self._older, self._younger = self._younger, KeyTable()
-            self._since = None
+        if self.since is None:
+            self.since = now
+        if now - self.since >= self.span_s or self.younger.count >= self.count_max:
+            self.older, self.younger = self.younger, KeyTable()
+            self.since = None

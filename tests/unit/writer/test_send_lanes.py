@@ -1,0 +1,208 @@
+"""A send lane stores and replies what the general way does, or leaves the request to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mqstore.service.http import DeferredReply, HotRequest, Reply
+from mqstore.service.problems import Problem
+from mqstore.service.settings import Settings
+from mqstore.storage import StoreConfig
+from mqstore.storage.errors import StorageError
+from mqstore.writer.routes import Producer
+from mqstore.writer.service import WriterService
+from tests.unit.writer.json_requests import requests
+
+TOPIC: Final = "orders"
+"""Of one queue, so that messages that name none have one place."""
+SPREAD: Final = "spread"
+QUEUES: Final = 3
+HEADERS: Final = [(b"content-type", b"application/json"), (b"host", b"localhost")]
+CONFIG: Final = StoreConfig(
+    mapped_file_size_commit_log=4 << 20,
+    disk_space_clean_forcibly_ratio=100,
+    disk_space_warning_level_ratio=100,
+    disk_max_used_space_ratio=100,
+)
+GENERATED_KEY: Final = re.compile("006D7173[0-9A-F]{24}")
+OF_ONE_STORE: Final = frozenset({"offsetMsgId", "storeTimestamp"})
+
+
+class Writer:
+    """One store-writer of this process, and the replies of its produce route."""
+
+    def __init__(self, runner: asyncio.Runner, root: Path) -> None:
+        self._runner = runner
+        self.service = runner.run(self._start(root))
+        self.producer = Producer(self.service)
+        self.lanes_used = 0
+
+    async def _start(self, root: Path) -> WriterService:
+        service = WriterService(Settings(store=root, store_config=CONFIG))
+        service.address = "127.0.0.1:0"
+        await service.start()
+        await asyncio.to_thread(service.store.create_topic, TOPIC, queues=1)
+        await asyncio.to_thread(service.store.create_topic, SPREAD, queues=QUEUES)
+        return service
+
+    def stop(self) -> None:
+        self._runner.run(self.service.stop())
+
+    def send(self, body: bytes, topic: str = TOPIC) -> tuple[int, Any]:
+        """Status and JSON of the reply on the fast path, else of the general way."""
+        return self._runner.run(self._send(body, topic))
+
+    def send_generally(self, body: bytes, topic: str = TOPIC) -> tuple[int, Any]:
+        """Status and JSON of the reply of the general way."""
+        return self._runner.run(self._general(body, topic))
+
+    async def _send(self, body: bytes, topic: str) -> tuple[int, Any]:
+        params = {"topic": topic}
+        try:
+            found = self.producer._prepare(self._request(b"", topic)).begin(body, params)
+        except (Problem, StorageError):
+            found = None
+        if found is None:
+            return await self._general(body, topic)
+        self.lanes_used += 1
+        if isinstance(found, DeferredReply):
+            await asyncio.wait({found.future})
+            found = found.reply(found.future)
+        return (201, json.loads(found)) if isinstance(found, bytes) else _decoded(found)
+
+    async def _general(self, body: bytes, topic: str) -> tuple[int, Any]:
+        try:
+            return _decoded(await self.producer._handle(self._request(body, topic)))
+        except Problem as problem:
+            return problem.kind.status, problem.detail
+        except StorageError as error:
+            return 0, str(error)
+
+    def _request(self, body: bytes, topic: str) -> HotRequest:
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        scope = {"method": "POST", "path": "/", "query_string": b"", "headers": HEADERS}
+        return HotRequest(scope, receive, {"topic": topic}, self.service.front.limits)
+
+    def records(self, start: int) -> list[tuple[Any, ...]]:
+        """What each record from a physical offset on holds, but for times and generated keys."""
+        found = []
+        while start < self.service.store.log.max_offset:
+            record = self.service.store.log.record_at(start)
+            properties = dict(record.properties or {})
+            if properties["UNIQ_KEY"].startswith("006D7173"):
+                del properties["UNIQ_KEY"]
+            place = record.queue_id, record.queue_offset, record.size
+            flags = record.flag, record.sys_flag
+            found.append((record.body, properties, *place, *flags, record.born_host.address))
+            start += record.size
+        return found
+
+
+def _decoded(reply: Reply) -> tuple[int, Any]:
+    return reply.status, json.loads(reply.body)
+
+
+def comparable(reply: tuple[int, Any], *, is_generated: bool) -> tuple[int, Any]:
+    """A reply without what differs between two stores."""
+    status, content = reply
+    if status != 201:
+        return status, GENERATED_KEY.sub("KEY", content)
+    left_out = OF_ONE_STORE | ({"uniqKey"} if is_generated else set())
+    return status, [
+        {name: value for name, value in each.items() if name not in left_out}
+        for each in content["messages"]
+    ]
+
+
+@pytest.fixture(scope="module")
+def writers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Writer, Writer]]:
+    root = tmp_path_factory.mktemp("lanes")
+    with asyncio.Runner() as runner:
+        both = tuple(Writer(runner, root / name) for name in ("lanes", "general"))
+        for writer in both:  # a queue's first message makes its file
+            text = b'{"messages":[{"body":"first"}]}'
+            assert writer.send_generally(text)[0] == 201
+            for _ in range(QUEUES):
+                assert writer.send_generally(text, SPREAD)[0] == 201
+        yield both[0], both[1]
+        for writer in both:
+            writer.stop()
+
+
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60
+)
+@given(st.lists(requests(), min_size=1, max_size=4))
+def test_records_and_replies_are_those_of_the_general_way(
+    writers: tuple[Writer, Writer], texts: list[bytes]
+) -> None:
+    lanes, general = writers
+    starts = [writer.service.store.log.max_offset for writer in writers]
+    for text in texts:
+        replies = [lanes.send(text), general.send_generally(text)]
+        is_generated = b"uniqKey" not in text
+        found = [comparable(each, is_generated=is_generated) for each in replies]
+        assert found[0] == found[1]
+    assert lanes.records(starts[0]) == general.records(starts[1])
+
+
+def test_a_plain_request_is_stored_by_the_lane(writers: tuple[Writer, Writer]) -> None:
+    lanes, _ = writers
+    used = lanes.lanes_used
+    key = os.urandom(8).hex()
+    body = json.dumps({"messages": [{"body": "a", "uniqKey": key}]}).encode()
+    status, first = lanes.send(body)
+    assert (status, lanes.lanes_used) == (201, used + 1)
+    assert "repeat" not in first["messages"][0]
+    status, second = lanes.send(body)
+    assert (status, second["messages"][0].pop("repeat")) == (201, True)
+    assert second == first
+
+
+def test_a_sync_request_waits_until_its_messages_are_on_disk(
+    writers: tuple[Writer, Writer],
+) -> None:
+    lanes, _ = writers
+    status, _ = lanes.send(b'{"messages":[{"body":"a"}],"durability":"sync"}')
+    assert status == 201
+    assert lanes.service.store.flush.flushed_offset == lanes.service.store.log.max_offset
+
+
+def test_what_a_lane_stores_is_counted(writers: tuple[Writer, Writer]) -> None:
+    lanes, _ = writers
+    metrics = lanes.service.metrics
+    before = metrics.traffic.of(TOPIC, "normal")[0], sum(metrics.put_seconds.counts)
+    lanes.send(b'{"messages":[{"body":"a"},{"body":"b"}]}')
+    after = metrics.traffic.of(TOPIC, "normal")[0], sum(metrics.put_seconds.counts)
+    assert (after[0] - before[0], after[1] - before[1]) == (2, 1)
+
+
+def test_messages_without_a_queue_go_to_the_queues_in_turn(
+    writers: tuple[Writer, Writer],
+) -> None:
+    lanes, _ = writers
+    replies = [lanes.send(b'{"messages":[{"body":"a"}]}', SPREAD)[1] for _ in range(2 * QUEUES)]
+    queues = [each["messages"][0]["queueId"] for each in replies]
+    assert queues == [(queues[0] + i) % QUEUES for i in range(2 * QUEUES)]
+
+
+def test_a_lane_is_made_again_when_its_topic_changed(writers: tuple[Writer, Writer]) -> None:
+    lanes, _ = writers
+    lanes.service.topics.clear()
+    used = lanes.lanes_used
+    assert lanes.send(b'{"messages":[{"body":"a"}]}')[0] == 201
+    assert lanes.lanes_used == used  # the topic is looked up first
+    assert lanes.send(b'{"messages":[{"body":"a"}]}')[0] == 201
+    assert lanes.lanes_used == used + 1
