@@ -43,7 +43,6 @@ from mqstore.storage.puts import (
     Originals,
     Placement,
     Put,
-    Sent,
     UniqueKeys,
     check_batch_size,
     encode_batch,
@@ -228,14 +227,7 @@ class Producer:
         self._topics = service.topics
         self._decoding = ThreadPoolExecutor(1, "decode")
         """It has one thread, so that only one competes with the event loop for the interpreter."""
-        settings = service.settings
-        self._lanes = SendLanes(
-            self._unique_keys,
-            self._queues,
-            service.metrics,
-            shard=settings.shard,
-            count_max=settings.max_batch_count,
-        )
+        self._lanes = SendLanes(service, self._unique_keys, self._queues)
 
     def add(self, api: Api) -> None:
         """Register the route with ``api``."""
@@ -293,7 +285,7 @@ class Producer:
             if topic is None:
                 return None
             if head.is_plain_json:
-                sent = self._send(head, topic, body)
+                sent = self._lanes.send(topic, body, head.client, stays=head.has_shard)
                 if sent is not None:
                     return sent if isinstance(sent, bytes) else self._synced(name, *sent)
             if head.is_heavy(body):
@@ -311,25 +303,6 @@ class Producer:
             return self._encode_reply(put, batch.keys)
 
         return Prepared(begin, _CREATED)
-
-    def _send(self, head: _RequestHead, topic: TopicConfig, body: bytes) -> Sent | None:
-        """Store a plain request in one call; None leaves the request to the general way."""
-        service = self._service
-        lane = self._lanes.get(service.store, topic)
-        if lane is None:
-            return None
-        if head.has_shard or service.shards.members.alone:
-            return lane.send(body, head.client)
-        keys = lane.read(body, head.client)
-        if keys is None or not self._are_own(keys):
-            return None
-        return lane.put()
-
-    def _are_own(self, keys: Sequence[str | None]) -> bool:
-        """Return whether messages under these keys belong to this shard."""
-        window_ms = self._service.store.config.unique_key_window
-        routing = self._service.key_routing
-        return not keys or routing.are_own(routing.parts(keys, window_ms))
 
     def _synced(
         self, topic: str, reply: bytes, keys: list[str], placements: list[Placement]
