@@ -49,7 +49,7 @@ def file_failure(what: str, error: OSError, needed: int | None = None) -> Segmen
     elif error.errno in _NO_FILES:
         lack, todo = Lack.TOO_MANY_FILES, "raise the limit of open files of the process (ulimit -n)"
     else:
-        lack, todo = Lack.DISK_ERROR, "check the disk and its mount; it is tried again"
+        lack, todo = Lack.DISK_ERROR, "look at the disk and its mount; it is tried again"
     numbers = {} if needed is None else {"neededBytes": needed}
     return SegmentCreationFailed(f"{what} cannot be made ({error}); {todo}", lack, numbers)
 
