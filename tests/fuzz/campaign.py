@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from tests.fuzz.batches import Batches
+from tests.fuzz.json_requests import JsonRequests
 from tests.fuzz.mutate import Mutator
 from tests.fuzz.targets import IndexFiles, Records, Target, Texts
 from tests.fuzz.whole_stores import WholeStores
@@ -21,7 +22,13 @@ from tests.fuzz.whole_stores import WholeStores
 ROUND = 20_000
 """Records of one seed; a failure is found again by its round's seed alone."""
 MEMORY_GROWTH_MAX = 128 << 20
-SHARES = {"batches": 10, "index files": 40, "texts": 100, "whole stores": 1_000}
+SHARES = {
+    "batches": 10,
+    "index files": 40,
+    "JSON requests": 10,
+    "texts": 100,
+    "whole stores": 1_000,
+}
 """One input of each for so many records."""
 
 
@@ -34,6 +41,7 @@ def run_round(seed: int, records: int, root: Path) -> None:
     others: dict[str, Target] = {
         "batches": Batches(mutator),
         "index files": IndexFiles(mutator, root),
+        "JSON requests": JsonRequests(mutator),
         "texts": Texts(mutator, root / "store"),
         "whole stores": WholeStores(mutator, root / "damaged"),
     }

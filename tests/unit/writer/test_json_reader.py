@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import itertools
 import json
-from typing import Any, Final
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -13,42 +13,17 @@ from hypothesis import strategies as st
 
 from mqstore.service.problems import Problem
 from mqstore.storage.errors import StorageError
-from mqstore.storage.formats import Host, StoreFormat, decode_properties
-from mqstore.storage.host import production_seams
-from mqstore.storage.puts import JsonBatch, Message, UniqueKeys, decode_batch
-from mqstore.storage.settings import DelayLevels
-from mqstore.writer import produce
+from mqstore.storage.formats import StoreFormat, decode_properties
+from mqstore.storage.puts import Message
+from tests.unit.writer.json_reading import (
+    COUNT_MAX,
+    KEYS,
+    decoded,
+    in_general,
+    read,
+    require_same,
+)
 from tests.unit.writer.json_requests import requests
-
-HOST: Final = Host(b"\x7f\0\0\1", 10911)
-ORIGIN: Final = produce.Origin("orders", 0, HOST, HOST, 1_700_000_000_000)
-LEVELS: Final = DelayLevels("1s 5s")
-KEYS: Final = UniqueKeys(production_seams())
-COUNT_MAX: Final = 20
-
-
-def in_general(text: bytes, keys: list[str]) -> tuple[list[Message], int | None, str | None]:
-    """What the general decoder makes of a request; raises what it replies. ``keys`` stand for
-    generated ones."""
-    request = produce.decode_request(text, COUNT_MAX)
-    queue_id = produce.requested_queue(request.messages)
-    made = iter(keys)
-    built = []
-    for each in request.messages:
-        if each.uniq_key is None:
-            each.uniq_key = next(made)
-        built.append(produce.build(each, ORIGIN, KEYS, StoreFormat.V4_9, LEVELS)[0])
-    return built, queue_id, request.durability
-
-
-def read(text: bytes, store_format: StoreFormat = StoreFormat.V4_9) -> JsonBatch | None:
-    KEYS.next()  # of this month
-    reader = produce.json_reader(store_format, KEYS, COUNT_MAX)
-    return reader.read(text, produce.now_ms())
-
-
-def decoded(batch: JsonBatch, store_format: StoreFormat = StoreFormat.V4_9) -> list[Message]:
-    return decode_batch(batch.data, ORIGIN.message(b"", b"", 0), store_format=store_format)
 
 
 def message_of(**fields: Any) -> Message:
@@ -67,14 +42,8 @@ def message_of(**fields: Any) -> Message:
 @example(b'{"messages":[{"body":"a","body":"b"}]}')
 def test_what_is_read_is_what_the_general_decoder_makes(text: bytes) -> None:
     batch = read(text)
-    if batch is None:
-        return
-    found = decoded(batch)
-    keys = [decode_properties(each.properties)["UNIQ_KEY"] for each in found]
-    built, queue_id, durability = in_general(text, keys)
-    assert found == built
-    assert batch.queue_id == (-1 if queue_id is None else queue_id)
-    assert batch.durability == durability
+    if batch is not None:
+        require_same(text, batch)
 
 
 @given(
@@ -108,8 +77,7 @@ def test_no_prefix_of_a_request_is_read(size: int, data: st.DataObject) -> None:
     changed = text[:at] + bytes([data.draw(st.integers(0, 255))]) + text[at + 1 :]
     batch = read(changed)
     if batch is not None:
-        keys = [decode_properties(each.properties)["UNIQ_KEY"] for each in decoded(batch)]
-        assert decoded(batch) == in_general(changed, keys)[0]
+        require_same(changed, batch)
 
 
 def test_requests_over_the_number_of_messages_or_bytes_are_left_to_the_general_decoder() -> None:

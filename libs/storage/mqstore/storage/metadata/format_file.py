@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from mqstore.storage.config import StoreConfig
@@ -113,7 +113,7 @@ def load(files: FileSystem, paths: StorePaths) -> FormatFile | None:
         content = sealed_json.unseal(raw)
         _refuse_newer(json.loads(content), paths)
         return FormatFile.model_validate_json(content)
-    except (ValueError, ValidationError) as error:
+    except (ValueError, RecursionError) as error:  # a ValidationError is a ValueError
         raise StoreDamaged(
             f"{paths.format} cannot be read ({type(error).__name__}); restore it from a copy, or "
             "remove it to let the next opening find the store's layout from its files"

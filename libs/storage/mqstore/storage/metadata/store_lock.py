@@ -162,5 +162,5 @@ def _holder(files: FileSystem, paths: StorePaths) -> str:
     try:
         owner = json.loads(files.read(paths.format))["owner"]
         return f"another process (last opened by process {owner['pid']} on {owner['host']})"
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return "another process, mqstore or a RocketMQ broker"
