@@ -72,7 +72,9 @@ def test_a_file_that_needs_a_newer_reader_is_refused(paths: StorePaths) -> None:
         format_file.load(FILES, paths)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"magic":"other"}', "\x00" * 40, "[" * 3000])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"magic":"other"}', "\x00" * 40, "[" * 3000]
+)
 def test_a_damaged_file_is_named(paths: StorePaths, text: str) -> None:
     paths.format.write_text(text)
     with pytest.raises(StoreDamaged, match=r"format\.json"):
