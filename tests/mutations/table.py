@@ -107,7 +107,7 @@ _SYNCS: Final = (
     _of(
         "A failed sync tried again",
         "mapped.mapped_file",
-        "            self._sync_error = error\n            raise self._failed(error) from error\n",
+        "            self._sync_error = error\n            raise self._fail(error) from error\n",
         "            self._mapping.sync()\n            del error\n",
     ),
     _of(
@@ -161,7 +161,7 @@ _RECOVERY: Final = (
     _of(
         "Recovered queue entries not written again",
         "recovery.apply",
-        "                self._store_queues_again(plan, queues)\n",
+        "                self._mark_queues_dirty(plan, queues)\n",
         "",
         f"{_SIMULATED}::test_queue_offsets_go_on_although_a_sync_of_the_process_before_had_failed",
     ),
@@ -195,7 +195,7 @@ _RECOVERY: Final = (
     ),
     _of(
         "Index files trusted after a crash",
-        "assembly",
+        "directory_recovery",
         'safe=found.path == "normal",',
         "safe=True,",
     ),
@@ -213,13 +213,13 @@ _RECOVERY: Final = (
     ),
     _of(
         "Block checksums of what recovery changes kept",
-        "assembly",
-        "            applier.drop_block_checksums(found)\n",
+        "directory_recovery",
+        "            self._applier.drop_block_checksums(found)\n",
         "",
     ),
     _of(
         "The watermark's check word not looked at",
-        "own.state_page",
+        "metadata.state_page",
         "        return self._load(_FLUSHED_CHECK) == ~self.flushed_offset & _WORD_MASK\n",
         "        return True\n",
         f"{_FLIPS}::test_a_flip_in_the_state_page_never_makes_another_watermark",
@@ -250,7 +250,7 @@ _LIFE: Final = (
     _of(
         "Store time may go back after an opening",
         "assembly",
-        "            last_store_timestamp_ms=newest_ms,\n",
+        "            last_store_timestamp_ms=max(lowest_ms, derived_ms),\n",
         "            last_store_timestamp_ms=0,\n",
     ),
     _of(

@@ -165,7 +165,8 @@ def test_message_that_expires_while_it_is_read_is_gone(tmp_path: Path) -> None:
         assert segment.json()["type"] == "urn:mqstore:problem:segment-expired"
         low = client.queues(TOPIC).queues[0].min_offset
         pulled = client.pull(TOPIC, 0, 0)
-        assert (pulled.status, pulled.next, low > 0) == ("OFFSET_TOO_SMALL", low, True)
+        # Further segments may expire between the two requests.
+        assert (pulled.status, 0 < low <= pulled.next) == ("OFFSET_TOO_SMALL", True)
         assert client.message(placed[-1].offset_msg_id).body_size == 50_000
 
 

@@ -278,19 +278,21 @@ class TransactionEngine:
         """Read the log when needed, plan checks, set aside transactions that were checked too
         often, and save progress. Raises StoreFailed."""
         wake = now + RETRY_S
-        trouble = None
+        trouble, level = None, logging.WARNING
         with self._lock:
             readied = self._schedule.readied
             try:
                 wake = self._step(now)
             except StoreFailed:
                 raise
+            except TransactionsNotLoaded as error:  # as after each halt, until dispatch caught up
+                trouble, level = str(error), logging.INFO
             except StorageError as error:
                 trouble = str(error)
             self._wake_at = wake
             is_due = self._schedule.readied > readied
         if trouble is not None and trouble != self.trouble:
-            _log.warning("transactions wait: %s", trouble)
+            _log.log(level, "transactions wait: %s", trouble)
         self.trouble = trouble
         if is_due:
             self.on_due()
