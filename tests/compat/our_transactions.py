@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from mqstore.storage.codec.message_id import UniqueKeys
+from mqstore.storage.codec.unique_keys import UniqueKeys
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.layout import OP_TOPIC, StoreFormat
 from mqstore.storage.message_store import MessageStore, StoreOptions

@@ -16,8 +16,8 @@ from mqstore.service.problems import Problem
 from mqstore.storage._kernel import LogEnd, count_json_values
 from mqstore.storage.codec import batch, properties
 from mqstore.storage.codec.hosts import Host
-from mqstore.storage.codec.message_id import UniqueKeys
 from mqstore.storage.codec.record import Message
+from mqstore.storage.codec.unique_keys import UniqueKeys
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.delay.delay_levels import DelayLevels
 from mqstore.storage.errors import PropertyError, StorageError

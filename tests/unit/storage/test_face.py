@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import re
+import subprocess
+import sys
 import tomllib
 from copy import deepcopy
 from pathlib import Path
@@ -94,3 +96,24 @@ def test_examples_and_documents_import_the_face_only() -> None:
     for path in paths:
         for found in re.findall(r"(?:from|import) (mqstore\.storage[\w.]*)", path.read_text()):
             assert found in allowed, path
+
+
+def test_each_module_of_the_engine_can_be_imported_first() -> None:
+    """A circle of imports shows only with one of its modules as the first."""
+    script = """
+import os, pkgutil, sys
+import mqstore.storage
+names = [each.name for each in pkgutil.walk_packages(mqstore.storage.__path__, "mqstore.storage.")]
+assert names
+for name in names:
+    child = os.fork()
+    if child == 0:
+        __import__(name)
+        os._exit(0)
+    if os.waitpid(child, 0)[1] != 0:
+        sys.exit(name)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -8,7 +8,7 @@ from mqstore.service import problems
 from mqstore.service.http import problem_of
 from mqstore.service.problems import Problem, ProblemType
 from mqstore.service.transaction_structs import NewHalf, TransactionSpec
-from mqstore.storage.codec.message_id import UniqueKeys
+from mqstore.storage.codec.unique_keys import UniqueKeys
 from mqstore.storage.errors import (
     DiskFull,
     FlushTimeout,

@@ -15,8 +15,8 @@ from mqstore.storage._kernel import (
     placements_json,
 )
 from mqstore.storage.codec.batch import decode_batch, encode_batch
-from mqstore.storage.codec.message_id import UniqueKeys
 from mqstore.storage.codec.record import Message
+from mqstore.storage.codec.unique_keys import UniqueKeys
 from mqstore.storage.dedup.puts import Originals, Put, end_of
 from mqstore.storage.log.commit_log import Placement
 from mqstore.storage.log.put_checks import check_batch_size

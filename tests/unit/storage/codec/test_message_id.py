@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mqstore.storage.codec import message_id
 from mqstore.storage.codec.hosts import Host
-from mqstore.storage.codec.message_id import UniqueKeys
+from mqstore.storage.codec.unique_keys import UniqueKeys
 from mqstore.storage.errors import MessageIdError
 from mqstore.storage.seams import Seams
 from tests.unit.storage.record_examples import hosts

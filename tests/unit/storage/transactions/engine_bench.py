@@ -9,8 +9,8 @@ from typing import Any, Final
 import pytest
 
 from mqstore.storage.codec import properties
-from mqstore.storage.codec.message_id import UniqueKeys
 from mqstore.storage.codec.record import Message, Record
+from mqstore.storage.codec.unique_keys import UniqueKeys
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import StorageError, TopicUnknown
 from mqstore.storage.layout import HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP, StoreFormat

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from mqstore.storage.codec.message_id import UniqueKeys
+from mqstore.storage.codec.unique_keys import UniqueKeys
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.transactions import Begin, NewRecord, Rules, TransactionEngine

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from mqstore.storage.codec.message_id import UniqueKeys
+from mqstore.storage.codec.unique_keys import UniqueKeys
 from mqstore.storage.errors import DiskFull, StorageError
 from mqstore.storage.layout import HALF_TOPIC
 from mqstore.storage.log.commit_log import Placement

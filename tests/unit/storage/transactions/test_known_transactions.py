@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from mqstore.storage.codec.message_id import UniqueKeys
+from mqstore.storage.codec.unique_keys import UniqueKeys
 from mqstore.storage.errors import TransactionsNotLoaded
 from mqstore.storage.layout import SysFlag
 from mqstore.storage.system.threads import production_seams

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from mqstore.storage.codec.message_id import UniqueKeys
+from mqstore.storage.codec.unique_keys import UniqueKeys
 from mqstore.storage.errors import PutRefused, TransactionDecided, TransactionsNotLoaded
 from mqstore.storage.layout import HALF_TOPIC
 from mqstore.storage.system.threads import production_seams

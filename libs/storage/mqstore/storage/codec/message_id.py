@@ -1,4 +1,4 @@
-"""Offset message ids and unique keys.
+"""Offset message ids, and the shape of unique keys.
 
 An offset message id is upper-case hex of the store host (address, 4-byte port) and the 8-byte
 physical offset: 32 characters for IPv4, 56 for IPv6. A unique key has the shape of the RocketMQ
@@ -8,14 +8,11 @@ milliseconds since the month began, and a 2-byte counter.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
 
-from mqstore.storage._kernel import GeneratedKeys
 from mqstore.storage.codec.hosts import PORT_MAX, Host
 from mqstore.storage.errors import MessageIdError
-from mqstore.storage.seams import Seams
 
 OFFSET_ID_LENGTH_V4: Final = 32
 OFFSET_ID_LENGTH_V6: Final = 56
@@ -25,7 +22,6 @@ GENERATED_PREFIX: Final = "006D7173"
 
 A RocketMQ client's keys have its address there, so the prefix identifies generated keys.
 """
-_PREFIX_BITS: Final = 48
 
 
 def encode(host: Host, physical_offset: int) -> str:
@@ -53,30 +49,3 @@ def decode(text: str) -> tuple[Host, int]:
     if host.port > PORT_MAX or offset < 0:
         raise MessageIdError(f"{text!r} is no offset message id: its port or offset is impossible")
     return host, offset
-
-
-class UniqueKeys:
-    """Generates unique keys of 32 hex characters. Thread-safe."""
-
-    def __init__(self, seams: Seams) -> None:
-        self._clock = seams.clock
-        prefix = f"{GENERATED_PREFIX}{seams.random.getrandbits(_PREFIX_BITS):012X}"
-        self.generated = GeneratedKeys(prefix.encode())
-        """The same keys, for the kernel."""
-
-    def next(self) -> str:
-        """Generate the next key."""
-        now = self._clock.now_ms()
-        key = self.generated.next(now)
-        while key is None:
-            self.generated.begin_month(*_month_around(now))
-            key = self.generated.next(now)
-        return key
-
-
-def _month_around(now_ms: int) -> tuple[int, int]:
-    """The first millisecond of the month (UTC) and of the next one."""
-    now = datetime.fromtimestamp(now_ms / 1000, UTC)
-    begin = datetime(now.year, now.month, 1, tzinfo=UTC)
-    end = datetime(now.year + now.month // 12, now.month % 12 + 1, 1, tzinfo=UTC)
-    return int(begin.timestamp()) * 1000, int(end.timestamp()) * 1000

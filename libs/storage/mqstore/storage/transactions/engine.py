@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from threading import Lock
 from typing import Final
 
-from mqstore.storage.codec.message_id import UniqueKeys
+from mqstore.storage.codec.unique_keys import UniqueKeys
 from mqstore.storage.errors import (
     FilePending,
     StorageError,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
-from mqstore.storage.codec.message_id import UniqueKeys
+from mqstore.storage.codec.unique_keys import UniqueKeys
 from mqstore.storage.errors import (
     FilePending,
     PutRefused,
