@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from mqstore.storage.codec.record import Record, decode, scan
+from mqstore.storage.errors import StoreFailed
 from mqstore.storage.index import service as index_service
 from mqstore.storage.index.file import IndexFile
 from mqstore.storage.index.service import IndexService
@@ -138,6 +139,21 @@ def test_a_full_file_moves_the_checkpoint_once_it_is_synced(tmp_path: Path) -> N
     assert store.index.flush() == 1
     assert store.checkpoint.index_ms == BORN_MS + 3
     assert store.index.flush() == 0
+
+
+def test_the_checkpoint_stays_while_a_full_file_is_not_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = dispatched(tmp_path, keyed(5))
+
+    def fail(_: IndexFile) -> None:
+        raise StoreFailed("the disk failed")
+
+    monkeypatch.setattr(IndexFile, "flush", fail)
+    with pytest.raises(StoreFailed):
+        store.index.flush()
+
+    assert store.checkpoint.index_ms == 0, "a broker would keep a file that is not on disk"
 
 
 def test_after_a_crash_files_newer_than_the_checkpoint_are_dropped_and_made_again(
