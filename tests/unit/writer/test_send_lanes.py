@@ -19,6 +19,8 @@ from mqstore.service.problems import Problem
 from mqstore.service.settings import Settings
 from mqstore.storage import StoreConfig
 from mqstore.storage.errors import StorageError
+from mqstore.storage.formats import Host
+from mqstore.storage.puts import Sent
 from mqstore.writer.routes import Producer
 from mqstore.writer.service import WriterService
 from tests.unit.writer.json_requests import requests
@@ -206,3 +208,21 @@ def test_a_lane_is_made_again_when_its_topic_changed(writers: tuple[Writer, Writ
     assert lanes.lanes_used == used  # the topic is looked up first
     assert lanes.send(b'{"messages":[{"body":"a"}]}')[0] == 201
     assert lanes.lanes_used == used + 1
+
+
+def test_a_request_under_a_key_is_left_while_another_thread_puts_one(
+    writers: tuple[Writer, Writer],
+) -> None:
+    lanes, _ = writers
+    dedup, topic = lanes.service.store.dedup, lanes.service.store.topic(TOPIC)
+    assert dedup is not None
+    body = b'{"messages":[{"body":"a","uniqKey":"%b"}]}' % os.urandom(8).hex().encode()
+    client = Host(b"\x7f\0\0\1", 1)
+
+    def send() -> Sent | None:
+        return lanes.producer._lanes.send(topic, body, client, stays=False)
+
+    with dedup.lock:
+        assert send() is None
+    assert send() is not None
+    assert not dedup.lock.locked()

@@ -89,7 +89,7 @@ cdef class SendLane:
     cdef str topic
     cdef QueueTurns turns
     cdef int64_t shard
-    cdef readonly int64_t queues, sync_end
+    cdef readonly int64_t queues
     cdef bint is_sync
     cdef EncodedBatch batch  # what was read and is not put
     cdef bint has_keys, is_turn, waits
@@ -161,26 +161,38 @@ cdef class SendLane:
         return self.batch is not None
 
     cdef object store(self):
-        """From the look at the keys to the last store the GIL is held and no Python code runs."""
+        """Put what was read. Keys are looked up and added under their lock, as other threads do."""
         cdef EncodedBatch batch = self.batch
-        cdef bint is_kept = self.has_keys and self.keys is not None
         cdef list placed
         self.batch = None
-        if is_kept and (self.lock.locked() or not self.keys.is_new(batch.digests, batch.count)):
+        if not self.has_keys or self.keys is None:
+            placed = self.end.put_batch(batch)
+        elif not self.lock.acquire(False):
             return None
-        placed = self.end.put_batch(batch)
+        else:
+            try:
+                placed = self.put_once(batch)
+            finally:
+                self.lock.release()
         if placed is None:
             return None
-        if is_kept:
-            self.keys.keep(batch.digests, placed)
         if self.is_turn:
             self.turns.count += 1
         self.note(batch)
-        self.sync_end = self.end.max_offset
         reply = b'{"messages":%b}' % placements_json(
             placed, batch.keys, self.shard, None, self.quote
         )
         return (reply, batch.keys, placed) if self.waits else reply
+
+    cdef list put_once(self, EncodedBatch batch):
+        """Put a batch none of whose keys is known; else None."""
+        cdef list placed
+        if not self.keys.is_new(batch.digests, batch.count):
+            return None
+        placed = self.end.put_batch(batch)
+        if placed is not None:
+            self.keys.keep(batch.digests, placed)
+        return placed
 
     cdef int note(self, EncodedBatch batch) except -1:
         """Count an append."""

@@ -84,6 +84,3 @@ class SendLane:
     @property
     def queues(self) -> int:
         """Number of write queues."""
-    @property
-    def sync_end(self) -> int:
-        """The physical offset where the latest request ends."""
