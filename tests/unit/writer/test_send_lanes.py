@@ -55,6 +55,8 @@ class Writer:
         await service.start()
         await asyncio.to_thread(service.store.create_topic, TOPIC, queues=1)
         await asyncio.to_thread(service.store.create_topic, SPREAD, queues=QUEUES)
+        assert service.store.dedup is not None
+        await asyncio.to_thread(service.store.dedup.prepare)  # until then no lane is made
         return service
 
     def stop(self) -> None:

@@ -237,6 +237,7 @@ class WriterService:
             if self._needs_new_view(before, error):
                 log.error("the store can only be read", error=str(error))
                 self._store = await asyncio.to_thread(self._opening.open_read_only_view, error)
+                self.observer.note_view(self._store)
                 await asyncio.to_thread(gc.collect)
             else:
                 log.warning("the disk still refuses", error=str(error))

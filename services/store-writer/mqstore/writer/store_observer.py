@@ -84,7 +84,6 @@ class StoreObserver:
         self._store = store
         self._operations: dict[str, Operation] = {}
         self._before: _Snapshot | None = None
-        self._watched: MessageStore | None = None
 
     def operations(self) -> list[Operation]:
         """Return running operations and the last ended one of each name, newest first."""
@@ -101,7 +100,7 @@ class StoreObserver:
     def note_opened(self, store: MessageStore) -> None:
         """Publish the opening of a store, and observe it from now on."""
         snapshot = _take_snapshot(store)
-        self._before, self._watched = snapshot, store
+        self._before = snapshot
         self._end(OPENING)
         report = store.recovery
         self._events.publish(
@@ -130,6 +129,14 @@ class StoreObserver:
         if snapshot.index_trouble is not None:
             self._events.publish("index-trouble", reason=snapshot.index_trouble)
 
+    def note_view(self, store: MessageStore) -> None:
+        """Publish why a store is open for reads only, and observe it from now on."""
+        self._before = _take_snapshot(store)
+        if store.read_only_reason is not None:
+            self._events.publish("read-only", reason=store.read_only_reason)
+        if (loss := store.recovery.plan.loss) is not None:
+            self._events.publish("data-missing", **_of_loss(loss))
+
     def note_closing(self, store: MessageStore) -> None:
         """Publish damage of the closing store, before the streams of events end."""
         progress = store.scrub.progress
@@ -152,15 +159,9 @@ class StoreObserver:
 
     def _compare(self, store: MessageStore) -> None:
         now, before = _take_snapshot(store), self._before
-        if store is not self._watched:
-            before, self._watched = None, store
         self._before = now
         self._follow_index(store)
-        if before is None:
-            if now.read_only is not None:  # it was opened read-only
-                self._events.publish("read-only", reason=now.read_only)
-            if (loss := store.recovery.plan.loss) is not None:
-                self._events.publish("data-missing", **_of_loss(loss))
+        if before is None:  # a store is noted when it is opened
             return
         for kind, data in _differences(before, now):
             self._events.publish(kind, **data)
