@@ -29,7 +29,6 @@ from mqstore.storage.codec import cursors, message_id, properties, record
 from mqstore.storage.codec.hosts import PORT_MAX, Host
 from mqstore.storage.codec.java_text import decode_utf8
 from mqstore.storage.codec.record import Blank, Message, Record
-from mqstore.storage.dispatch.defects import Stretch, placeable_record
 from mqstore.storage.errors import (
     ConfigTableError,
     CursorError,
@@ -40,6 +39,7 @@ from mqstore.storage.errors import (
 )
 from mqstore.storage.index.file import IndexFile, file_size
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE, StoreFormat
+from mqstore.storage.log.defects import Stretch, placeable_record
 from mqstore.storage.log.multi_dispatch import further_queues
 from mqstore.storage.mapped.mapped_file import MappedFile
 from mqstore.storage.metadata import format_file, manifest

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from mqstore.query.store_watch import StoreWatch
 from mqstore.storage.errors import SegmentCreationFailed
 from mqstore.storage.layout import PAGE_SIZE
-from mqstore.storage.log.put_refusal import PutRefusal
 from mqstore.storage.message_store import Durability
+from mqstore.storage.put_refusal import PutRefusal
 from mqstore.storage.retention.journal import FORCED_DELETION
 from mqstore.storage.retention.plan import Trigger, Why
 from mqstore.storage.store_reader import StoreReader

@@ -11,9 +11,9 @@ from prometheus_client import CollectorRegistry
 from mqstore.query.lag_metrics import LagMetrics
 from mqstore.service.metrics import RocketmqNames
 from mqstore.service.settings import Settings
+from mqstore.storage.admin.group_lag import GroupLags
 from mqstore.storage.admin.group_offsets import Commit
 from mqstore.storage.layout import StoreFormat
-from mqstore.storage.lookup.group_lag import GroupLags
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.paths import segment_name
 from mqstore.storage.store_reader import StoreReader

@@ -19,7 +19,7 @@ from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Message
 from mqstore.storage.codec.unique_keys import UniqueKeys
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.delay.delay_levels import DelayLevels
+from mqstore.storage.delay_levels import DelayLevels
 from mqstore.storage.errors import PropertyError, StorageError
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.system.threads import production_seams

@@ -12,8 +12,8 @@ import pytest
 
 from mqstore.storage.errors import FilePending, Lack, SegmentCreationFailed
 from mqstore.storage.layout import PAGE_SIZE
-from mqstore.storage.log.put_refusal import PutRefusal, file_failure
 from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
+from mqstore.storage.put_refusal import PutRefusal, file_failure
 from mqstore.storage.retention.plan import Trigger, Why
 from tests.simulation.retention_machine import Machine
 from tests.unit.storage.puts import put_message

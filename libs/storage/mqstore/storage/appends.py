@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 from mqstore.storage.codec.record import Message
 from mqstore.storage.config import FlushDiskType, StoreConfig
-from mqstore.storage.delay.delay_levels import DelayLevels
 from mqstore.storage.delay.rewriting import delay_message
+from mqstore.storage.delay_levels import DelayLevels
 from mqstore.storage.dispatch.dispatcher import Dispatcher
 from mqstore.storage.errors import FilePending, MessageInvalid
 from mqstore.storage.layout import StoreFormat

@@ -18,10 +18,12 @@ from mqstore.storage.background import BackgroundServices
 from mqstore.storage.dedup.puts import DeduplicatedPuts
 from mqstore.storage.dedup.tail import read_tail
 from mqstore.storage.dedup.window import KeyWindow
-from mqstore.storage.delay.delay_levels import DelayLevels
 from mqstore.storage.delay.delayed_messages import DelayedMessages
+from mqstore.storage.delay_levels import DelayLevels
 from mqstore.storage.directory_recovery import DirectoryRecovery
 from mqstore.storage.dispatch.dispatcher import Dispatcher
+from mqstore.storage.dispatch.queue_flush import QueueFlushService
+from mqstore.storage.dispatch.running_manifest import RunningManifestService
 from mqstore.storage.failure import FailureState
 from mqstore.storage.filter.bitmaps import FilterBitmaps
 from mqstore.storage.filter.bloom import BloomFilter
@@ -36,12 +38,10 @@ from mqstore.storage.mapped.warm_up import MemoryLocks
 from mqstore.storage.metadata.block_guard import BlockGuard
 from mqstore.storage.metadata.clock_steps import ClockSteps
 from mqstore.storage.metadata.quarantine_service import QuarantineService
-from mqstore.storage.metadata.running_manifest import RunningManifestService
 from mqstore.storage.metadata.write_pause import WritePause
 from mqstore.storage.opening import OpenedDirectory
 from mqstore.storage.options import StoreOptions
 from mqstore.storage.queues.files_ahead import FilesAhead
-from mqstore.storage.queues.queue_flush import QueueFlushService
 from mqstore.storage.rebuild.index_rebuilds import IndexRebuilds
 from mqstore.storage.recovery import Applier
 from mqstore.storage.retention.cleaner import Retention

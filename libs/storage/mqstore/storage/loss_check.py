@@ -19,7 +19,7 @@ from mqstore.storage.metadata.format_file import FormatFile
 from mqstore.storage.metadata.manifest import Manifest
 from mqstore.storage.metadata.state_page import StateSnapshot
 from mqstore.storage.paths import StorePaths
-from mqstore.storage.recovery import accepted_loss
+from mqstore.storage.recovery import accepted_loss, last_run
 from mqstore.storage.recovery.loss import Facts, find_loss
 from mqstore.storage.recovery.view import StoreView, find_segments, read_checkpoint
 from mqstore.storage.seams import FileSystem
@@ -102,31 +102,6 @@ def left_by_broker(
     )
 
 
-def is_left_by(left: Manifest, found: FormatFile) -> bool:
-    """Whether the last process that opened the store left it: an older one's may say more than the
-    log held when that process had recovered it."""
-    same = left.store_id == found.store_id and left.epoch == found.epoch
-    return same and left.lock_modified_ms == found.lock_modified_ms
-
-
-def is_still_true(running: Manifest, found: FormatFile) -> bool:
-    """Whether a running manifest holds: the last process left it, or those that opened the store
-    since kept what it says, as openings do that end before they note anything."""
-    if found.running_from is None or found.facts_epoch != found.epoch:
-        return is_left_by(running, found)
-    same = running.store_id == found.store_id and running.lock_modified_ms == found.lock_modified_ms
-    return same and found.running_from <= running.epoch <= found.epoch
-
-
-def known_queues(running: Manifest, deleted: DeletedTopics) -> dict[tuple[str, int], int]:
-    """Next queue offsets by a running manifest, without the queues of topics deleted since."""
-    return {
-        queue: count
-        for queue, count in running.entries.items()
-        if deleted.below(queue[0]) < running.derived_offset
-    }
-
-
 def _sizes_of(found: FormatFile) -> dict[str, int]:
     return {
         "mapped_file_size_commit_log": found.sizes.mapped_file_size_commit_log,
@@ -152,7 +127,7 @@ def _facts(
         begin = None  # a release that notes no expiry has had the store
     elif begin is not None:
         begin = max(begin, found.log_begin)
-    ends = {} if running is None else known_queues(running, deleted)
+    ends = {} if running is None else last_run.known_queues(running, deleted)
     if running is not None and not view.segments.usable and not view.segments.misfits:
         durable = max(durable, running.derived_offset)  # no queue has entries before a segment is
     if clean is not None and clean.log is not None:
@@ -172,6 +147,6 @@ def _manifests(
     paths = view.paths.manifest, view.paths.running
     clean, running = (manifest.load(view.files, path) for path in paths)
     return (
-        clean if clean is not None and is_left_by(clean, found) else None,
-        running if running is not None and is_left_by(running, found) else None,
+        clean if clean is not None and last_run.is_left_by(clean, found) else None,
+        running if running is not None and last_run.is_left_by(running, found) else None,
     )

@@ -40,13 +40,13 @@ from mqstore.storage.log.clock_watch import ClockService, ClockWatch
 from mqstore.storage.log.commit import CommitService
 from mqstore.storage.log.commit_log import CommitLog, Placement
 from mqstore.storage.log.flush import FlushService
-from mqstore.storage.log.put_refusal import PutRefusal
 from mqstore.storage.metadata import store_lock
 from mqstore.storage.metadata.lock_watch import LockWatch
 from mqstore.storage.metadata.state_page import Health, StatePage
 from mqstore.storage.opening import open_directory
 from mqstore.storage.options import Durability, Progress, StoreOptions
 from mqstore.storage.paths import StorePaths
+from mqstore.storage.put_refusal import PutRefusal
 from mqstore.storage.queues.consume_queues import ConsumeQueues
 from mqstore.storage.recovery import RecoveryReport
 from mqstore.storage.recovery.report import LISTED_MAX, RepairPlan, RepairReport

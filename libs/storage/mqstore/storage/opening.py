@@ -26,18 +26,11 @@ from mqstore.storage.errors import (
 from mqstore.storage.format_detection import find_format
 from mqstore.storage.index.publication import finish_at_opening
 from mqstore.storage.layout import StoreFormat
-from mqstore.storage.loss_check import (
-    LossCheck,
-    check_loss,
-    is_left_by,
-    is_still_true,
-    known_queues,
-)
+from mqstore.storage.loss_check import LossCheck, check_loss
 from mqstore.storage.metadata import (
     format_file,
     index_loss,
     log_owner,
-    manifest,
     regular_files,
     store_lock,
     store_settings,
@@ -52,7 +45,7 @@ from mqstore.storage.metadata.state_page import Health, StatePage, StateSnapshot
 from mqstore.storage.metadata.store_lock import StoreLock
 from mqstore.storage.options import StoreOptions
 from mqstore.storage.paths import StorePaths
-from mqstore.storage.recovery import accepted_loss
+from mqstore.storage.recovery import accepted_loss, last_run
 from mqstore.storage.recovery.accepted_loss import AcceptedLoss, begin_segments, last_before
 from mqstore.storage.recovery.loss import missing_ranges
 from mqstore.storage.recovery.plan import why_read_only
@@ -60,6 +53,7 @@ from mqstore.storage.recovery.view import (
     Segments,
     StoreView,
     find_segments,
+    holds_a_store,
     read_checkpoint,
 )
 from mqstore.storage.seams import FileSystem, Seams
@@ -208,10 +202,10 @@ def _identify(
     deleted = DeletedTopics.load(files, paths.deleted_topics)
     view = _judge(_view(paths, config, content, segments, files, blocks), facts, deleted)
     is_whole = facts.trusted and accepted is None and view.loss is None
-    clean = clean_close(view, found) if is_whole else None
-    left_files = left_behind(view, found) if facts.trusted else None
+    clean = last_run.clean_close(view, found) if is_whole else None
+    left_files = last_run.left_behind(view, found) if facts.trusted else None
     index_lost = index_loss.at_opening(files, paths, left_files)
-    index_synced = _index_synced(view, found) if facts.trusted else 0
+    index_synced = last_run.index_synced(view, found) if facts.trusted else 0
     boot_id = options.boot_id or _read_boot_id(seams)
     state = _write_opening(facts, content, config, blocks, lock, seams, boot_id)
     return OpenedDirectory(
@@ -292,7 +286,7 @@ def _set_unreadable_aside(files: FileSystem, facts: _Facts, aside: _Aside) -> No
 def _judge(view: StoreView, facts: _Facts, deleted: DeletedTopics) -> StoreView:
     """The view with what our last run left, and with the loss that was found or accepted."""
     if facts.trusted and facts.state is not None and facts.format is not None:
-        view = with_what_is_known(view, facts.format, facts.state, deleted)
+        view = last_run.add_last_run(view, facts.format, facts.state, deleted)
     if facts.accepted is not None:
         return replace(view, recover_from=last_before(view.files, view.segments, facts.accepted))
     if facts.look.blocking is not None:
@@ -373,14 +367,6 @@ def _hold_log(
     return log_owner.check(files, paths, found)
 
 
-def holds_a_store(files: FileSystem, paths: StorePaths) -> bool:
-    """Whether a directory has a log, queues or a checkpoint."""
-    return bool(files.list(paths.commit_log)) or any(
-        files.stat(path) is not None
-        for path in (paths.commit_log, paths.consume_queue, paths.checkpoint)
-    )
-
-
 def _view(
     paths: StorePaths,
     config: StoreConfig,
@@ -399,38 +385,6 @@ def _view(
         checkpoint=read_checkpoint(files, paths.checkpoint),
         blocks=blocks,
     )
-
-
-def with_what_is_known(
-    view: StoreView, found: FormatFile, left: StateSnapshot, deleted: DeletedTopics
-) -> StoreView:
-    """Add what our own last run left: no other program has opened the store since."""
-    if left.store_id != found.store_id:
-        return view
-    running = manifest.load(view.files, view.paths.running)
-    view = replace(view, watermark=left.flushed_offset)
-    if running is None or not is_still_true(running, found):
-        return view
-    known = known_queues(running, deleted)
-    return replace(view, known_queues=known, derived_offset=running.derived_offset)
-
-
-def _index_synced(view: StoreView, found: FormatFile | None) -> int:
-    running = manifest.load(view.files, view.paths.running)
-    is_ours = running is not None and found is not None and is_left_by(running, found)
-    return running.index_offset if is_ours and running is not None else 0
-
-
-def clean_close(view: StoreView, found: FormatFile | None) -> Manifest | None:
-    """The clean-close manifest of the last writer, if the files still match it; else None."""
-    clean = left_behind(view, found)
-    return clean if clean is not None and manifest.still_matches(clean, view) else None
-
-
-def left_behind(view: StoreView, found: FormatFile | None) -> Manifest | None:
-    """What the last writer said of its files when it closed them, true or not by now."""
-    left = manifest.load(view.files, view.paths.manifest)
-    return left if left is not None and found is not None and is_left_by(left, found) else None
 
 
 def _next_format(

@@ -20,8 +20,8 @@ from mqstore.storage.codec.unique_keys import UniqueKeys
 from mqstore.storage.dedup.puts import Originals, Put, end_of
 from mqstore.storage.log.commit_log import Placement
 from mqstore.storage.log.put_checks import check_batch_size
-from mqstore.storage.log.put_refusal import PutRefusal
 from mqstore.storage.log.requests import OffsetRequest, RequestService
+from mqstore.storage.put_refusal import PutRefusal
 
 Sent = bytes | tuple[bytes, list[str], list[Placement]]
 """As ``_kernel.Sent``: what a SendLane returns."""

@@ -4,6 +4,7 @@ segments, the writer's health; and how bodies are inflated.
 Used by query and by ``mqstore store dump``; ``StoreReader`` and ``MessageStore`` have the methods.
 """
 
+from mqstore.storage.admin.group_lag import GroupLag, GroupLags, QueueLag, TopicLag
 from mqstore.storage.codec.compression import compression_of, inflate
 from mqstore.storage.lookup.answers import (
     KeyAnswer,
@@ -14,7 +15,6 @@ from mqstore.storage.lookup.answers import (
     Slices,
     Unreadable,
 )
-from mqstore.storage.lookup.group_lag import GroupLag, GroupLags, QueueLag, TopicLag
 from mqstore.storage.lookup.hidden_messages import HiddenKind
 from mqstore.storage.lookup.hidden_messages import by_key as hidden_by_key
 from mqstore.storage.lookup.hidden_messages import query_text as hidden_query_text

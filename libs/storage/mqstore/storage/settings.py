@@ -6,7 +6,7 @@ Used by services, commands and jobs to read and to refuse settings. ``StoreConfi
 from mqstore.storage.broker_settings import NAMES as BROKER_SETTINGS
 from mqstore.storage.broker_settings import refusals as broker_refusals
 from mqstore.storage.config import FlushDiskType
-from mqstore.storage.delay.delay_levels import DelayLevels
+from mqstore.storage.delay_levels import DelayLevels
 from mqstore.storage.setting_names import (
     fold,
     given_variables,

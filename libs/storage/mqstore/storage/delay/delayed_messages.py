@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from mqstore.storage.codec.record import Message
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.delay.delay_levels import DelayLevels
 from mqstore.storage.delay.delivery import DeliveryService
 from mqstore.storage.delay.duplicates import DeliveredCopies
 from mqstore.storage.delay.progress import DelayProgress
 from mqstore.storage.delay.rewriting import queue_of
+from mqstore.storage.delay_levels import DelayLevels
 from mqstore.storage.layout import SCHEDULE_TOPIC, StoreFormat
 from mqstore.storage.log.commit_log import CommitLog
 from mqstore.storage.lookup.lookups import Lookups

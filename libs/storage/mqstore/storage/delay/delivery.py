@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Final
 
 from mqstore.storage.codec.record import Message, Record
-from mqstore.storage.delay.delay_levels import DelayLevels
 from mqstore.storage.delay.duplicates import DeliveredCopies, DeliveryUnknown
 from mqstore.storage.delay.progress import DelayProgress
 from mqstore.storage.delay.rewriting import Undeliverable, copy_for_delivery, queue_of
+from mqstore.storage.delay_levels import DelayLevels
 from mqstore.storage.errors import (
     MessageInvalid,
     PropertiesTooLong,

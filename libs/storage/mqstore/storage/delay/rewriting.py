@@ -12,7 +12,7 @@ from typing import Final
 
 from mqstore.storage.codec import properties
 from mqstore.storage.codec.record import Message, Record
-from mqstore.storage.delay.delay_levels import DelayLevels, level_of
+from mqstore.storage.delay_levels import DelayLevels, level_of
 from mqstore.storage.errors import MessageInvalid, PropertyError, StorageError
 from mqstore.storage.layout import (
     HALF_TOPIC,

@@ -24,12 +24,12 @@ from mqstore.storage.codec import record as records
 from mqstore.storage.codec.record import Record
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.dispatch.counts import DispatchCounts
-from mqstore.storage.dispatch.defects import Stretch, placeable_record, resume_after
+from mqstore.storage.dispatch.queue_entries import Bitmaps, QueueEntries
 from mqstore.storage.errors import RecordError
 from mqstore.storage.index.catch_up import IndexCatchUp, IndexWatermark
 from mqstore.storage.index.service import IndexService
+from mqstore.storage.log.defects import Stretch, placeable_record, resume_after
 from mqstore.storage.queues.consume_queues import ConsumeQueues
-from mqstore.storage.queues.queue_entries import Bitmaps, QueueEntries
 from mqstore.storage.seams import Clock
 
 SLICE_RECORDS: Final = 20_000

@@ -15,15 +15,15 @@ from mqstore.storage._kernel import Defect, IndexItems, Stop, check_record
 from mqstore.storage.codec import record as records
 from mqstore.storage.codec.java_text import index_hash
 from mqstore.storage.codec.record import Record
-from mqstore.storage.dispatch.defects import (
+from mqstore.storage.errors import RecordError
+from mqstore.storage.index.service import index_keys_of
+from mqstore.storage.layout import SysFlag
+from mqstore.storage.log.defects import (
     Queues,
     Stretch,
     placeable_record,
     resume_after,
 )
-from mqstore.storage.errors import RecordError
-from mqstore.storage.index.service import index_keys_of
-from mqstore.storage.layout import SysFlag
 
 CHUNK_RECORDS: Final = 16_384
 """Records whose items are gathered at a time."""

@@ -61,11 +61,11 @@ from mqstore.storage.log.put_checks import (
     check_message,
     check_size,
 )
-from mqstore.storage.log.put_refusal import FileShortage, PutRefusal, file_failure
 from mqstore.storage.log.queue_offsets import QueueOffsets
 from mqstore.storage.mapped.mapped_file import RESERVE_CHUNK_SIZE, MappedFile
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
 from mqstore.storage.mapped.transient_store_pool import TransientStorePool
+from mqstore.storage.put_refusal import FileShortage, PutRefusal, file_failure
 from mqstore.storage.seams import Seams
 
 SEGMENT_WAIT_S: Final = 5.0

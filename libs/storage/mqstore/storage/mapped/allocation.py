@@ -14,9 +14,9 @@ from threading import Lock
 from typing import Final
 
 from mqstore.storage.errors import Lack, SegmentCreationFailed
-from mqstore.storage.log.put_refusal import file_failure
 from mqstore.storage.mapped.mapped_file import MappedFile
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
+from mqstore.storage.put_refusal import file_failure
 from mqstore.storage.seams import Seams, ServiceHandle
 
 WAIT_S: Final = 5.0

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from crc32c import crc32c
 from pydantic import BaseModel, ConfigDict
@@ -21,10 +21,6 @@ from mqstore.storage._kernel import is_zero
 from mqstore.storage.metadata import sealed_json
 from mqstore.storage.seams import FileSystem
 from mqstore.storage.system.atomic_file import replace_file
-from mqstore.storage.system.sparse import last_nonzero
-
-if TYPE_CHECKING:
-    from mqstore.storage.recovery.view import Segment, StoreView
 
 MAGIC: Final = "mqstore-manifest"
 VERSION: Final = 1
@@ -109,24 +105,6 @@ def load(files: FileSystem, path: Path) -> Manifest | None:
     return manifest if manifest.version == VERSION else None
 
 
-def still_matches(manifest: Manifest, view: StoreView) -> bool:
-    """Whether the files are as the clean close left them."""
-    log = manifest.log
-    segments = view.segments
-    if log is None or view.abort or segments.misfits or segments.empty:
-        return False
-    names = tuple(segment.path.name for segment in segments.usable)
-    index_files = tuple(name for name in view.files.list(view.paths.index) if name.isdigit())
-    return (
-        names == log.segments
-        and index_files == log.index_files
-        and checkpoint_checksum(view.files, view.paths.checkpoint) == log.checkpoint_crc32c
-        and _log_matches(view, log)
-        and all(_queue_matches(view, queue) for queue in manifest.queues)
-        and not any(True for _ in view.queue_misfits())
-    )
-
-
 def checkpoint_checksum(files: FileSystem, path: Path) -> int:
     """CRC-32C of a small file; 0 without one."""
     return 0 if files.stat(path) is None else crc32c(files.read(path))
@@ -151,34 +129,3 @@ def _last_nonzero(data: memoryview, stop: int) -> int:
         if not is_zero(data[low:high]):
             return low + len(bytes(data[low:high]).rstrip(b"\0"))
     return 0
-
-
-def _log_matches(view: StoreView, log: LogState) -> bool:
-    """Whether the log has the end and the last bytes with which it was closed."""
-    size, segments = view.config.mapped_file_size_commit_log, view.segments.usable
-    if any(segment.length != size for segment in segments):
-        return False
-    if log.tail is None:
-        return not segments
-    return all(_is_as_closed(view, segment, log.tail) for segment in segments)
-
-
-def _is_as_closed(view: StoreView, segment: Segment, tail: LogTail) -> bool:
-    """Whether a segment has its part of the tail, and zeros after the log's end."""
-    if segment.end < tail.end:
-        return True
-    with view.map_segment(segment) as data:
-        if segment.base < tail.end:
-            stop = tail.end - segment.base
-            if crc32c(data[stop - tail.length : stop]) != tail.crc32c:
-                return False
-        start = max(0, tail.end - segment.base)
-        return last_nonzero(data, start, view.next_data(segment)) == start
-
-
-def _queue_matches(view: StoreView, state: QueueState) -> bool:
-    queue = view.queue(state.topic, state.queue_id)
-    try:
-        return queue.first_index == state.first and queue.holds(state.end)
-    finally:
-        queue.close()

@@ -15,8 +15,8 @@ from mqstore.storage.errors import FilePending, SegmentCreationFailed
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE, QUEUED_TYPES, TRANSACTION_MASK
 from mqstore.storage.log.commit_log import CommitLog
 from mqstore.storage.log.multi_dispatch import Queue
-from mqstore.storage.log.put_refusal import file_failure
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
+from mqstore.storage.put_refusal import file_failure
 from mqstore.storage.queues.consume_queues import ConsumeQueues
 
 

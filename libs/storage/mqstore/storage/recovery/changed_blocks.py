@@ -17,8 +17,8 @@ from mqstore.storage.metadata.changed_word import (
     find_changed_word,
     restore_words,
 )
+from mqstore.storage.metadata.finding import BLANK, explain
 from mqstore.storage.recovery.view import Segment
-from mqstore.storage.scrub.finding import BLANK, explain
 
 _REACH: Final = 8 << 20
 """Size of the longest record that is tried with its changed words restored."""

@@ -350,6 +350,14 @@ class QueueTable:
             queue.close()
 
 
+def holds_a_store(files: FileSystem, paths: StorePaths) -> bool:
+    """Whether a directory has a log, queues or a checkpoint."""
+    return bool(files.list(paths.commit_log)) or any(
+        files.stat(path) is not None
+        for path in (paths.commit_log, paths.consume_queue, paths.checkpoint)
+    )
+
+
 def find_segments(files: FileSystem, paths: StorePaths, size: int) -> Segments:
     """Sort the files of the log's directory; ``size`` is the length of a segment."""
     found: list[Segment] = []

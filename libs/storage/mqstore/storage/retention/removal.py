@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from mqstore.storage.dispatch.dispatcher import Dispatcher
+from mqstore.storage.dispatch.queue_flush import QueueFlushService
 from mqstore.storage.index.service import IndexService
 from mqstore.storage.log.commit_log import CommitLog
 from mqstore.storage.mapped.allocation import AllocationService
 from mqstore.storage.metadata.block_files import BlockFiles
 from mqstore.storage.queues.consume_queues import ConsumeQueues
-from mqstore.storage.queues.queue_flush import QueueFlushService
 
 
 class Removal:

@@ -28,8 +28,8 @@ from mqstore.storage.mapped.mapped_file import MappedFile
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
 from mqstore.storage.metadata import sealed_json
 from mqstore.storage.metadata.block_files import BlockFiles
+from mqstore.storage.metadata.finding import Finding, explain
 from mqstore.storage.recovery.report import PlaceTombstone, RepairReport
-from mqstore.storage.scrub.finding import Finding, explain
 from mqstore.storage.scrub.repairs import AUTOMATIC_BYTES_MAX, LogRepairs
 from mqstore.storage.seams import FileSystem, Seams
 from mqstore.storage.system.atomic_file import replace_file

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from mqstore.storage import opening, sizes
+from mqstore.storage import sizes
 from mqstore.storage.codec import record
 from mqstore.storage.codec.record import Record
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.delay.delay_levels import DelayLevels
+from mqstore.storage.delay_levels import DelayLevels
 from mqstore.storage.errors import DirectoryNotUsable, OffsetOutOfRange
 from mqstore.storage.format_detection import find_format
 from mqstore.storage.layout import PROPERTY_DELAY, SCHEDULE_TOPIC
@@ -33,8 +33,13 @@ from mqstore.storage.metadata.format_file import FormatFile
 from mqstore.storage.metadata.manifest import Manifest
 from mqstore.storage.metadata.state_page import StateSnapshot, read_state
 from mqstore.storage.paths import StorePaths
-from mqstore.storage.recovery import RecoveryPlan, StoreView, clean_plan, plan
-from mqstore.storage.recovery.view import Segment, find_segments, read_checkpoint
+from mqstore.storage.recovery import RecoveryPlan, StoreView, clean_plan, last_run, plan
+from mqstore.storage.recovery.view import (
+    Segment,
+    find_segments,
+    holds_a_store,
+    read_checkpoint,
+)
 from mqstore.storage.seams import Seams
 from mqstore.storage.system.overlay_files import OverlayFileSystem, PrivateBase
 from mqstore.storage.verify.broker import Broker
@@ -127,9 +132,9 @@ class StoreAtRest:
             and lock.modified_ms == content.lock_modified_ms
         ):
             deleted = DeletedTopics.load(files, paths.deleted_topics)
-            clean = opening.clean_close(view, content)
+            clean = last_run.clean_close(view, content)
             if state is not None:
-                view = opening.with_what_is_known(view, content, state, deleted)
+                view = last_run.add_last_run(view, content, state, deleted)
         found_missing = None
         if not is_live:
             lock_ms = None if lock is None else lock.modified_ms
@@ -214,7 +219,7 @@ def _identify(files: OverlayFileSystem, root: Path) -> tuple[FormatFile | None, 
         paths = log_owner.locate(files, root, content.store_path_commit_log)
     regular_files.require(files, paths)
     log_owner.check(files, paths, content)
-    if content is None and not opening.holds_a_store(files, paths):
+    if content is None and not holds_a_store(files, paths):
         raise DirectoryNotUsable(f"{root} holds no store; name a store directory")
     return content, paths
 

@@ -12,7 +12,7 @@ from typing import Protocol
 from mqstore.storage.codec.ext_unit import ExtUnit
 from mqstore.storage.codec.record import Record
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.delay.delay_levels import DelayLevels
+from mqstore.storage.delay_levels import DelayLevels
 from mqstore.storage.dispatch.counts import DispatchCounts
 from mqstore.storage.layout import (
     PROPERTY_DELAY,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 
 from mqstore.storage.dispatch.dispatcher import Dispatcher
+from mqstore.storage.dispatch.queue_flush import QueueFlushService
 from mqstore.storage.index.service import IndexService
 from mqstore.storage.log.commit_log import CommitLog
 from mqstore.storage.metadata import manifest
@@ -15,7 +16,6 @@ from mqstore.storage.metadata.format_file import FormatFile
 from mqstore.storage.metadata.manifest import LogState, Manifest, QueueState
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.queues.consume_queues import ConsumeQueues
-from mqstore.storage.queues.queue_flush import QueueFlushService
 from mqstore.storage.seams import FileSystem
 
 log = logging.getLogger(__name__)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.storage.admin.group_lag import QUEUES_PER_CALL, GroupLags
 from mqstore.storage.admin.group_offsets import Commit
 from mqstore.storage.errors import TopicUnknown
 from mqstore.storage.layout import StoreFormat
-from mqstore.storage.lookup.group_lag import QUEUES_PER_CALL, GroupLags
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.paths import segment_name
 from mqstore.storage.store_reader import StoreReader

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mqstore.storage.queues.queue_flush import QueueFlushService
+from mqstore.storage.dispatch.queue_flush import QueueFlushService
 from tests.unit.storage.small_store import BORN_MS, SmallLog, SmallStore
 
 

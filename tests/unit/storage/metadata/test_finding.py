@@ -9,7 +9,7 @@ import pytest
 from mqstore.storage.codec.record import Record
 from mqstore.storage.layout import BLOCK_SIZE
 from mqstore.storage.message_store import MessageStore
-from mqstore.storage.scrub.finding import BLANK, Finding, explain
+from mqstore.storage.metadata.finding import BLANK, Finding, explain
 from tests.fuzz.flips import fields_of
 from tests.unit.storage.stores import CONFIG, open_store, put_some
 

@@ -1,9 +1,9 @@
 """Handles damaged stretches in dispatch: keeps records that can be placed, and finds the next one.
 
-Called from ``dispatch`` only. RocketMQ skips a record whose lengths disagree by its TOTALSIZE, and
-abandons the rest of the segment at an unknown magic. This module continues at the place that the
-record's own size or a queue entry names. A scan comes last, since a body may contain a forged
-record.
+Called from ``dispatch`` and ``index``. RocketMQ skips a record whose lengths disagree by its
+TOTALSIZE, and abandons the rest of the segment at an unknown magic. This module continues at the
+place that the record's own size or a queue entry names. A scan comes last, since a body may contain
+a forged record.
 """
 
 from __future__ import annotations

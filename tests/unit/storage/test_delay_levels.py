@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.delay.delay_levels import DelayLevels
+from mqstore.storage.delay_levels import DelayLevels
 
 
 def test_rocketmqs_levels_are_eighteen_up_to_two_hours() -> None:

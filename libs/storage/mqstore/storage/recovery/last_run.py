@@ -1,0 +1,128 @@
+"""What the last process that had the store open noted of its files, and whether it still holds.
+
+Called from ``opening``, ``loss_check`` and ``verify``. Reads only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from crc32c import crc32c
+
+from mqstore.storage.metadata import manifest
+from mqstore.storage.metadata.deleted_topics import DeletedTopics
+from mqstore.storage.metadata.format_file import FormatFile
+from mqstore.storage.metadata.manifest import LogState, LogTail, Manifest, QueueState
+from mqstore.storage.metadata.state_page import StateSnapshot
+from mqstore.storage.recovery.view import Segment, StoreView
+from mqstore.storage.system.sparse import last_nonzero
+
+
+def is_left_by(left: Manifest, found: FormatFile) -> bool:
+    """Whether the last process that opened the store left it: an older one's may say more than the
+    log held when that process had recovered it."""
+    same = left.store_id == found.store_id and left.epoch == found.epoch
+    return same and left.lock_modified_ms == found.lock_modified_ms
+
+
+def is_still_true(running: Manifest, found: FormatFile) -> bool:
+    """Whether a running manifest holds: the last process left it, or those that opened the store
+    since kept what it says, as openings do that end before they note anything."""
+    if found.running_from is None or found.facts_epoch != found.epoch:
+        return is_left_by(running, found)
+    same = running.store_id == found.store_id and running.lock_modified_ms == found.lock_modified_ms
+    return same and found.running_from <= running.epoch <= found.epoch
+
+
+def known_queues(running: Manifest, deleted: DeletedTopics) -> dict[tuple[str, int], int]:
+    """Next queue offsets by a running manifest, without the queues of topics deleted since."""
+    return {
+        queue: count
+        for queue, count in running.entries.items()
+        if deleted.below(queue[0]) < running.derived_offset
+    }
+
+
+def add_last_run(
+    view: StoreView, found: FormatFile, left: StateSnapshot, deleted: DeletedTopics
+) -> StoreView:
+    """Return the view with the durable watermark and the queue entries that our last run noted.
+
+    Only for a store that no other program has opened since.
+    """
+    if left.store_id != found.store_id:
+        return view
+    running = manifest.load(view.files, view.paths.running)
+    view = replace(view, watermark=left.flushed_offset)
+    if running is None or not is_still_true(running, found):
+        return view
+    known = known_queues(running, deleted)
+    return replace(view, known_queues=known, derived_offset=running.derived_offset)
+
+
+def index_synced(view: StoreView, found: FormatFile | None) -> int:
+    """The physical offset below which the last process noted its index files to be on disk."""
+    running = manifest.load(view.files, view.paths.running)
+    is_ours = running is not None and found is not None and is_left_by(running, found)
+    return running.index_offset if is_ours and running is not None else 0
+
+
+def clean_close(view: StoreView, found: FormatFile | None) -> Manifest | None:
+    """The clean-close manifest of the last writer, if the files still match it; else None."""
+    clean = left_behind(view, found)
+    return clean if clean is not None and still_matches(clean, view) else None
+
+
+def left_behind(view: StoreView, found: FormatFile | None) -> Manifest | None:
+    """What the last writer said of its files when it closed them, true or not by now."""
+    left = manifest.load(view.files, view.paths.manifest)
+    return left if left is not None and found is not None and is_left_by(left, found) else None
+
+
+def still_matches(clean: Manifest, view: StoreView) -> bool:
+    """Whether the files are as the clean close left them."""
+    log = clean.log
+    segments = view.segments
+    if log is None or view.abort or segments.misfits or segments.empty:
+        return False
+    names = tuple(segment.path.name for segment in segments.usable)
+    index_files = tuple(name for name in view.files.list(view.paths.index) if name.isdigit())
+    return (
+        names == log.segments
+        and index_files == log.index_files
+        and manifest.checkpoint_checksum(view.files, view.paths.checkpoint) == log.checkpoint_crc32c
+        and _log_matches(view, log)
+        and all(_queue_matches(view, queue) for queue in clean.queues)
+        and not any(True for _ in view.queue_misfits())
+    )
+
+
+def _log_matches(view: StoreView, log: LogState) -> bool:
+    """Whether the log has the end and the last bytes with which it was closed."""
+    size, segments = view.config.mapped_file_size_commit_log, view.segments.usable
+    if any(segment.length != size for segment in segments):
+        return False
+    if log.tail is None:
+        return not segments
+    return all(_is_as_closed(view, segment, log.tail) for segment in segments)
+
+
+def _is_as_closed(view: StoreView, segment: Segment, tail: LogTail) -> bool:
+    """Whether a segment has its part of the tail, and zeros after the log's end."""
+    if segment.end < tail.end:
+        return True
+    with view.map_segment(segment) as data:
+        if segment.base < tail.end:
+            stop = tail.end - segment.base
+            if crc32c(data[stop - tail.length : stop]) != tail.crc32c:
+                return False
+        start = max(0, tail.end - segment.base)
+        return last_nonzero(data, start, view.next_data(segment)) == start
+
+
+def _queue_matches(view: StoreView, state: QueueState) -> bool:
+    queue = view.queue(state.topic, state.queue_id)
+    try:
+        return queue.first_index == state.first and queue.holds(state.end)
+    finally:
+        queue.close()
