@@ -21,7 +21,7 @@ from mqstore.storage import StoreConfig
 from mqstore.storage.errors import StorageError
 from mqstore.storage.formats import Host
 from mqstore.storage.puts import Sent
-from mqstore.writer.routes import Producer
+from mqstore.writer.produce_route import ProduceRoute
 from mqstore.writer.service import WriterService
 from tests.unit.writer.json_requests import requests
 
@@ -46,7 +46,7 @@ class Writer:
     def __init__(self, runner: asyncio.Runner, root: Path) -> None:
         self._runner = runner
         self.service = runner.run(self._start(root))
-        self.producer = Producer(self.service)
+        self.producer = ProduceRoute(self.service)
         self.lanes_used = 0
 
     async def _start(self, root: Path) -> WriterService:

@@ -1,0 +1,106 @@
+"""The messages of one produce request, as they are appended: decoded, or in RocketMQ's encoding.
+
+Called from ``produce_route``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from mqstore.storage import MessageStore
+from mqstore.storage.errors import UniqueKeyTaken
+from mqstore.storage.puts import EncodedBatch, Message, Originals, Put, check_batch_size
+from mqstore.wire.idempotency import NAME
+
+READS_MAX: Final = 200
+"""Maximum number of possible duplicates of a request that the event loop reads in the log, in about
+1 ms. A thread reads more."""
+
+
+class Batch(msgspec.Struct, frozen=True, gc=False):
+    """The messages of one request, decoded."""
+
+    messages: list[Message]
+    keys: list[str]
+    sync: bool
+    given: list[str | None] | None = None
+    """The keys that the client gave; None if it gave no key."""
+    delayed: bool = False
+    """Whether any message is stored in a delay queue first."""
+    idempotency_key: str | None = None
+    other_keys: Sequence[str] = ()
+    """Unique keys of a request with another number of messages under the same Idempotency-Key."""
+    originals: Originals | None = None
+    """Earlier messages under the same unique keys, if a thread read them."""
+
+    def only(self, numbers: Sequence[int]) -> Batch:
+        """Return a part of the batch, whose duplicates are found by unique keys alone."""
+        messages, keys = self.messages, self.keys
+        given = self.given or [None] * len(keys)
+        return Batch(
+            [messages[each] for each in numbers],
+            [keys[each] for each in numbers],
+            self.sync,
+            [given[each] for each in numbers],
+            self.delayed,
+        )
+
+    def append_to(self, store: MessageStore, topic: str) -> Put:
+        """Append the messages. Raises UniqueKeyTaken, OriginalsUnread, FilePending."""
+        messages, is_batch = self.messages, len(self.messages) > 1
+        if is_batch and self.delayed:
+            is_batch = False  # DELAY has no effect in a batch
+            check_batch_size(messages, store.config.max_message_size)
+        if self.given is None:
+            return store.append(messages, as_batch=is_batch)
+        if (
+            self.other_keys
+            and store.dedup is not None
+            and store.dedup.knows(topic, self.other_keys)
+        ):
+            raise UniqueKeyTaken(
+                f"{NAME} {self.idempotency_key!r} of topic {topic} is that of another "
+                "request, with another number of messages; send each request under its own key"
+            )
+        reads_max = READS_MAX if self.originals is None else None
+        return store.append(
+            messages,
+            self.given,
+            as_batch=is_batch,
+            originals=self.originals,
+            reads_max=reads_max,
+        )
+
+    def read_originals(self, store: MessageStore, topic: str) -> Batch:
+        """Return this batch with its ``originals``. Raises UniqueKeyTaken."""
+        if store.dedup is None or self.given is None:
+            return self
+        found = store.dedup.originals(topic, self.messages, self.given)
+        return msgspec.structs.replace(self, originals=found)
+
+
+class RawBatch(msgspec.Struct, frozen=True, gc=False):
+    """A batch in RocketMQ's encoding, which the kernel appends without decoding it."""
+
+    batch: EncodedBatch
+    keys: list[str]
+    sync: bool
+    decoded: Callable[[], Batch]
+    """Decode the batch, if its messages are needed one by one."""
+    delayed: bool = False
+
+    @property
+    def given(self) -> list[str | None] | None:
+        """See ``Batch.given``."""
+        return [key or None for key in self.keys] if any(self.keys) else None
+
+    def append_to(self, store: MessageStore, topic: str) -> Put:
+        """Append the messages. Raises UniqueKeyTaken, OriginalsUnread, FilePending."""
+        return store.append(self.batch, self.keys, reads_max=READS_MAX)
+
+    def read_originals(self, store: MessageStore, topic: str) -> Batch:
+        """See ``Batch.read_originals``."""
+        return self.decoded().read_originals(store, topic)

@@ -1,0 +1,415 @@
+"""The hot route that stores messages, on the shard that their keys name."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+
+from mqstore.service import idempotency, problems
+from mqstore.service.app import Api
+from mqstore.service.endpoint import Endpoint, Hot
+from mqstore.service.forwarding import ForwardedRequest, read_client, was_forwarded
+from mqstore.service.http import (
+    DeferredReply,
+    HotRequest,
+    HotResult,
+    Prepared,
+    Reply,
+    problem_of,
+    refuse_unknown,
+)
+from mqstore.service.problems import Problem
+from mqstore.storage import topic_names
+from mqstore.storage.admin import TopicConfig
+from mqstore.storage.errors import (
+    FilePending,
+    FlushTimeout,
+    OriginalsUnread,
+    StorageError,
+    TopicUnknown,
+)
+from mqstore.storage.formats import Host
+from mqstore.storage.puts import (
+    Placement,
+    Put,
+    UniqueKeys,
+    encode_batch,
+    end_of,
+    placements_json,
+)
+from mqstore.storage.settings import FlushDiskType
+from mqstore.wire.idempotency import other_keys
+from mqstore.wire.operations import produce as operations
+from mqstore.wire.produce import NewMessage
+from mqstore.writer import produce
+from mqstore.writer.batches import Batch, RawBatch
+from mqstore.writer.key_routing import Parts, divide, divide_json, join
+from mqstore.writer.produce import JSON_TYPE
+from mqstore.writer.send_lanes import SendLanes
+from mqstore.writer.service import WriterService
+
+BATCH_TYPE: Final = operations.BATCH_TYPE.encode()
+_CREATED: Final = int(HTTPStatus.CREATED)
+_SYNC_FLUSH: Final = FlushDiskType.SYNC
+_DURABILITIES = {"sync": True, "async": False}
+
+
+class _RequestHead(msgspec.Struct, frozen=True, gc=False):
+    """The parsed headers and query parameters of a produce request."""
+
+    client: Host
+    crc32c: int | None
+    is_encoded: bool = False
+    queue_id: int | None = None
+    durability: str | None = None
+    has_shard: bool = False
+    """Whether the client names the shard. Its messages then stay on it, whatever their keys are."""
+    idempotency_key: str | None = None
+
+    @property
+    def is_plain_json(self) -> bool:
+        """Whether the head requests nothing beyond the messages of the body."""
+        return not self.is_encoded and self.crc32c is None and self.idempotency_key is None
+
+    def is_heavy(self, body: bytes) -> bool:
+        """Return whether a thread must build the messages, instead of the event loop."""
+        if self.is_encoded and self.idempotency_key is not None:
+            return True
+        return produce.is_heavy(body, is_json=not self.is_encoded)
+
+
+class ProduceRoute:
+    """Serves ``POST /v1/topics/{topic}/messages``: one append under one lock for each request."""
+
+    def __init__(self, service: WriterService) -> None:
+        self._service = service
+        self._queues = produce.QueueChooser()
+        self._unique_keys = UniqueKeys(service.seams)
+        self._topics = service.topics
+        self._decoding = ThreadPoolExecutor(1, "decode")
+        """It has one thread, so that only one competes with the event loop for the interpreter."""
+        self._lanes = SendLanes(service, self._unique_keys, self._queues)
+
+    def add(self, api: Api) -> None:
+        """Register the route with ``api``."""
+        Endpoint(operations.PRODUCE, self._handle, Hot(prepare=self._prepare)).add(api)
+
+    async def _handle(self, request: HotRequest) -> Reply:
+        return await self._with_writable_shard(self._produce(request))
+
+    async def _with_writable_shard(self, answering: Coroutine[Any, Any, Reply]) -> Reply:
+        """Await a reply. With several shards, add to a refusal one that takes messages."""
+        if self._service.shards.members.alone:
+            return await answering
+        try:
+            return await answering
+        except (Problem, StorageError) as error:
+            problem = error if isinstance(error, Problem) else problem_of(error)
+            await self._service.writable_shards.add_to(problem)
+            raise problem from error
+
+    async def _produce(self, request: HotRequest) -> Reply:
+        service = self._service
+        self._require_own(request)
+        service.require_puts()
+        name = request.params["topic"]
+        topic = self._topics.get(name) or await self._look_up(name)
+        body = await request.body()
+        # it may have been deleted meanwhile
+        topic = self._topics.get(name) or await self._look_up(name)
+        head = self._parse_head(request)
+        if head.is_heavy(body):
+            decode = partial(self._batch, head, topic, body)
+            batch = await asyncio.get_running_loop().run_in_executor(self._decoding, decode)
+        else:
+            batch = self._batch(head, topic, body)
+        parts = self._parts(head, batch)
+        if service.key_routing.are_own(parts):
+            return await self._store(topic, batch)
+        if was_forwarded(request.scope):
+            await service.key_routing.require_own(parts, partial(self._is_known, topic, batch))
+            return await self._store(topic, batch)
+        forwarded = service.build_forwarded(request.scope, body)
+        is_json = not head.is_encoded
+        return await self._route(topic, batch, parts, forwarded, is_json=is_json)
+
+    def _prepare(self, request: HotRequest) -> Prepared:
+        """Prepare a put into a known topic, which is answered at once if it needs no wait."""
+        service, name = self._service, request.params["topic"]
+        self._require_own(request)
+        head = self._parse_head(request)
+
+        def begin(body: bytes, _: Mapping[str, str]) -> HotResult:
+            service.require_puts()
+            topic = self._topics.get(name)
+            if topic is None:
+                return None
+            if head.is_plain_json:
+                sent = self._lanes.send(topic, body, head.client, stays=head.has_shard)
+                if sent is not None:
+                    return sent if isinstance(sent, bytes) else self._synced(name, *sent)
+            if head.is_heavy(body):
+                return None
+            batch = self._batch(head, topic, body)
+            if not service.key_routing.are_own(self._parts(head, batch)):
+                return None
+            try:
+                put = self._put(topic, batch)
+            except (FilePending, OriginalsUnread):
+                # This keeps the chosen queue: a new choice might need another file each time.
+                return _defer(self._with_writable_shard(self._store(topic, batch)))
+            if batch.sync or service.commits is not None:
+                return _defer(self._await_durability(name, put, batch))
+            return self._encode_reply(put, batch.keys)
+
+        return Prepared(begin, _CREATED)
+
+    def _synced(
+        self, topic: str, reply: bytes, keys: list[str], placements: list[Placement]
+    ) -> DeferredReply:
+        """Return the reply that a request gets once its messages are on disk."""
+        service, started = self._service, time.perf_counter()
+
+        def finish(synced: asyncio.Future[None]) -> bytes:
+            service.metrics.sync_seconds.observe(time.perf_counter() - started)
+            try:
+                synced.result()
+            except FlushTimeout as error:
+                raise self._not_synced(topic, (placements, frozenset()), keys, error) from error
+            return reply
+
+        return DeferredReply(service.durability.start(placements[-1].end), finish)
+
+    async def _store(self, topic: TopicConfig, batch: Batch | RawBatch) -> Reply:
+        pending_files, store = self._service.pending_files, self._service.store
+        try:
+            put = await pending_files.put(lambda: self._put(topic, batch))
+        except OriginalsUnread:
+            read = partial(batch.read_originals, store, topic.name)
+            known = await asyncio.get_running_loop().run_in_executor(self._decoding, read)
+            put = await pending_files.put(lambda: self._put(topic, known))
+        return await self._await_durability(topic.name, put, batch)
+
+    def _parts(self, head: _RequestHead, batch: Batch | RawBatch) -> Parts:
+        """Return the shards that unique keys name, with their messages; none if all stay here."""
+        store = self._service.store
+        if head.has_shard or self._service.shards.members.alone or store.dedup is None:
+            return {}
+        given = batch.given
+        window_ms = store.config.unique_key_window
+        return {} if given is None else self._service.key_routing.parts(given, window_ms)
+
+    async def _is_known(
+        self, topic: TopicConfig, batch: Batch | RawBatch, numbers: Sequence[int]
+    ) -> bool:
+        """Return whether any of these messages was stored here before."""
+        once, keys = self._service.store.dedup, batch.keys
+        return once is not None and once.knows(topic.name, [keys[each] for each in numbers])
+
+    async def _route(
+        self,
+        topic: TopicConfig,
+        batch: Batch | RawBatch,
+        parts: Parts,
+        forwarded: ForwardedRequest,
+        *,
+        is_json: bool,
+    ) -> Reply:
+        """Store messages on the shards that their keys name, and return the joined reply."""
+        routing = self._service.key_routing
+        if len(parts) == 1:
+            ((visits, numbers),) = parts.items()
+            is_known = partial(self._is_known, topic, batch, numbers)
+            return await routing.visit(
+                visits, forwarded, is_known, partial(self._store, topic, batch)
+            )
+        whole = batch.decoded() if isinstance(batch, RawBatch) else batch
+        visiting = []
+        for visits, numbers in parts.items():
+            part = whole.only(numbers)
+            if is_json:
+                content = divide_json(forwarded.content, numbers, whole.given or ())
+            else:
+                content = encode_batch(part.messages)
+            is_known = partial(self._is_known, topic, whole, numbers)
+            store = partial(self._store, topic, part)
+            visiting.append(routing.visit(visits, divide(forwarded, content), is_known, store))
+        return join(parts, await asyncio.gather(*visiting))
+
+    async def _await_durability(self, topic: str, put: Put, batch: Batch | RawBatch) -> Reply:
+        """Wait for the durability that the request needs, and return the reply. Raises Problem."""
+        try:
+            await self._service.await_durability(end_of(put), sync=batch.sync)
+        except FlushTimeout as error:
+            raise self._not_synced(topic, put, batch.keys, error) from error
+        return Reply(self._encode_reply(put, batch.keys), _CREATED)
+
+    def _not_synced(self, topic: str, put: Put, keys: list[str], error: FlushTimeout) -> Problem:
+        """Return the reply for messages that are stored and not known to be on disk."""
+        dedup = self._service.store.dedup
+        if dedup is not None:  # with generated keys, which the reply has
+            dedup.remember(topic, keys, put[0])
+        placed = msgspec.Raw(self._encode_placements(put, keys))
+        return Problem(problems.FLUSH_TIMEOUT, str(error), extra={"messages": placed})
+
+    def _require_own(self, request: HotRequest) -> None:
+        """Raises Problem (421), with the shard's address, for a message of another shard."""
+        if not request.scope["query_string"]:
+            return
+        shards = self._service.shards
+        other = shards.find_remote(_number("shard", request.query().get("shard")), request.scope)
+        if other is not None:
+            raise shards.misdirected(other)
+
+    def _put(self, topic: TopicConfig, batch: Batch | RawBatch) -> Put:
+        store = self._service.store
+        if topic.name not in self._topics:
+            store.topic(topic.name)  # it may have been deleted meanwhile
+        started = time.perf_counter()
+        put = batch.append_to(store, topic.name)
+        self._count(topic.name, put, batch, time.perf_counter() - started)
+        return put
+
+    async def _look_up(self, name: str) -> TopicConfig:
+        """Return a topic that takes messages. Raises TopicNameError, TopicUnknown, Problem."""
+        store = self._service.store
+        topic_names.check_send_topic(name, store.format)
+        try:
+            topic = store.topic(name)
+        except TopicUnknown:
+            if not store.config.auto_create_topic_enable:
+                raise
+            queues = store.config.default_topic_queue_nums
+            topic = await asyncio.to_thread(store.create_topic, name, queues=queues)
+        if not topic.is_writable or topic.write_queues < 1:
+            raise Problem(problems.TOPIC_NOT_WRITABLE, f"topic {name} takes no messages")
+        self._topics[name] = topic
+        return topic
+
+    def _parse_head(self, request: HotRequest) -> _RequestHead:
+        """Parse headers and query parameters. Raises Problem."""
+        checksum = request.header(b"x-mqstore-crc32c")
+        crc32c = None if checksum is None else produce.crc32c_of(checksum)
+        client = produce.client_host(*read_client(request.scope, self._service.api.auth))
+        media_type, query = request.media_type, request.query()
+        key = idempotency.read(request)
+        if media_type == JSON_TYPE:
+            refuse_unknown(query, ("shard",))
+            return _RequestHead(client, crc32c, has_shard="shard" in query, idempotency_key=key)
+        if media_type == BATCH_TYPE:
+            refuse_unknown(query, ("queueId", "durability", "shard"))
+            queue_id = _number("queueId", query.get("queueId"))
+            durability, has_shard = query.get("durability"), "shard" in query
+            return _RequestHead(client, crc32c, True, queue_id, durability, has_shard, key)
+        raise Problem(
+            problems.UNSUPPORTED_MEDIA_TYPE,
+            f"send content-type {JSON_TYPE.decode()} or {BATCH_TYPE.decode()}",
+        )
+
+    def _batch(self, head: _RequestHead, topic: TopicConfig, body: bytes) -> Batch | RawBatch:
+        """Decode the body and build its messages. Raises Problem, StorageError."""
+        if head.crc32c is not None:
+            produce.check_crc32c(body, head.crc32c, "the request's body")
+        return (self._from_batch if head.is_encoded else self._from_json)(head, topic, body)
+
+    def _from_json(self, head: _RequestHead, topic: TopicConfig, body: bytes) -> Batch:
+        service = self._service
+        request = produce.decode_request(body, service.settings.max_batch_count)
+        messages, key = request.messages, head.idempotency_key
+        if key is not None:
+            idempotency.provide(key, messages)
+        origin = self._origin(head, topic, produce.requested_queue(messages))
+        store = service.store
+        store_format, levels, keys = store.format, store.delays.levels, self._unique_keys
+        built = [produce.build(each, origin, keys, store_format, levels) for each in messages]
+        uniq_keys = [uniq_key for _, uniq_key in built]
+        return Batch(
+            [message for message, _ in built],
+            uniq_keys,
+            self._is_sync(request.durability),
+            _client_keys(messages),
+            any(each.delay_level for each in messages),
+            key,
+            _other_keys(key, uniq_keys),
+        )
+
+    def _from_batch(self, head: _RequestHead, topic: TopicConfig, body: bytes) -> Batch | RawBatch:
+        origin = self._origin(head, topic, head.queue_id)
+        sync = self._is_sync(head.durability)
+        store, max_count = self._service.store, self._service.settings.max_batch_count
+        key = head.idempotency_key
+
+        def decoded() -> Batch:
+            messages, keys = produce.build_batch(body, origin, store.format, max_count, key)
+            given = [each or None for each in keys] if any(keys) else None
+            return Batch(messages, keys, sync, given, False, key, _other_keys(key, keys))
+
+        if key is not None:
+            return decoded()
+        batch = produce.read_batch(body, origin, store.log.end, store.format, max_count)
+        return decoded() if batch is None else RawBatch(batch, batch.keys, sync, decoded)
+
+    def _origin(
+        self, head: _RequestHead, topic: TopicConfig, queue_id: int | None
+    ) -> produce.Origin:
+        return produce.Origin(
+            topic.name,
+            self._queues.choose(topic.name, topic.write_queues, queue_id),
+            head.client,
+            self._service.store.host,
+            produce.now_ms(),
+        )
+
+    def _is_sync(self, durability: str | None) -> bool:
+        if durability is None:
+            return self._service.store.config.flush_disk_type is _SYNC_FLUSH
+        if durability not in _DURABILITIES:
+            raise Problem(problems.BAD_PARAMETER, "durability is sync or async")
+        return _DURABILITIES[durability]
+
+    def _count(self, topic: str, put: Put, batch: Batch | RawBatch, seconds: float) -> None:
+        stored, duplicates = put
+        if duplicates:
+            stored = [each for number, each in enumerate(stored) if number not in duplicates]
+        if stored:
+            metrics = self._service.metrics
+            metrics.count_append(topic, stored, delayed=batch.delayed, seconds=seconds)
+
+    def _encode_reply(self, put: Put, keys: list[str]) -> bytes:
+        """Encode a ``ProduceReply``."""
+        return b'{"messages":%b}' % self._encode_placements(put, keys)
+
+    def _encode_placements(self, put: Put, keys: list[str]) -> bytes:
+        """Encode each message's ``MessagePlace``."""
+        placements, duplicates = put
+        return placements_json(
+            placements, keys, self._service.settings.shard, duplicates, produce.quote
+        )
+
+
+def _defer(reply: Coroutine[Any, Any, Reply]) -> DeferredReply:
+    return DeferredReply(asyncio.get_running_loop().create_task(reply))
+
+
+def _client_keys(messages: Sequence[NewMessage]) -> list[str | None] | None:
+    keys = [message.uniq_key for message in messages]
+    return keys if any(keys) else None
+
+
+def _other_keys(idempotency_key: str | None, keys: Sequence[str]) -> Sequence[str]:
+    return () if idempotency_key is None else other_keys(idempotency_key, keys)
+
+
+def _number(name: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 10):
+        raise Problem(problems.BAD_PARAMETER, f"{name} is a number from 0")
+    return int(text)
