@@ -1,7 +1,7 @@
-"""The health command of the services' image: 0 when the service of this container lives.
+"""The health command of the services' image: exit code 0 when the service of this container lives.
 
-It asks whichever of them answers on its usual port; a certificate is not checked, as it is for the
-name that others use.
+It sends a request to the default port of each service and takes the first reply. It does not verify
+the certificate, whose name is that of the service and not ``localhost``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TIMEOUT_S: Final = 3.0
 
 
 def lives(port: int) -> bool | None:
-    """None: nothing answers there."""
+    """Whether the service on this port lives; None when no service listens there."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     for scheme in ("http", "https"):

@@ -111,7 +111,7 @@ def _ours(setting: Setting, shape: Shape) -> Figures:
 def _peer(setting: Setting, shape: Shape) -> Figures:
     assert setting.peer is not None
     with fresh_directory(setting.directory) as root:
-        return setting.peer.ask(
+        return setting.peer.request(
             "append",
             dir=root,
             segment=SEGMENT_DEFAULT,

@@ -114,7 +114,7 @@ def _ours(writer: Server, shape: Shape, sends: int) -> Figures:
 def _peer(setting: Setting, broker: Server, shape: Shape, sends: int) -> Figures:
     assert setting.peer is not None
     cpu = broker.cpu_s()
-    figures = setting.peer.ask(
+    figures = setting.peer.request(
         "send",
         port=broker.address,
         connections=shape.connections,

@@ -41,7 +41,7 @@ def _query(filled: Filled) -> Figures:
 
 def _peer(setting: Setting, filled: Filled) -> Figures:
     assert setting.peer is not None
-    figures = setting.peer.ask(
+    figures = setting.peer.request(
         "open", dir=filled.peers, segment=filled.segment, flush="ASYNC_FLUSH"
     )
     return {"ms": figures["seconds"] * 1000}

@@ -104,7 +104,7 @@ def _peer(setting: Setting, broker: Server, shape: Shape, filled: Filled) -> Fig
     assert setting.peer is not None
     end = end_of_queues(filled)
     cpu = broker.cpu_s()
-    figures = setting.peer.ask(
+    figures = setting.peer.request(
         "pull",
         port=broker.address,
         readers=shape.readers,

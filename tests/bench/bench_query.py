@@ -1,5 +1,5 @@
-"""What the query service asks of the engine, in process: a message by its id, a queue offset by
-time, a pull that a tag filters, and pulls of eight threads at a time.
+"""In-process look-ups of the query service: a message by its id, a queue offset by time, a pull
+that a tag filters, and pulls of eight threads at a time.
 
 The store fits the page cache. Filtered, the rate counts the messages that were passed over too: one
 in a hundred has the tag. Of eight readers each pulls every queue whole, and copies what it gets, as
@@ -169,18 +169,18 @@ def _pull(filled: Filled, pulling: Pulling) -> Figures:
 def _peer_looks(setting: Setting, filled: Filled, looking: Looking) -> Figures:
     picks = write_picks(filled.peers.parent / f"{looking.verb}.picks", looking.picks)
     more: dict[str, int | str | Path] = {"picks": picks, "timed": _timed(looking)}
-    return _ask(setting, filled, looking.verb, Taking.DECODED, more)
+    return _request(setting, filled, looking.verb, Taking.DECODED, more)
 
 
 def _peer_pulls(setting: Setting, filled: Filled, pulling: Pulling) -> Figures:
     more: dict[str, int | str | Path] = {"readers": READERS, "tag": RARE_TAG}
-    return _ask(setting, filled, pulling.verb, pulling.taking, more)
+    return _request(setting, filled, pulling.verb, pulling.taking, more)
 
 
-def _ask(
+def _request(
     setting: Setting, filled: Filled, verb: str, taking: Taking, more: dict[str, int | str | Path]
 ) -> Figures:
     assert setting.peer is not None
-    return setting.peer.ask(
+    return setting.peer.request(
         verb, dir=filled.peers, segment=filled.segment, flush="ASYNC_FLUSH", taking=taking, **more
     )

@@ -220,7 +220,7 @@ def _rate(plan: Plan, lookups: Lookups) -> float:
 
 def _peer(setting: Setting, filled: Filled, plan: Plan, picks: Path) -> Figures:
     assert setting.peer is not None
-    return setting.peer.ask(
+    return setting.peer.request(
         plan.verb,
         dir=filled.peers,
         segment=filled.segment,

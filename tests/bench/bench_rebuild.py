@@ -61,7 +61,7 @@ def _ours(filled: Filled, spoil: Spoil) -> Figures:
 def peers_rebuild(setting: Setting, filled: Filled, spoil: Spoil) -> Figures:
     assert setting.peer is not None
     spoil(StorePaths(Path(filled.peers)))
-    figures = setting.peer.ask(
+    figures = setting.peer.request(
         "rebuild", dir=filled.peers, segment=filled.segment, flush="ASYNC_FLUSH"
     )
     _check(int(figures["records"]), filled)

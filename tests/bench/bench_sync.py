@@ -99,7 +99,7 @@ def _put_all(
 def _peer(setting: Setting, threads: int, puts: int) -> Figures:
     assert setting.peer is not None
     with fresh_directory(setting.directory) as root:
-        return setting.peer.ask(
+        return setting.peer.request(
             "sync",
             dir=root,
             segment=SEGMENT_DEFAULT,

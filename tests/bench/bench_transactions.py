@@ -147,7 +147,7 @@ def _ours(services: Server, shape: Shape, count: int) -> Figures:
 def _peer(setting: Setting, broker: Server, shape: Shape, count: int) -> Figures:
     """One round of the peer; its cost leaves out the connecting of its producers."""
     assert setting.peer is not None
-    return setting.peer.ask(
+    return setting.peer.request(
         "transactions",
         names=broker.address,
         broker=broker.process_ids[0],

@@ -58,7 +58,7 @@ def benches(setting: Setting) -> Iterator[Bench]:
 def _ours(setting: Setting, path: MakePath, messages: int) -> Figures:
     with fresh_directory(setting.directory) as root, running(root / "store") as run:
         writer, query = _connect(run.writer_url), _connect(run.query_url)
-        _ask(writer, "PUT", f"/v1/topics/{TOPIC}", {"queues": 4})
+        _request(writer, "PUT", f"/v1/topics/{TOPIC}", {"queues": 4})
         waits = [_wait(writer, query, path) for _ in range(WARM + messages)][WARM:]
         writer.close()
         query.close()
@@ -71,7 +71,7 @@ def _wait(
 ) -> float:
     """Seconds from a message's acknowledgement to query's answer."""
     produce = {"messages": [{"body": "x" * 1024, "tags": "paid"}], "durability": "async"}
-    status, answer = _ask(writer, "POST", f"/v1/topics/{TOPIC}/messages", produce)
+    status, answer = _request(writer, "POST", f"/v1/topics/{TOPIC}/messages", produce)
     if status != http.client.CREATED:
         raise SideError(f"produce: {answer}")
     message = answer["messages"][0]
@@ -83,7 +83,7 @@ def _wait(
 
 
 def _answers(query: http.client.HTTPConnection, path: str, message_id: str) -> bool:
-    status, answer = _ask(query, "GET", path)
+    status, answer = _request(query, "GET", path)
     found = answer.get("messages", [answer]) if status == http.client.OK else []
     return any(each["offsetMsgId"] == message_id for each in found)
 
@@ -95,7 +95,7 @@ def _connect(url: str) -> http.client.HTTPConnection:
     return connection
 
 
-def _ask(
+def _request(
     connection: http.client.HTTPConnection, method: str, path: str, body: object = None
 ) -> tuple[int, dict[str, Any]]:
     content = None if body is None else json.dumps(body)

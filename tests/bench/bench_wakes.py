@@ -75,7 +75,7 @@ def _peer(setting: Setting, port: int, count: int) -> Figures:
     assert setting.peer is not None
     pause_ms = round(PAUSE_S * 1000)
     more = {"count": count, "warm": WARM, "pauseMs": pause_ms, "max": 32, "subscription": "*"}
-    return setting.peer.ask("wake", port=port, **more)
+    return setting.peer.request("wake", port=port, **more)
 
 
 def _ours(run: Run, count: int) -> Figures:
@@ -85,10 +85,10 @@ def _ours(run: Run, count: int) -> Figures:
     produce = senders.single(BODY_SIZE)
     sent, acknowledged = [], []
     for number in range(WARM + count):
-        query.ask(_pull(offset + number))
+        query.request(_pull(offset + number))
         time.sleep(PAUSE_S)
         began = time.perf_counter()
-        writer.ask(produce(0, offset + number))
+        writer.request(produce(0, offset + number))
         acked, woken = _answered(writer, query)
         sent.append(woken - began)
         acknowledged.append(max(LEAST_S, woken - acked))
@@ -130,7 +130,7 @@ class _Connection:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._answer = b""
 
-    def ask(self, request: bytes) -> None:
+    def request(self, request: bytes) -> None:
         self._answer = b""
         self.socket.sendall(request)
 

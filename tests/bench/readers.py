@@ -29,11 +29,11 @@ def pull_all(url: str, queues: list[int], end: int, query: str) -> tuple[int, li
     by_number = {each.socket.fileno(): each for each in readers}
     for number, reader in by_number.items():
         poll.register(number, select.EPOLLIN)
-        reader.ask()
+        reader.request()
     open_ones = len(readers)
     while open_ones:
         for number, _ in poll.poll():
-            if by_number[number].receive() and not by_number[number].ask():
+            if by_number[number].receive() and not by_number[number].request():
                 open_ones -= 1
                 poll.unregister(number)
     poll.close()
@@ -59,7 +59,7 @@ class _Reader:
         self._left = 0
         self._began = 0.0
 
-    def ask(self) -> bool:
+    def request(self) -> bool:
         """False at the queue's end."""
         if self._offset >= self._end:
             return False

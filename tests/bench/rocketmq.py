@@ -67,7 +67,7 @@ class Peer:
     def process_id(self) -> int:
         return self._process.pid
 
-    def ask(self, verb: str, **arguments: object) -> dict[str, float]:
+    def request(self, verb: str, **arguments: object) -> dict[str, float]:
         """Run one measurement; its figures. Raises PeerError."""
         requests, answers = self._pipes()
         fields = [verb, *(f"{name}={value}" for name, value in arguments.items())]

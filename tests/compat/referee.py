@@ -244,7 +244,7 @@ class Referee:
             self.build()
             self._server = _Server(self)
         try:
-            return self._server.ask(command, timeout_s)
+            return self._server.request(command, timeout_s)
         except RefereeError:
             self.close()  # the next command gets a fresh JVM
             raise
@@ -267,7 +267,7 @@ class _Server:
             stderr=self._log,
         )
 
-    def ask(self, command: Mapping[str, Any], timeout_s: float) -> list[Line]:
+    def request(self, command: Mapping[str, Any], timeout_s: float) -> list[Line]:
         requests, answers = self._pipes()
         watchdog = threading.Timer(timeout_s, self._process.kill)
         watchdog.start()

@@ -104,7 +104,7 @@ def test_a_producers_transactions_go_on_here(referee: Referee, store: Path, end:
             assert (half.topic, half.queue_id) == (TOPIC, sent[body]["queueId"])
         finish(ours, keys)
         assert ours.visible() == {"a": 1, "c": 1, "e": 1}
-    # And back: the broker goes on with a new one, and asks about no other.
+    # And back: the broker goes on with a new one, and checks no other.
     # A broker that checks a half message again before its op record is written commits it twice.
     _, checks = transact(
         referee,

@@ -37,7 +37,7 @@ JOBS = {
     "expiryReport": {"suspend": True},
 }
 PLUGIN = [sys.executable, "-m", "mqstore.cli.kube.main"]
-ASK = """
+GET_SCRIPT = """
 import urllib.request
 token = open("/etc/mqstore/tokens/admin").read().split()[0]
 headers = {{"authorization": "Bearer " + token}}
@@ -107,8 +107,8 @@ def test_a_lost_index_is_rebuilt_beside_the_writer_by_the_plugin() -> None:
 
 def _request(release: Release, port: int, path: str) -> Any:
     container = "query" if port == 8082 else "store-writer"
-    ask = ASK.format(url=f"http://127.0.0.1:{port}{path}")
-    return json.loads(release.in_container(container, "python", "-c", ask))
+    script = GET_SCRIPT.format(url=f"http://127.0.0.1:{port}{path}")
+    return json.loads(release.in_container(container, "python", "-c", script))
 
 
 def _executors(release: Release, job: str) -> set[str]:

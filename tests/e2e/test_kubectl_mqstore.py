@@ -52,15 +52,15 @@ def test_writes_are_paused_and_go_on(operator: Operator) -> None:
 
 
 def test_a_request_reaches_any_service_and_its_refusal_is_printed(operator: Operator) -> None:
-    assert json.loads(operator.does("ask", "/v1/store"))["shard"] == 0
-    queries = operator.does("ask", "/v1/store", "--shard", "0", "-c", "query")
+    assert json.loads(operator.does("request", "/v1/store"))["shard"] == 0
+    queries = operator.does("request", "/v1/store", "--shard", "0", "-c", "query")
     assert json.loads(queries)["writer"] == "alive"
-    resolve = ("ask", "-c", "coordinator", "-d", '{"decision": "rollback", "reason": "a test"}')
+    resolve = ("request", "-c", "coordinator", "-d", '{"decision": "rollback", "reason": "a test"}')
     refused = operator(*resolve, "/v1/transactions/0-00:resolve")
     assert refused.returncode == 2
     assert "transaction-unknown" in refused.stderr
-    assert operator("ask", "v1/store").returncode == 2
-    assert operator("ask", "/v1/store", "--shard", "7").returncode == 2
+    assert operator("request", "v1/store").returncode == 2
+    assert operator("request", "/v1/store", "--shard", "7").returncode == 2
 
 
 def test_retention_and_logs_are_shown(operator: Operator) -> None:
@@ -116,7 +116,7 @@ def _are_well(operator: Operator, count: int) -> bool:
 
 
 def _listed(operator: Operator) -> list[int]:
-    startup = json.loads(operator.does("ask", "/healthz/startup", "--shard", "0"))
+    startup = json.loads(operator.does("request", "/healthz/startup", "--shard", "0"))
     return list(startup["shards"])
 
 

@@ -139,7 +139,7 @@ def test_back_up_and_restore(on_call: OnCall) -> None:
 def test_resolve_stuck_transactions(on_call: OnCall) -> None:
     look, ready, resolve, see = _steps("resolve-stuck-transactions")
     spec = {"producerGroup": "g", "topic": TOPIC, "messages": [{"body": "half"}]}
-    begin = f"kubectl mqstore ask /v1/transactions -c coordinator -d '{json.dumps(spec)}'"
+    begin = f"kubectl mqstore request /v1/transactions -c coordinator -d '{json.dumps(spec)}'"
     begun = json.loads(on_call.does(begin))["transactionId"]
     assert begun in on_call.does(look)
     assert '"status":"ready"' in on_call.does(ready)
@@ -153,16 +153,16 @@ def test_rebuild_the_index(on_call: OnCall) -> None:
     on_call.does(look)
     on_call.does(make_again)
     until(lambda: '"indexComplete":true' in on_call.does(see), "the index is complete")
-    found = f"kubectl mqstore ask '/v1/topics/{TOPIC}/messages?key=lost' -c query"
+    found = f"kubectl mqstore request '/v1/topics/{TOPIC}/messages?key=lost' -c query"
     assert json.loads(on_call.does(found))["messages"][0]["body"] == "lost"
 
 
 def test_repair_damage(on_call: OnCall) -> None:
     scrub, keep, mend, verify, accept = _steps("repair-damage")
     [damaged] = on_call.puts("x" * 300_000)
-    on_call.does("kubectl mqstore ask /v1/store:flush -X POST")
+    on_call.does("kubectl mqstore request /v1/store:flush -X POST")
     segment = _flip(on_call, damaged)
-    on_call.does("kubectl mqstore ask /v1/store/scrub:run -X POST")
+    on_call.does("kubectl mqstore request /v1/store/scrub:run -X POST")
     until(lambda: _repairs(on_call.does(scrub)), "the scrub repairs it")
     on_call.does(keep)
     on_call.does(mend)
@@ -188,7 +188,7 @@ with open(path, "r+b") as log:
 
 def _flip(on_call: OnCall, message: str) -> str:
     """A byte of the message's body; the name of its segment."""
-    show = f"kubectl mqstore ask /v1/messages/{message} -c query"
+    show = f"kubectl mqstore request /v1/messages/{message} -c query"
     shown = json.loads(on_call.does(show))
     segment, at = str(shown["segment"]), int(shown["segmentPosition"]) + 200_000
     path = f"{STORE}/commitlog/{segment}"
@@ -211,7 +211,7 @@ def test_recover_from_a_failed_sync(on_call: OnCall) -> None:
         run(str(KUBE / "disk-fault"), claim, "heal")
     on_call.does(wait)
     on_call.does(see)
-    assert json.loads(on_call.does(f"kubectl mqstore ask /v1/messages/{kept[0]} -c query"))
+    assert json.loads(on_call.does(f"kubectl mqstore request /v1/messages/{kept[0]} -c query"))
     assert on_call.takes()
 
 

@@ -34,7 +34,7 @@ PIPE = "config/delayOffset.json"
 """A process that opens the pipe to read waits for a writer: the recovery does so after the queues.
 The process works otherwise."""
 HANG = f"cd /var/lib/mqstore/store && rm -f {PIPE} && mkfifo {PIPE}; kill -9 -1"
-ASK = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8081/healthz/{}').read().decode())"
+GET_HEALTH = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8081/healthz/{}').read().decode())"
 
 
 def test_a_recovery_beyond_every_threshold_is_not_killed() -> None:
@@ -90,7 +90,7 @@ def _stands_still(release: Release) -> bool:
 
 def _request(release: Release, probe: str) -> Any:
     """What store-writer answers to a probe; nothing while it does not."""
-    said = release.in_container("query", "python", "-c", ASK.format(probe), check=False)
+    said = release.in_container("query", "python", "-c", GET_HEALTH.format(probe), check=False)
     return json.loads(said or "{}")
 
 

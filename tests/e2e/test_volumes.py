@@ -152,10 +152,10 @@ def _last_words(release: Release) -> str:
 
 def _not_ready(release: Release) -> str:
     """What the writer answers its readiness probe."""
-    ask = (
+    script = (
         "import urllib.request, urllib.error\n"
         "try: print(urllib.request.urlopen('http://127.0.0.1:8081/healthz/ready').read())\n"
         "except urllib.error.HTTPError as error: print(error.read())\n"
         "except OSError as error: print(error)\n"
     )
-    return release.in_container("store-writer", "python", "-c", ask, check=False)
+    return release.in_container("store-writer", "python", "-c", script, check=False)

@@ -276,7 +276,7 @@ def service(
 
 
 def await_ready(client: Client, target: Target, wanted: str = "ready") -> None:
-    """Ask the health endpoint until it says so, for a bounded time."""
+    """Poll the health endpoint until it reports this state, for a limited time."""
     deadline = time.monotonic() + START_TIMEOUT_S
     status = ""
     while status != wanted:

@@ -71,7 +71,9 @@ def test_a_topic_that_one_shard_lacks_becomes_there_what_it_is_here(shards: Clus
     assert (found.queues, found.order) == (7, True)
 
 
-def test_what_one_shard_refuses_is_changed_nowhere(shards: Cluster, client: Client) -> None:
+def test_a_change_that_one_shard_refuses_is_made_on_no_shard(
+    shards: Cluster, client: Client
+) -> None:
     with pytest.raises(ProblemError) as error:
         client.change_topic("wrong", perm=3)  # type: ignore[arg-type] # as a wrong client sends
     assert error.value.status == 422
@@ -192,7 +194,7 @@ def test_a_further_shard_takes_part_without_a_restart_and_has_the_topics(shards:
         assert (gone.status_code, gone.json()["shards"]["missing"]) == (200, [2])
 
 
-def test_a_new_shard_copies_all_or_asks_again(tmp_path: Path) -> None:
+def test_a_new_shard_copies_everything_or_retries(tmp_path: Path) -> None:
     topic = {"topic": "t", "readQueues": 3, "writeQueues": 3, "perm": 6, "order": False}
     subscription = {"topic": "t", "expression": "a > 1"}
     answers: dict[str, Any] = {

@@ -121,9 +121,9 @@ def _timed_out(client: Client, message: NewMessage) -> dict[str, Any]:
     return dict(placed)
 
 
-def _refusal(ask: Callable[[], object]) -> ProblemError:
+def _refusal(call: Callable[[], object]) -> ProblemError:
     with pytest.raises(ProblemError) as caught:
-        ask()
+        call()
     return caught.value
 
 
@@ -134,13 +134,13 @@ def test_a_store_that_is_being_opened_answers_that_it_is_not_ready(disk: Disk) -
         one.kill()
     disk.stall()
     with disk.writer(status="starting") as two, Client(two.url) as client:
-        for ask in (
+        for call in (
             lambda: client.produce("t", [NewMessage(body="refused")]),
             lambda: client.create_topic("other", queues=1),
             client.topics,
             client.store,
         ):
-            refusal = _refusal(ask)
+            refusal = _refusal(call)
             assert (refusal.status, refusal.type) == (503, "store-not-ready")
         answer = httpx.post(f"{two.url}/v1/topics/t/messages", json={"messages": [{"body": "x"}]})
         assert answer.headers["retry-after"] == "1"

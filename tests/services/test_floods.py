@@ -115,10 +115,10 @@ def test_replies_that_no_client_reads_are_bounded_and_dropped(tmp_path: Path) ->
         settings = {"max_client_share": 100, "send_timeout_s": 3, "query_threads": 2}
         with query(store, max_pending_bytes=16 * MIB, **settings) as process:
             before = _rss(process)
-            ask = b"GET /v1/topics/big/queues/0/messages?offset=0&max=32 HTTP/1.1\r\n"
+            line = b"GET /v1/topics/big/queues/0/messages?offset=0&max=32 HTTP/1.1\r\n"
             with _connections(process.url, 200) as connections:
                 for connection in connections:
-                    connection.sendall(ask + b"host: localhost\r\nconnection: close\r\n\r\n")
+                    connection.sendall(line + b"host: localhost\r\nconnection: close\r\n\r\n")
                 _assert_healthy(process)
                 for connection in connections:
                     while connection.recv(MIB):

@@ -106,11 +106,11 @@ def _quoted(text: str) -> str:
 def test_no_question_is_a_defect(services: Run, http: httpx.Client) -> None:
     @fuzzing
     @given(questions(QUESTIONS))
-    def ask(question: str) -> None:
+    def evaluate(question: str) -> None:
         _assert_meant(http.get(services.query_url + question))
 
     with http:
-        ask()
+        evaluate()
 
 
 def test_no_produce_is_a_defect(services: Run, http: httpx.Client) -> None:
@@ -165,10 +165,10 @@ def test_no_question_of_transactions_is_a_defect(with_coordinator: Run) -> None:
 
         @fuzzing
         @given(questions(OF_TRANSACTIONS))
-        def ask(question: str) -> None:
+        def evaluate(question: str) -> None:
             _assert_meant(http.get(with_coordinator.coordinator_url + question))
 
-        ask()
+        evaluate()
 
 
 @pytest.mark.xdist_group("coordinator")

@@ -28,7 +28,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
         yield found
 
 
-def ask(process: Process, *parts: bytes) -> bytes:
+def send(process: Process, *parts: bytes) -> bytes:
     """All that is answered until the connection ends."""
     with socket.create_connection(("127.0.0.1", process.port), timeout=60) as connection:
         for part in parts:
@@ -38,7 +38,7 @@ def ask(process: Process, *parts: bytes) -> bytes:
 
 def answer(process: Process, *parts: bytes) -> tuple[int, str]:
     """Status and detail of the one problem that is answered."""
-    head, _, body = ask(process, *parts).partition(b"\r\n\r\n")
+    head, _, body = send(process, *parts).partition(b"\r\n\r\n")
     assert b"connection: close" in head.lower()
     return int(head.split()[1]), json.loads(body)["detail"]
 
@@ -91,7 +91,7 @@ def test_an_unknown_transfer_coding_is_refused(process: Process, fields: tuple[b
 def test_chunks_are_taken(process: Process) -> None:
     chunked = b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
     fields = (b"host: localhost", b"connection: close", JSON, b"Transfer-Encoding: Chunked")
-    assert ask(process, head(*fields, path=POST, method=b"POST") + chunked)[9:12] == b"201"
+    assert send(process, head(*fields, path=POST, method=b"POST") + chunked)[9:12] == b"201"
 
 
 @pytest.mark.parametrize("path", [b"/v1/topics", b"/healthz/live"])
@@ -111,12 +111,12 @@ def test_a_head_that_is_too_large_is_refused_though_it_arrives_in_one_write(
 
 def test_a_head_within_the_limit_is_answered(process: Process) -> None:
     fields = (b"host: localhost", b"connection: close", b"x-large: " + b"x" * (HEADER_SIZE - 200))
-    assert ask(process, head(*fields))[9:12] == b"200"
+    assert send(process, head(*fields))[9:12] == b"200"
 
 
 def test_nothing_behind_a_refused_head_is_answered(process: Process) -> None:
     twice = head(b"host: localhost", b"host: localhost")
-    found = ask(process, twice + head(b"host: localhost"))
+    found = send(process, twice + head(b"host: localhost"))
     assert (found[9:12], found.count(b"HTTP/1.1")) == (b"400", 1)
 
 
@@ -162,7 +162,7 @@ def test_a_trickle_of_a_body_ends_too(process: Process) -> None:
 
 def test_a_body_of_a_get_is_read_and_left_out_of_account(process: Process) -> None:
     sent = head(b"host: localhost", b"connection: close", b"content-length: 3") + b"abc"
-    assert ask(process, sent)[9:12] == b"200"
+    assert send(process, sent)[9:12] == b"200"
 
 
 @pytest.mark.parametrize(

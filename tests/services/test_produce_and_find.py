@@ -41,7 +41,7 @@ def test_first_message_of_each_of_many_new_queues_is_read_once_it_is_answered(
         assert list(pool.map(put_and_read, range(40))) == [1] * 40
 
 
-def test_messages_that_ask_for_no_queue_go_to_all_of_them_in_turn(client: Client) -> None:
+def test_messages_without_a_queue_go_to_all_queues_in_turn(client: Client) -> None:
     client.create_topic("in-turn", queues=3)
     placed = [client.produce("in-turn", [NewMessage()]).messages[0] for _ in range(6)]
     assert sorted(each.queue_id for each in placed) == [0, 0, 1, 1, 2, 2]

@@ -91,13 +91,13 @@ def test_an_id_is_looked_up_where_its_store_host_is(shards: Cluster, client: Cli
 
 
 def test_a_message_of_no_shard_is_unknown(client: Client) -> None:
-    for ask in (
+    for call in (
         lambda: client.message("A" * 32, topic="t"),
         lambda: client.messages_by_key("none", "k"),
         lambda: client.message("0A090005" + "00002A9F" + "0" * 16),
     ):
         with pytest.raises(ProblemError) as error:
-            ask()
+            call()
         assert error.value.status == 404
         assert "shards" not in error.value.problem  # all have answered
 
@@ -169,7 +169,7 @@ def test_a_unique_key_may_have_slashes(shards: Cluster, client: Client) -> None:
         assert traced.trace.complete
 
 
-def test_commands_ask_the_shard_that_they_name(shards: Cluster) -> None:
+def test_commands_query_the_shard_that_they_name(shards: Cluster) -> None:
     one = shards.shards[0]
     urls = {"MQSTORE_QUERY_URL": one.query.url, "MQSTORE_WRITER_URL": one.writer.url}
 
@@ -189,15 +189,15 @@ def test_commands_ask_the_shard_that_they_name(shards: Cluster) -> None:
 
 
 def test_a_queue_is_of_one_shard_and_any_shard_answers_for_it(client: Client) -> None:
-    asks: list[Callable[[], object]] = [
+    calls: list[Callable[[], object]] = [
         lambda: client.pull("t", 0),
         lambda: client.offset_by_time("t", 0, 0),
         lambda: next(client.follow("t", from_ms=0)),
         lambda: client.message_at(0),
     ]
-    for ask in asks:
+    for call in calls:
         with pytest.raises(ProblemError) as error:
-            ask()
+            call()
         assert (error.value.status, error.value.type) == (400, "shard-needed")
         assert error.value.problem["shards"] == [0, 1]
     bodies = {
@@ -245,14 +245,14 @@ def test_a_cursor_that_was_changed_or_is_of_another_query_is_refused(client: Cli
             client.messages_by_key("t", "k", cursor=base64.urlsafe_b64encode(packed).decode())
         assert error.value.type == "bad-cursor"
         packed[place] ^= 1
-    asks: list[Callable[[], object]] = [
+    calls: list[Callable[[], object]] = [
         lambda: client.messages_by_key("t", "other", cursor=cursor),
         lambda: client.messages_by_time("t", cursor=cursor),
         lambda: client.messages_by_key("t", "k", cursor=cursor[:-4]),
     ]
-    for ask in asks:
+    for call in calls:
         with pytest.raises(ProblemError) as error:
-            ask()
+            call()
         assert error.value.type == "bad-cursor"
 
 

@@ -123,13 +123,13 @@ def test_a_reader_that_goes_on_where_the_log_has_expired_gets_410(tmp_path: Path
             seen = next(events)
         _age(store, 100)
         _await_segments(client, 1)
-        asks: list[Callable[[], object]] = [
+        calls: list[Callable[[], object]] = [
             lambda: client.messages_by_time("t", limit=1, order="oldest", cursor=page.next),
             lambda: next(client.follow("t", after=seen.id)),
         ]
-        for ask in asks:
+        for call in calls:
             with pytest.raises(ProblemError) as caught:
-                ask()
+                call()
             assert (caught.value.status, caught.value.type) == (410, "message-expired")
         again = client.messages_by_time("t", order="oldest")
         assert again.complete and again.messages[0].physical_offset >= 3 * SEGMENT

@@ -238,7 +238,7 @@ def test_clean_close_is_what_the_next_start_finds(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_an_end_saves_how_far_transactions_are(tmp_path: Path) -> None:
-    """A broker that opens the store next asks about nothing that is over."""
+    """A broker that opens the store next checks no decided transaction."""
     store = tmp_path / "store"
     with running(store, coordinator=True) as run:
         with run.client() as client:

@@ -117,7 +117,7 @@ class Producers:
             thread.join(PATIENCE_S)
             assert not thread.is_alive(), self.failures
         with httpx.Client(base_url=self.machine.url("coordinator"), timeout=60) as http:
-            while self._ask(http, "GET", "/v1/transactions")["transactions"]:
+            while self._request(http, "GET", "/v1/transactions")["transactions"]:
                 self.stopping.wait(0)
         self.done.set()
         self._threads[-1].join(PATIENCE_S)
@@ -150,7 +150,7 @@ class Producers:
             {"body": body, "uniqKey": key} for body, key in zip(planned.bodies, keys, strict=True)
         ]
         spec = {"producerGroup": GROUP, "topic": TOPIC, "messages": messages}
-        begun = self._ask(http, "POST", "/v1/transactions", spec)
+        begun = self._request(http, "POST", "/v1/transactions", spec)
         if "transactionId" not in begun:
             assert begun["decision"] == "rollback", begun
             planned.void = planned.commits
@@ -159,18 +159,20 @@ class Producers:
 
     def _decide(self, http: httpx.Client, transaction: str, planned: Planned) -> None:
         how = "commit" if planned.commits else "rollback"
-        decided = self._ask(http, "POST", f"/v1/transactions/{transaction}:{how}")
+        decided = self._request(http, "POST", f"/v1/transactions/{transaction}:{how}")
         assert decided.get("state") in ("committed", "rolled-back") or planned.void, decided
 
     def _answer_checks(self) -> None:
         with httpx.Client(base_url=self.machine.url("coordinator"), timeout=60) as http:
             while not self.done.is_set():
                 request = {"producerGroup": GROUP, "wait": 1}
-                for each in self._ask(http, "POST", "/v1/checks", request).get("transactions", []):
+                for each in self._request(http, "POST", "/v1/checks", request).get(
+                    "transactions", []
+                ):
                     key = each["transactionId"].partition("-")[2]
                     self._decide(http, each["transactionId"], self.plan[key])
 
-    def _ask(
+    def _request(
         self, http: httpx.Client, method: str, path: str, body: dict[str, Any] | None = None
     ) -> dict[str, Any]:
         """Return the answer; retries until there is one."""

@@ -67,7 +67,7 @@ class CrashStateBroken(AssertionError):
 
 
 class CrashStates:
-    """Runs one workload, or the part of it that a shard or a replay asks for."""
+    """Runs one workload, or the part of it that a shard or a replay requests."""
 
     def __init__(
         self,

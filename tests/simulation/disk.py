@@ -1,8 +1,8 @@
 """A disk in memory that loses, tears and reorders whatever was not synced.
 
-Each file has the content that everybody sees (the page cache) and the content that would survive a
-power cut. Changed pages are found by comparing at each operation that has an effect, so code that
-stores into a map needs no hook. Names, too, become durable only by ``sync_directory``.
+Each file has the content of the page cache, which every process sees, and the content that would
+survive a power cut. Changed pages are found by comparing at each operation that has an effect, so
+code that stores into a map needs no hook. Names, too, become durable only by ``sync_directory``.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class SimulatedDisk:
         return any(inode.lost for inode in _inodes(self._tree))
 
     def paths(self) -> builtins.list[Path]:
-        """Every file, as everybody sees it."""
+        """Every file with its content in the page cache."""
         found = (
             Path(directory, name)
             for directory, names in self._tree.items()
@@ -168,7 +168,7 @@ class SimulatedDisk:
         return sorted(found)
 
     def save(self, directory: Path, target: Path) -> None:
-        """Copy what everybody sees below a directory onto the real disk."""
+        """Copy the files below a directory, as in the page cache, onto the real disk."""
         self.look()
         for path in self.paths():
             if path.is_relative_to(directory):
@@ -177,7 +177,7 @@ class SimulatedDisk:
                 real.write_bytes(self._inode(str(path)).seen)
 
     def copy_tree(self, source: Path, target: Path, *, keep_times: bool = True) -> None:
-        """As ``cp -a`` does, or ``cp -r``: other files with what everybody sees in them."""
+        """As ``cp -a`` does, or ``cp -r``: new files with the content of the page cache."""
         self.look()
         self.make_directories(target)
         for name, node in list(self._tree[str(source)].items()):

@@ -142,7 +142,7 @@ class Driver:
                 pending.make()
 
     def flush_later(self) -> None:
-        """Ask for durability as a service does: by a callback."""
+        """Request durability as a service does, with a callback."""
         request = self.store.flush.request(self.store.log.max_offset)
         request.add_done_callback(
             lambda done: None if done.failed else self.journal.promise(done.offset)

@@ -1,6 +1,6 @@
 """Who reads along: `python -m tests.soak.readers URL`, until its input ends.
 
-Pulls every queue from its first message on, records as they stand, and now and then asks for a key.
+Pulls every queue from its first message on, records as they stand, and now and then queries a key.
 The last line of its output is how many messages it got.
 """
 

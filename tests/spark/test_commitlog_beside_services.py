@@ -64,7 +64,7 @@ def test_what_is_written_meanwhile_comes_with_the_next_look(
     assert commitlog(spark, run.query_url).count() == counted + 200
 
 
-def test_a_segment_that_went_before_its_task_ends_the_job_with_why(
+def test_a_segment_that_was_deleted_before_its_task_fails_the_job_with_the_reason(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     root = written(tmp_path / "store", 500)

@@ -1,4 +1,4 @@
-"""What Spark says is in a log is what the store's own reader says, however Spark cuts and asks."""
+"""Spark reads the same rows from a log as the store's own reader, with any splits and filters."""
 
 from __future__ import annotations
 

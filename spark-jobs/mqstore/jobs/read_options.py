@@ -134,7 +134,7 @@ def _known(name: str) -> str:
     if known is not None:
         return known
     if name.lower() == "token":
-        raise WrongUsage("Spark shows its options to everyone: give the token by tokenFile")
+        raise WrongUsage("Spark shows its options to every user: give the token by tokenFile")
     raise WrongUsage(f"no option {name!r}; there are {', '.join(_NAMES.values())}")
 
 

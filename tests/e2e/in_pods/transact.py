@@ -17,12 +17,12 @@ Answer = TypeVar("Answer")
 TOPIC = "transactions"
 
 
-def insist(ask: Callable[[], Answer]) -> Answer:
+def insist(call: Callable[[], Answer]) -> Answer:
     """Repeating what may have been done is fine."""
     deadline = time.monotonic() + 90
     while True:
         try:
-            return ask()
+            return call()
         except ClientError:
             if time.monotonic() > deadline:
                 raise

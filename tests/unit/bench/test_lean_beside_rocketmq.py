@@ -139,7 +139,7 @@ def frame_of(send: Callable[[int], None]) -> dict[str, Any]:
 
 def send_by_rocketmqs_client(peer: Peer, port: int, batch: int) -> None:
     with pytest.raises(PeerError):
-        peer.ask("send", port=port, connections=1, sends=1, batch=batch, body=SIZE)
+        peer.request("send", port=port, connections=1, sends=1, batch=batch, body=SIZE)
 
 
 def send_by_lean_client(exchange: Exchange, port: int) -> None:

@@ -91,11 +91,11 @@ def breaking_off(handler: BaseHTTPRequestHandler, _: bytes) -> None:
     handler.connection.shutdown(socket.SHUT_RDWR)
 
 
-def ask(url: str, body: bytes = b"{}", **settings: object) -> CheckAnswer:
+def send(url: str, body: bytes = b"{}", **settings: object) -> CheckAnswer:
     async def once() -> CheckAnswer:
         caller = Caller(Settings.model_validate(settings))
         try:
-            return await caller.ask(Target(httpx.URL(url), "127.0.0.1"), SECRET, body)
+            return await caller.send(Target(httpx.URL(url), "127.0.0.1"), SECRET, body)
         finally:
             await caller.close()
 
@@ -110,7 +110,7 @@ def test_the_question_is_signed_and_the_answer_read() -> None:
         answering(COMMIT)(handler, body)
 
     with serving(answer) as (port, seen):
-        found = ask(f"http://billing.example.org:{port}/checks", b'{"a": 1}')
+        found = send(f"http://billing.example.org:{port}/checks", b'{"a": 1}')
     assert (found.decision, found.reason) == (Wanted.COMMIT, "paid")
     assert bodies == [b'{"a": 1}']
     assert seen[0]["host"] == f"billing.example.org:{port}"
@@ -138,11 +138,11 @@ def test_the_certificate_must_be_of_the_name_not_of_the_address(tmp_path: Path) 
     with serving(answering(COMMIT), context) as (port, _):
         ca = tmp_path / "ca.pem"
         url = f"https://billing.example.org:{port}/"
-        assert ask(url, callback_ca=ca).decision is Wanted.COMMIT
+        assert send(url, callback_ca=ca).decision is Wanted.COMMIT
         with pytest.raises(NotSent):
-            ask(f"https://other.example.org:{port}/", callback_ca=ca)
+            send(f"https://other.example.org:{port}/", callback_ca=ca)
         with pytest.raises(NotSent):
-            ask(url)
+            send(url)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_the_certificate_must_be_of_the_name_not_of_the_address(tmp_path: Path) 
 )
 def test_what_is_no_answer_is_none_and_nothing_else_is_called(answer: Answering) -> None:
     with serving(answer) as (port, seen), pytest.raises(Unanswered):
-        ask(f"http://p:{port}/")
+        send(f"http://p:{port}/")
     assert len(seen) == 1
 
 
@@ -172,7 +172,7 @@ def test_a_producer_that_says_nothing_is_waited_for_so_long_and_no_longer() -> N
 
     with serving(wait) as (port, seen):
         with pytest.raises(Unanswered):
-            ask(f"http://p:{port}/", callback_timeout_s=SOON_S)
+            send(f"http://p:{port}/", callback_timeout_s=SOON_S)
         ended.set()
     assert len(seen) == 1
 
@@ -189,7 +189,7 @@ def test_one_that_drips_its_answer_is_not_waited_for_either() -> None:
 
     with serving(drip) as (port, _):
         with pytest.raises(Unanswered):
-            ask(f"http://p:{port}/", callback_timeout_s=SOON_S)
+            send(f"http://p:{port}/", callback_timeout_s=SOON_S)
         ended.set()
 
 
@@ -197,4 +197,4 @@ def test_a_producer_that_is_down_received_no_check() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         with pytest.raises(NotSent):
-            ask(f"http://p:{closed.getsockname()[1]}/")
+            send(f"http://p:{closed.getsockname()[1]}/")

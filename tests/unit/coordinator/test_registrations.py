@@ -61,7 +61,7 @@ def refusing(kind: ProblemType) -> Replying:
     return lambda _: problem(kind)
 
 
-def ask(
+def send(
     shards: list[FakeShard], tmp_path: Path, *requests: tuple[str, str, Any]
 ) -> list[httpx.Response]:
     async def act(bench: Bench) -> list[httpx.Response]:
@@ -74,7 +74,7 @@ def ask(
 
 def test_every_shard_keeps_the_registration(tmp_path: Path) -> None:
     with fakes(keeping(), keeping(failures=2)) as shards:
-        (made,) = ask(shards, tmp_path, ("PUT", ONE, CALLBACK))
+        (made,) = send(shards, tmp_path, ("PUT", ONE, CALLBACK))
         for each in shards:
             (kept,) = each.seen
             assert (kept.method, kept.target) == ("PUT", f"{REGISTRY}/billing/one")
@@ -86,7 +86,7 @@ def test_every_shard_keeps_the_registration(tmp_path: Path) -> None:
 
 def test_a_shard_that_answers_is_enough(tmp_path: Path) -> None:
     with fakes(None, keeping(), refusing(problems.NOT_FOUND)) as shards:
-        answers = ask(
+        answers = send(
             shards,
             tmp_path,
             ("PUT", ONE, CALLBACK),
@@ -101,11 +101,11 @@ def test_a_shard_that_answers_is_enough(tmp_path: Path) -> None:
 @pytest.mark.parametrize("request_", [("PUT", ONE, CALLBACK), ("GET", "/v1/producers", None)])
 def test_without_any_shard_it_is_503(request_: tuple[str, str, Any], tmp_path: Path) -> None:
     with fakes(None, None) as shards:
-        (answer,) = ask(shards, tmp_path, request_)
+        (answer,) = send(shards, tmp_path, request_)
     assert answer.status_code == 503
     assert answer.json()["type"].endswith(":coordinator-not-ready")
     with fakes(refusing(problems.OVERLOADED), refusing(problems.OVERLOADED)) as shards:
-        (answer,) = ask(shards, tmp_path, request_)
+        (answer,) = send(shards, tmp_path, request_)
     assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (503, "overloaded")
 
 
@@ -114,7 +114,7 @@ def test_a_shard_that_rejects_the_system_token_is_no_fault_of_the_client(
     kind: ProblemType, tmp_path: Path
 ) -> None:
     with fakes(refusing(kind)) as shards:
-        (answer,) = ask(shards, tmp_path, ("GET", "/v1/producers", None))
+        (answer,) = send(shards, tmp_path, ("GET", "/v1/producers", None))
     assert answer.status_code == 503
     assert "rejects the system token" in answer.json()["detail"]
 
@@ -123,7 +123,7 @@ def test_a_producer_is_shown_once_and_as_the_shard_knows_it_that_cannot_call_it(
     tmp_path: Path,
 ) -> None:
     with fakes(keeping("one", "two"), keeping("one", failures=3)) as shards:
-        every, other = ask(
+        every, other = send(
             shards,
             tmp_path,
             ("GET", "/v1/producers?group=billing", None),
@@ -148,6 +148,6 @@ def test_a_registration_that_is_not_allowed_reaches_no_shard(
     path: str, change: dict[str, Any], status: int, kind: str, tmp_path: Path
 ) -> None:
     with fakes(keeping()) as shards:
-        (answer,) = ask(shards, tmp_path, ("PUT", path, CALLBACK | change))
+        (answer,) = send(shards, tmp_path, ("PUT", path, CALLBACK | change))
         assert not shards[0].seen
     assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (status, kind)

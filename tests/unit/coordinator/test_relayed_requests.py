@@ -52,7 +52,7 @@ def spec(key: str | None = None, **more: object) -> dict[str, Any]:
     return {"producerGroup": "g", "topic": "t", "messages": [message], **more}
 
 
-def ask(
+def send(
     shards: list[FakeShard], tmp_path: Path, path: str, times: int = 1, **request: Any
 ) -> list[httpx.Response]:
     """The answers to so many equal POSTs."""
@@ -81,7 +81,7 @@ def test_a_begin_goes_on_as_it_came_and_the_answer_comes_back_as_it_is(tmp_path:
         return Answer(201, b'{"transactionId":"0-order-1"}', {"x-extra": "1", "retry-after": "7"})
 
     with fakes(reply) as shards:
-        (answer,) = ask(shards, tmp_path, BEGIN, content=body, headers=headers)
+        (answer,) = send(shards, tmp_path, BEGIN, content=body, headers=headers)
         (sent,) = shards[0].seen
     assert (answer.status_code, answer.content) == (201, b'{"transactionId":"0-order-1"}')
     assert answer.headers["retry-after"] == "7"
@@ -93,7 +93,7 @@ def test_a_begin_goes_on_as_it_came_and_the_answer_comes_back_as_it_is(tmp_path:
 
 def test_begins_without_a_key_go_to_the_shards_in_turn(tmp_path: Path) -> None:
     with fakes(begun(0), begun(1), begun(2)) as shards:
-        ask(shards, tmp_path, BEGIN, times=6, json=spec())
+        send(shards, tmp_path, BEGIN, times=6, json=spec())
         assert [len(each.seen) for each in shards] == [2, 2, 2]
 
 
@@ -120,7 +120,7 @@ def test_a_shard_may_forward_a_begin_whose_key_names_another_one(
     given: dict[str, Any], headers: dict[str, str], is_marked: bool, tmp_path: Path
 ) -> None:
     with fakes(begun(0)) as shards:
-        (answer,) = ask(shards, tmp_path, BEGIN, json=given, headers=headers)
+        (answer,) = send(shards, tmp_path, BEGIN, json=given, headers=headers)
         (sent,) = shards[0].seen
     assert answer.status_code == 201
     assert sent.headers.get(FORWARDED) == (BY if is_marked else None)
@@ -144,7 +144,7 @@ def test_a_begin_goes_on_with_the_address_of_its_producer(
 
 def test_begins_under_one_key_go_to_any_shard_that_can_be_used(tmp_path: Path) -> None:
     with fakes(begun(0), None, begun(0)) as shards:
-        answers = ask(shards, tmp_path, BEGIN, times=4, json=spec("k"))
+        answers = send(shards, tmp_path, BEGIN, times=4, json=spec("k"))
         assert [each.json()["transactionId"] for each in answers] == ["0-k"] * 4
         assert [len(each.seen) for each in shards] == [2, 0, 2]
 
@@ -162,7 +162,7 @@ def test_begins_under_one_key_go_to_any_shard_that_can_be_used(tmp_path: Path) -
 )
 def test_what_the_shard_of_a_key_replies_is_the_answer(kind: ProblemType, tmp_path: Path) -> None:
     with fakes(refusing(kind), refusing(kind)) as shards:
-        (answer,) = ask(shards, tmp_path, BEGIN, json=spec("k"))
+        (answer,) = send(shards, tmp_path, BEGIN, json=spec("k"))
         assert sum(len(each.seen) for each in shards) == 1
     assert (answer.status_code, kind_of(answer)) == (kind.status, kind.name)
 
@@ -171,16 +171,16 @@ def test_a_begin_under_a_key_is_sent_again_while_the_shards_do_not_agree_on_its_
     tmp_path: Path,
 ) -> None:
     with fakes(refusing(problems.WRONG_SHARD)) as shards:
-        (answer,) = ask(shards, tmp_path, BEGIN, json=spec("k"))
-        (named,) = ask(shards, tmp_path, BEGIN, json=spec("k", shard=0))
+        (answer,) = send(shards, tmp_path, BEGIN, json=spec("k"))
+        (named,) = send(shards, tmp_path, BEGIN, json=spec("k", shard=0))
     assert (answer.status_code, kind_of(answer)) == (503, "coordinator-not-ready")
     assert (named.status_code, kind_of(named)) == (421, "wrong-shard")
 
 
 def test_a_shard_that_is_named_is_used(tmp_path: Path) -> None:
     with fakes(begun(0), begun(1)) as shards:
-        ask(shards, tmp_path, BEGIN, times=2, json=spec("k1", shard=1))
-        (refused,) = ask(shards, tmp_path, BEGIN, json=spec(shard=7))
+        send(shards, tmp_path, BEGIN, times=2, json=spec("k1", shard=1))
+        (refused,) = send(shards, tmp_path, BEGIN, json=spec(shard=7))
         assert [len(each.seen) for each in shards] == [0, 2]
     assert (refused.status_code, kind_of(refused)) == (422, "body-invalid")
 
@@ -191,7 +191,7 @@ def test_a_shard_that_is_named_is_used(tmp_path: Path) -> None:
 )
 def test_a_body_that_names_no_place_is_rejected_by_a_shard(body: bytes, tmp_path: Path) -> None:
     with fakes(refusing(problems.BODY_INVALID)) as shards:
-        (answer,) = ask(
+        (answer,) = send(
             shards, tmp_path, BEGIN, content=body, headers={"content-type": "application/json"}
         )
         assert [each.body for each in shards[0].seen] == [body]
@@ -217,7 +217,7 @@ def test_what_is_wrong_for_every_shard_is_rejected_here(
     path: str, request_: dict[str, Any], kind: str | None, tmp_path: Path
 ) -> None:
     with fakes(begun(0)) as shards:
-        (answer,) = ask(shards, tmp_path, path, **request_)
+        (answer,) = send(shards, tmp_path, path, **request_)
         assert not shards[0].seen
     assert kind_of(answer) == (kind or "transaction-unknown")
 
@@ -226,7 +226,7 @@ def test_a_shard_that_cannot_be_reached_is_passed_over_by_a_begin_of_any_shard(
     tmp_path: Path,
 ) -> None:
     with fakes(None, begun(1)) as shards:
-        answers = ask(shards, tmp_path, BEGIN, times=4, json=spec())
+        answers = send(shards, tmp_path, BEGIN, times=4, json=spec())
         assert [each.status_code for each in answers] == [201] * 4
         assert len(shards[1].seen) == 4
 
@@ -238,10 +238,10 @@ def test_a_shard_that_has_looked_at_nothing_is_passed_over(
     kind: ProblemType, tmp_path: Path
 ) -> None:
     with fakes(refusing(kind), begun(1)) as shards:
-        answers = ask(shards, tmp_path, BEGIN, times=2, json=spec())
+        answers = send(shards, tmp_path, BEGIN, times=2, json=spec())
         assert [each.status_code for each in answers] == [201, 201]
     with fakes(refusing(kind), lacking) as shards:
-        answers = ask(shards, tmp_path, BEGIN, times=2, json=spec())
+        answers = send(shards, tmp_path, BEGIN, times=2, json=spec())
         assert [kind_of(each) for each in answers] == [kind.name] * 2
 
 
@@ -250,7 +250,7 @@ def test_a_begin_that_may_have_been_stored_goes_to_no_other_shard(
     key: str | None, tmp_path: Path
 ) -> None:
     with fakes(lambda _: None, lambda _: None) as shards:
-        (answer,) = ask(shards, tmp_path, BEGIN, json=spec(key))
+        (answer,) = send(shards, tmp_path, BEGIN, json=spec(key))
         assert sum(len(each.seen) for each in shards) == 1
     assert (answer.status_code, kind_of(answer)) == (503, "coordinator-not-ready")
     assert "may have been done" in answer.json()["detail"]
@@ -262,20 +262,20 @@ def test_a_begin_that_may_have_been_stored_goes_to_no_other_shard(
 )
 def test_another_refusal_of_a_shard_is_the_answer(kind: ProblemType, tmp_path: Path) -> None:
     with fakes(refusing(kind), refusing(kind)) as shards:
-        (answer,) = ask(shards, tmp_path, BEGIN, json=spec())
+        (answer,) = send(shards, tmp_path, BEGIN, json=spec())
         assert sum(len(each.seen) for each in shards) == 1
     assert (answer.status_code, kind_of(answer)) == (kind.status, kind.name)
 
 
 def test_a_begin_passes_over_a_new_shard_that_lacks_the_topic(tmp_path: Path) -> None:
     with fakes(lacking, begun(1), lacking) as shards:
-        answers = ask(shards, tmp_path, BEGIN, times=3, json=spec())
+        answers = send(shards, tmp_path, BEGIN, times=3, json=spec())
     assert [each.json()["transactionId"] for each in answers] == ["1-k"] * 3
 
 
 def test_a_begin_of_a_fixed_shard_waits_for_the_topic(tmp_path: Path) -> None:
     with fakes(lacking, begun(1)) as shards:
-        (answer,) = ask(shards, tmp_path, BEGIN, json=spec(shard=0, topic="a/b"))
+        (answer,) = send(shards, tmp_path, BEGIN, json=spec(shard=0, topic="a/b"))
         assert [each.target for each in shards[1].seen] == ["/v1/topics/a%2Fb"]
     assert (answer.status_code, kind_of(answer)) == (503, "coordinator-not-ready")
     assert "shard 0 does not have topic a/b yet" in answer.json()["detail"]
@@ -288,7 +288,7 @@ def test_a_begin_under_a_key_waits_for_the_topic(tmp_path: Path) -> None:
         return problem(problems.TOPIC_UNKNOWN) if received.method == "POST" else Answer()
 
     with fakes(reply) as shards:
-        (answer,) = ask(shards, tmp_path, BEGIN, json=spec("k"))
+        (answer,) = send(shards, tmp_path, BEGIN, json=spec("k"))
     assert (answer.status_code, kind_of(answer)) == (503, "coordinator-not-ready")
     assert "the shard of its key does not have topic t yet" in answer.json()["detail"]
 
@@ -296,7 +296,7 @@ def test_a_begin_under_a_key_waits_for_the_topic(tmp_path: Path) -> None:
 @pytest.mark.parametrize("given", [spec(), spec("k"), spec(shard=0)])
 def test_a_topic_that_no_shard_has_is_unknown(given: dict[str, Any], tmp_path: Path) -> None:
     with fakes(lacking, lacking) as shards:
-        (answer,) = ask(shards, tmp_path, BEGIN, json=given)
+        (answer,) = send(shards, tmp_path, BEGIN, json=given)
     assert (answer.status_code, kind_of(answer)) == (404, "topic-unknown")
 
 
@@ -308,7 +308,7 @@ def test_a_decision_goes_to_the_shard_that_the_id_names(how: str, key: str, tmp_
 
     body = {"decision": "commit", "reason": "r"} if how == "resolve" else {"reason": "r"}
     with fakes(begun(0), reply) as shards:
-        (answer,) = ask(shards, tmp_path, f"{BEGIN}/{quote(f'1-{key}')}:{how}", json=body)
+        (answer,) = send(shards, tmp_path, f"{BEGIN}/{quote(f'1-{key}')}:{how}", json=body)
         assert not shards[0].seen
         (sent,) = shards[1].seen
     assert (answer.status_code, answer.json()["decision"]) == (409, "rollback")
@@ -330,7 +330,7 @@ def test_a_shard_without_a_reply_that_can_be_used_is_503(
 ) -> None:
     with fakes(reply) as shards:
         for path in (f"{BEGIN}/0-k:commit", BEGIN):
-            (answer,) = ask(shards, tmp_path, path, json=spec("k") if path == BEGIN else {})
+            (answer,) = send(shards, tmp_path, path, json=spec("k") if path == BEGIN else {})
             assert (answer.status_code, kind_of(answer)) == (503, "coordinator-not-ready")
             assert detail in answer.json()["detail"]
 

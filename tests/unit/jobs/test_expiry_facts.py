@@ -18,7 +18,9 @@ from tests.unit.storage.stores import CONFIG, open_store, put_some
 HOUR_MS = 3_600_000
 
 
-def test_a_store_at_rest_says_its_rule_and_where_everybody_stands(tmp_path: Path) -> None:
+def test_a_store_at_rest_has_its_retention_rule_and_the_offsets_of_all_groups(
+    tmp_path: Path,
+) -> None:
     root = tmp_path / "store"
     config = CONFIG.model_copy(update={"file_reserved_time": 5, "keep_for_groups": "g"})
     with open_store(root, config) as store:

@@ -107,7 +107,7 @@ def test_a_flood_of_requests_renders_the_openapi_document_once() -> None:
 
         server.api.app.openapi = counted  # type: ignore[method-assign]
         request = GET % b"/openapi.json"
-        answers = await asyncio.gather(*(server.ask(request) for _ in range(30)))
+        answers = await asyncio.gather(*(server.request(request) for _ in range(30)))
         assert built == 1
         assert {each.status for each in answers} == {200}
         assert len({each.body for each in answers}) == 1
@@ -138,7 +138,7 @@ def test_a_flood_of_requests_renders_the_metrics_a_few_times(
         rendered = 0
         async with server.connection() as connection:
             for _ in range(30):
-                answer = await connection.ask(GET % b"/metrics")
+                answer = await connection.request(GET % b"/metrics")
                 assert answer.status == 200 and b"mqstore_http_in_flight" in answer.body
         assert rendered == 3
 

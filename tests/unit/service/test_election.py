@@ -87,7 +87,7 @@ def _leads(candidate: Candidate) -> bool:
 
 
 def later(world: World, found: list[Candidate], seconds: float) -> None:
-    """Everybody does what it should for so long."""
+    """Let every candidate run for so long."""
     end = world.now + seconds
     while world.now < end:
         for each in found:

@@ -71,14 +71,14 @@ def test_health_is_answered_while_a_client_floods_with_expressions(gate: Gate) -
         async with serving(route) as server:
             texts = [f"flood{number} > 1" for number in range(SHARE + 5)]
             requests = [
-                asyncio.ensure_future(server.ask(post(b"/compile", text.encode())))
+                asyncio.ensure_future(server.request(post(b"/compile", text.encode())))
                 for text in texts
             ]
             await asyncio.to_thread(gate.entered.wait, 60)
             live = b"GET /healthz/live HTTP/1.1\r\nhost: localhost\r\n\r\n"
             async with server.connection() as connection:
                 for _ in range(20):
-                    assert (await connection.ask(live)).status == 200
+                    assert (await connection.request(live)).status == 200
             while sum(each.done() for each in requests) < 5:
                 await asyncio.wait(
                     [each for each in requests if not each.done()],
@@ -125,18 +125,18 @@ def test_the_event_loop_turns_while_a_long_expression_is_compiled(
 
 def test_all_clients_together_have_a_bound_too(gate: Gate) -> None:
     async def scenario(compilations: Compilations) -> None:
-        def ask(number: int) -> asyncio.Future[Filter]:
+        def compile_one(number: int) -> asyncio.Future[Filter]:
             client = f"10.0.0.{number // SHARE}"
             found = compilations.compile(f"bound{number} > 1", FORMAT, client)
             return asyncio.ensure_future(found)
 
-        requests = [ask(number) for number in range(COMPILED_AT_ONCE_MAX)]
+        requests = [compile_one(number) for number in range(COMPILED_AT_ONCE_MAX)]
         with pytest.raises(Problem) as caught:
-            await ask(COMPILED_AT_ONCE_MAX)
+            await compile_one(COMPILED_AT_ONCE_MAX)
         assert caught.value.kind is problems.OVERLOADED
         gate.opened.set()
         await asyncio.gather(*requests)
-        await ask(COMPILED_AT_ONCE_MAX)
+        await compile_one(COMPILED_AT_ONCE_MAX)
         assert compilations.waiting.taken == 0
 
     run(scenario)

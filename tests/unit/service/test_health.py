@@ -23,7 +23,7 @@ def test_a_start_that_moves_on_is_live_however_long_it_takes() -> None:
         assert not health.is_ready()[0]
 
 
-def test_a_start_that_stands_still_asks_for_a_restart_and_says_why() -> None:
+def test_a_start_without_progress_fails_its_probe_with_the_reason() -> None:
     clock = Clock()
     health = Health(clock)
     health.moves = lambda: "the same"

@@ -39,7 +39,7 @@ def _fan_out(listed: Path, refusal: Exception, *, as_change: bool = False) -> Sh
     async def own() -> bytes:
         raise refusal
 
-    async def ask() -> ShardReplies:
+    async def fan_out() -> ShardReplies:
         shards = Shards(load(shards_file=listed), lambda entry: entry.query_url)
         request = Request({**SCOPE, "query_string": b""})
         try:
@@ -50,7 +50,7 @@ def _fan_out(listed: Path, refusal: Exception, *, as_change: bool = False) -> Sh
         finally:
             await shards.stop()
 
-    return asyncio.run(ask())
+    return asyncio.run(fan_out())
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ class Gate:
 
     def pass_through(self, name: str) -> None:
         self.arrived.release()
-        assert self._open.wait(WAIT_S), "nobody opened the gate"
+        assert self._open.wait(WAIT_S), "the gate was not opened"
         if self.error is not None:
             raise self.error
         self.synced.append(name)

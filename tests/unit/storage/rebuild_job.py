@@ -124,7 +124,7 @@ class RebuildJob:
 
 
 class _NoNames:
-    """The log is whole: nobody asks what queue entries name."""
+    """Queue entries that are never needed, because the log is whole."""
 
     def next_physical(self, after: int) -> int | None:
         raise AssertionError(f"the log is damaged at {after}")

@@ -1,4 +1,4 @@
-"""Block checksums of whole stores: what the disk changed is refused, what anybody wrote is not."""
+"""Block checksums of whole stores: bytes that the disk changed are refused, others are not."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def records_of(store: MessageStore) -> list[Record]:
 
 
 def hurt(root: Path, found: Record, at: int = FLAG_AT, mask: int = 0x40) -> None:
-    """Change one byte of a record behind everybody's back."""
+    """Change one byte of a record without a write through the store."""
     offset = found.physical_offset
     path = root / "commitlog" / segment_name(offset - offset % SEGMENT)
     with path.open("r+b") as file:
@@ -129,7 +129,7 @@ def test_all_that_was_synced_is_covered(originals: Path, name: str) -> None:
         assert covered_end(store) == store.log.max_offset
 
 
-def test_a_sync_put_is_covered_when_it_returns_to_whoever_synced(tmp_path: Path) -> None:
+def test_the_blocks_of_a_sync_put_have_checksums_when_it_returns(tmp_path: Path) -> None:
     with open_store(tmp_path / "store") as store:
         for number in range(400):
             placed = put_message(store, message(store, number), Durability.SYNC)
@@ -195,7 +195,7 @@ def test_a_reader_refuses_nothing_that_a_broker_may_have_written(closed: Path) -
 
 
 @pytest.mark.parametrize("lost", ["format.json", "lock"])
-def test_a_reader_refuses_nothing_when_nobody_knows_who_wrote_last(closed: Path, lost: str) -> None:
+def test_a_reader_refuses_nothing_when_the_last_writer_is_unknown(closed: Path, lost: str) -> None:
     due = records(closed)
     hurt(closed, due[HURT])
     with StoreReader.open(closed, production_seams()) as reader:
@@ -290,7 +290,7 @@ def opened_by_an_older_version(root: Path) -> None:
 
 
 @pytest.mark.parametrize("opened", [touched_by_a_broker, opened_by_an_older_version])
-def test_checksums_are_made_again_once_somebody_else_may_have_written(
+def test_checksums_are_made_again_after_another_program_may_have_written(
     closed: Path, opened: Callable[[Path], None]
 ) -> None:
     due = records(closed)

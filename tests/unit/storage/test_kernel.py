@@ -374,7 +374,7 @@ def test_index_find_agrees_with_the_model_whatever_the_damage(
 
 
 def index_with_links(links: dict[int, int]) -> bytearray:
-    """A file of one slot whose entries link as told."""
+    """An index file of one slot whose entries have these links."""
     file = model.IndexModel(bytearray(40 + 4 + 20 * 10), 1, 10)
     for number in range(1, 9):
         file.put(0, number * 100, TIME)

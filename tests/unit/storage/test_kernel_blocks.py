@@ -97,7 +97,7 @@ def test_nothing_is_located_where_nothing_changed() -> None:
     assert locate(LOG, no_entries(), 1) == (BLOCK_SIZE, BLOCK_SIZE)
 
 
-def test_damage_stays_told_when_the_block_is_carried_on() -> None:
+def test_a_damaged_block_stays_reported_when_more_is_written_to_it() -> None:
     """Else the next sync would make the damage look as if it had been written so."""
     entries, log = covered(1_000), bytearray(LOG)
     log[77] ^= 4

@@ -71,7 +71,7 @@ def run_of(*bodies: bytes, queue_id: int = 0) -> tuple[bytearray, list[int], mem
     st.integers(0, 2_000),
     st.booleans(),
 )
-def test_entries_may_say_anything_when_it_is_asked_what_is_in_memory(
+def test_a_read_from_memory_accepts_arbitrary_entries(
     said: list[tuple[int, int]], position: int, count: int, max_bytes: int, is_covered: bool
 ) -> None:
     log, _, entries = run_of(b"x" * 300, b"y")
@@ -526,23 +526,23 @@ def test_a_unique_key_is_not_one_of_keys() -> None:
     assert [each.physical_offset for each in found.records] == [starts[3]]
 
 
-def test_whatever_is_odd_about_a_query_is_left_to_others() -> None:
+def test_an_unusual_query_by_key_is_left_to_the_general_way() -> None:
     log, starts, index = keyed_log(6)
     window = window_over(log)
 
-    def asked(key: str, topic: str = "T") -> bool:
+    def is_found(key: str, topic: str = "T") -> bool:
         return keyed(window, index, key=key, topic=topic) is not None
 
-    assert asked("k0")
-    assert not asked("\udc80")
-    assert not asked("k\ufffd")
-    assert not asked("k0", "\udc80")
+    assert is_found("k0")
+    assert not is_found("\udc80")
+    assert not is_found("k\ufffd")
+    assert not is_found("k0", "\udc80")
     log[starts[3] + 4] ^= 1
-    assert not asked("k0"), "a damaged candidate"
-    assert asked("k1")
+    assert not is_found("k0"), "a damaged candidate"
+    assert is_found("k1")
     for _ in range(300):
         index.put("many", starts[0], 2_000_000)
-    assert not asked("many")
+    assert not is_found("many")
 
 
 def test_what_dispatch_has_not_reached_is_left_to_others() -> None:
@@ -597,7 +597,7 @@ def test_an_index_that_was_not_complete_all_along_makes_no_complete_answer(befor
     assert not found.complete
 
 
-def test_records_are_of_the_class_that_was_asked_for() -> None:
+def test_records_are_of_the_requested_class() -> None:
     log, _, entries = run_of(b"a")
     window = window_over(log)
     for kind in (str, type):

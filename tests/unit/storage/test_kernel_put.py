@@ -274,20 +274,20 @@ def test_a_put_is_left_to_python_while_it_may_not_be_whole(
     assert kernel.next_offsets == {("T", 0): 0}
 
 
-def test_a_log_end_that_publishes_nowhere_puts_nothing() -> None:
+def test_a_log_end_without_a_place_to_publish_puts_nothing() -> None:
     end = LogEnd({("T", 0): 0}, 1000, SimulatedClock(TIME))
     end.attach(FilePositions(), memoryview(bytearray(1000)))
     end.room_end = 1000
     assert end.put(ordinary()) is None
 
 
-def test_passing_the_populated_pages_is_told_once_the_put_is_whole() -> None:
+def test_on_populate_is_called_after_the_put_is_published() -> None:
     kernel = Kernel(roomy(T=0))
-    told: list[tuple[int, int, int]] = []
-    kernel.end.on_populate = lambda: told.append(kernel.published)
+    calls: list[tuple[int, int, int]] = []
+    kernel.end.on_populate = lambda: calls.append(kernel.published)
     kernel.segment.populate_at = 200
     ends = [placed.end for _ in range(3) if (placed := kernel.end.put(ordinary()))]
-    assert told == [(end, end, 2 + number) for number, end in enumerate(ends[1:])]
+    assert calls == [(end, end, 2 + number) for number, end in enumerate(ends[1:])]
 
 
 def test_the_log_is_let_go_when_it_is_detached() -> None:

@@ -226,11 +226,11 @@ def test_a_store_whose_index_is_not_whole_is_not_closed_cleanly(
 
 
 def test_the_log_may_lie_in_another_directory(root: Path, tmp_path: Path) -> None:
-    elsewhere = tmp_path / "disk2" / "log"
-    with open_store(root, store_path_commit_log=str(elsewhere)) as store:
+    log_directory = tmp_path / "disk2" / "log"
+    with open_store(root, store_path_commit_log=str(log_directory)) as store:
         put_some(store, 300)
     assert not (root / "commitlog").exists()
-    assert len(list(elsewhere.iterdir())) > 1
+    assert len(list(log_directory.iterdir())) > 1
     with open_store(root) as store:
         assert bodies(store) == all_bodies(300)
 
@@ -289,7 +289,7 @@ def test_topics_are_created_listed_and_kept(root: Path) -> None:
         with pytest.raises(TopicNameError):
             store.create_topic("../etc")
         with pytest.raises(TopicUnknown):
-            store.topic("Nobody")
+            store.topic("Unknown")
         put_some(store, 5)
     with open_store(root) as store:
         assert store.topic("Orders").write_queues == 8
@@ -297,7 +297,7 @@ def test_topics_are_created_listed_and_kept(root: Path) -> None:
         assert store.topic("T").write_queues == 3
 
 
-def test_status_and_segments_tell_of_the_open_store(closed: Path) -> None:
+def test_status_and_segments_describe_the_open_store(closed: Path) -> None:
     with open_store(closed) as store:
         status = store.status()
         assert (status.health, status.read_only_reason) == ("ready", None)
@@ -332,7 +332,7 @@ def test_an_overlay_does_not_open_what_is_no_store(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_progress_is_told_while_recovering(root: Path) -> None:
+def test_recovery_reports_its_progress(root: Path) -> None:
     store = open_store(root)
     put_some(store, 300)
     abandon(store)

@@ -49,7 +49,9 @@ def test_the_size_of_a_lone_segment_that_was_cut_short_is_a_power_of_two(
     assert found.mapped_file_size_commit_log == 8192
 
 
-def test_the_next_segments_name_tells_the_size_of_one_that_was_cut_short(tmp_path: Path) -> None:
+def test_the_size_of_a_truncated_segment_follows_from_the_next_segments_name(
+    tmp_path: Path,
+) -> None:
     paths = StorePaths(tmp_path)
     cut_short(paths.commit_log / segment_name(0), 5_000)
     (paths.commit_log / segment_name(6_000)).touch()
@@ -57,14 +59,14 @@ def test_the_next_segments_name_tells_the_size_of_one_that_was_cut_short(tmp_pat
     assert found.mapped_file_size_commit_log == 6_000
 
 
-def test_else_the_setting_tells_it(tmp_path: Path) -> None:
+def test_the_size_of_a_truncated_last_segment_is_that_of_the_setting(tmp_path: Path) -> None:
     paths = StorePaths(tmp_path)
     cut_short(paths.commit_log / segment_name(100_000), 20_000)
     found = sizes.adopt(FILES, paths, StoreConfig(mapped_file_size_commit_log=100_000), None)
     assert found.mapped_file_size_commit_log == 100_000
 
 
-def test_where_nothing_tells_it_the_store_is_refused(tmp_path: Path) -> None:
+def test_a_store_of_unknown_segment_size_is_refused(tmp_path: Path) -> None:
     paths = StorePaths(tmp_path)
     cut_short(paths.commit_log / segment_name(100_000), 30_000)
     with pytest.raises(StoreUnsupported, match="set mappedFileSizeCommitLog"):

@@ -327,7 +327,7 @@ def test_removed_index_files_are_let_go(writer: Writer, reader: StoreReader) -> 
     assert len(reader.lookups.by_key("T", "k").records) == 10 - (ITEMS - 1)
 
 
-def test_the_lock_tells_whether_a_writer_lives(writer: Writer, reader: StoreReader) -> None:
+def test_writer_is_alive_while_the_lock_is_held(writer: Writer, reader: StoreReader) -> None:
     before = reader.writer_is_alive
     lock = writer.files.lock(writer.paths.lock)
     during = reader.writer_is_alive

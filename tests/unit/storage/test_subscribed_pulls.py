@@ -144,7 +144,9 @@ def test_a_filtered_pull_looks_only_at_what_its_group_may_want(
     assert by_bits.looked <= 50 + 2 * len(WANTED)  # some are read along with those before them
 
 
-def test_the_oldest_subscription_with_the_expression_tells(subscribed: FilterData) -> None:
+def test_the_bits_are_of_the_oldest_subscription_with_the_expression(
+    subscribed: FilterData,
+) -> None:
     younger = replace(subscribed, group="h", born_ms=subscribed.born_ms + 1, positions=(1, 2, 3))
     other = replace(subscribed, group="i", expression="a > 6", born_ms=1)
     without = replace(subscribed, group="j", born_ms=2, positions=())
@@ -244,7 +246,7 @@ def take_others(store: ConsumeQueue) -> None:
 
 @pytest.mark.parametrize("hurt", [lose_the_first_file, lose_the_last_bytes, take_others])
 @pytest.mark.parametrize("after", [WITH_UNITS, CONFIG])
-def test_where_nobody_vouches_for_units_they_are_made_again(
+def test_units_of_an_unknown_writer_are_made_again(
     root: Path, subscribed: FilterData, hurt: Callable[[ConsumeQueue], None], after: object
 ) -> None:
     store = open_store(root, WITH_UNITS)

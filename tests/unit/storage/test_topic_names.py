@@ -152,7 +152,7 @@ def test_a_safe_path_is_one_plain_component(name: str) -> None:
     ("topic", "group"),
     [("%RETRY%g", "g"), ("%DLQ%g", "g"), ("%RETRY%g+T", "g"), ("T", None), ("a%RETRY%g", None)],
 )
-def test_the_name_of_a_retry_or_dead_letter_topic_tells_its_group(
+def test_the_group_is_parsed_from_the_name_of_a_retry_or_dead_letter_topic(
     topic: str, group: str | None
 ) -> None:
     assert returning_group(topic) == group

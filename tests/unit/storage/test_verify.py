@@ -230,7 +230,7 @@ def test_a_segment_of_another_length_stops_a_broker(root: Path) -> None:
 # queues -------------------------------------------------------------------------------------
 
 
-def test_a_hole_is_told_once_beside_the_record_that_misses_it(root: Path) -> None:
+def test_a_hole_is_reported_once_beside_the_record_without_an_entry(root: Path) -> None:
     poke(root / QUEUE, 10 * QUEUE_ENTRY_SIZE, bytes(3 * QUEUE_ENTRY_SIZE))
 
     findings = {finding.kind: finding for finding in found(root)}
@@ -285,7 +285,7 @@ def test_a_wrong_tags_code_is_named_with_the_right_one(root: Path) -> None:
     assert finding.what == "its tagsCode is 96; its record makes 97"
 
 
-def test_entries_beyond_the_log_are_told_as_one_run(root: Path) -> None:
+def test_entries_beyond_the_log_are_reported_as_one_run(root: Path) -> None:
     entry = struct.pack(">qiq", 1 << 40, 200, 0)
     poke(root / "consumequeue" / "T" / "0" / segment_name(0), 0, entry * 2)
 

@@ -1,5 +1,7 @@
-"""One signed question to one producer: bounded in time and size, at its pinned address, followed
-nowhere else."""
+"""Transaction checks over HTTP: one signed request to the pinned address of a producer.
+
+Time and size of the exchange are limited. Redirects are not followed.
+"""
 
 from __future__ import annotations
 
@@ -65,8 +67,11 @@ class Caller:
         """Close the connections to producers."""
         await self._transport.aclose()
 
-    async def ask(self, target: Target, secret: str, body: bytes) -> CheckAnswer:
-        """The producer's answer to a request that ``secret`` signs. Raises NotSent, Unanswered."""
+    async def send(self, target: Target, secret: str, body: bytes) -> CheckAnswer:
+        """Send a check, signed with ``secret``, and return the producer's answer.
+
+        Raises NotSent if the producer cannot be reached, Unanswered if it sends no valid answer.
+        """
         try:
             async with asyncio.timeout(self._timeout_s):
                 status, answer = await self._sent(self._request(target, secret, body))

@@ -147,4 +147,4 @@ class Checker:
     async def _call_one(self, producer: CallableProducer, body: bytes) -> CheckAnswer:
         """Raises NotSent, Unanswered, TargetRefused."""
         target = self._allowed.known(producer.url, producer.address)
-        return await self._caller.ask(target, producer.secret, body)
+        return await self._caller.send(target, producer.secret, body)

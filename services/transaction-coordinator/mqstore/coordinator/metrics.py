@@ -16,7 +16,7 @@ RESULTS: Final = ("answered", "unanswered", "unreachable")
 
 
 class CoordinatorMetrics(Collector):
-    """Read when Prometheus asks, from any thread."""
+    """Metrics of the coordinator, collected at each scrape; callable from any thread."""
 
     def __init__(self, registry: CollectorRegistry, shards: Shards, checks: Counter[str]) -> None:
         """``checks``: checks with registered producers, by result."""

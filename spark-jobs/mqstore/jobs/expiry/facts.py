@@ -12,7 +12,7 @@ from mqstore.storage.retention import Disks, Hold, RetentionPlan, SegmentFacts, 
 from mqstore.storage.settings import DelayLevels
 
 TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
-"""Its offsets say up to where half messages are decided, not what anybody consumed."""
+"""Its offsets say which half messages are decided, not which messages were consumed."""
 
 Offsets = Mapping[int, int]
 """The next queue offset, by queue id."""

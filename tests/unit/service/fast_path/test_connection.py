@@ -62,9 +62,9 @@ class Server:
             writer.close()
             await writer.wait_closed()
 
-    async def ask(self, request: bytes) -> Answer:
+    async def request(self, request: bytes) -> Answer:
         async with self.connection() as connection:
-            return await connection.ask(request)
+            return await connection.request(request)
 
 
 @dataclass
@@ -94,7 +94,7 @@ class Connection:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
-    async def ask(self, request: bytes) -> Answer:
+    async def request(self, request: bytes) -> Answer:
         self.writer.write(request)
         return await self.answer()
 
@@ -233,7 +233,7 @@ def test_one_connection_is_answered_again_and_again(is_plain: bool) -> None:
     async def scenario(server: Server) -> None:
         async with server.connection() as connection:
             for number in range(5):
-                answer = await connection.ask(post(ECHO[is_plain], b"%d" % number))
+                answer = await connection.request(post(ECHO[is_plain], b"%d" % number))
                 assert (answer.status, answer.body) == (201, b"%d" % number)
                 assert answer.header("x-name") == "a"
         assert server.direct == (5 if is_plain else 0)
@@ -256,9 +256,9 @@ def test_both_ways_answer_the_same(
     request_line: bytes, body: bytes, fields: tuple[bytes, ...]
 ) -> None:
     async def scenario(server: Server) -> None:
-        whole = await server.ask(post(request_line, body, *fields))
+        whole = await server.request(post(request_line, body, *fields))
         escaped = b"/%" + b"%x" % request_line[1] + request_line[2:]
-        parsed = await server.ask(post(escaped, body, *fields))
+        parsed = await server.request(post(escaped, body, *fields))
         assert whole.but_ids == parsed.but_ids
 
     run(scenario)
@@ -275,7 +275,9 @@ def test_a_token_is_needed_on_each_request(is_plain: bool) -> None:
                 ((b"authorization: Bearer lookslookslookslooks",), 403),
                 ((), 401),
             ):
-                assert (await connection.ask(post(ECHO[is_plain], b"", *fields))).status == status
+                assert (
+                    await connection.request(post(ECHO[is_plain], b"", *fields))
+                ).status == status
 
     run(scenario, token_produce="right" * 4, token_consume="looks" * 4)
 
@@ -284,7 +286,7 @@ def test_a_token_is_needed_on_each_request(is_plain: bool) -> None:
 def test_every_answer_is_counted_by_its_template(is_plain: bool) -> None:
     async def scenario(server: Server) -> None:
         for path in (ECHO[is_plain], b"/refuse" if is_plain else b"/%72efuse"):
-            await server.ask(post(path))
+            await server.request(post(path))
         text = server.api.metrics.render().decode()
         assert 'requests_total{method="POST",route="/echo/{name}",status="201"} 1.0' in text
         assert 'problems_total{problem="topic-unknown",route="/refuse"} 1.0' in text
@@ -297,11 +299,11 @@ def test_every_answer_is_counted_by_its_template(is_plain: bool) -> None:
 def test_who_waits_holds_a_request_and_its_bytes_until_the_answer(is_plain: bool) -> None:
     async def scenario(server: Server) -> None:
         path = b"/wait" if is_plain else b"/%77ait"
-        reply = asyncio.create_task(server.ask(post(path, b"x" * 1000)))
+        reply = asyncio.create_task(server.request(post(path, b"x" * 1000)))
         await server.waiting.wait()
         limits = server.api.limits
         assert (limits.requests.taken, limits.memory.taken) == (1, 1000)
-        refused = await server.ask(post(ECHO[is_plain]))
+        refused = await server.request(post(ECHO[is_plain]))
         assert refused.status == 503
         server.turns.set()
         assert (await reply).body == b"x" * 1000
@@ -327,7 +329,7 @@ def test_what_was_done_is_answered_however_much_is_held(
         async with serving(route, **settings) as server:
             path = b"/do" if is_plain else b"/%64o"
             request = post(path).replace(b"POST", method.encode())
-            answer = await server.ask(request)
+            answer = await server.request(request)
             assert (done, answer.status) == ([method], status)
             assert server.api.limits.memory.taken == 0
 
@@ -341,7 +343,7 @@ def test_a_client_that_disconnects_while_waiting_does_not_disturb_others(is_plai
             connection.writer.write(post(b"/wait" if is_plain else b"/%77ait", b"x"))
             await server.waiting.wait()
         server.turns.set()
-        assert (await server.ask(post(ECHO[is_plain], b"next"))).body == b"next"
+        assert (await server.request(post(ECHO[is_plain], b"next"))).body == b"next"
         assert server.api.limits.requests.taken == 0
 
     run(scenario)
@@ -360,7 +362,7 @@ def test_pipelined_requests_are_answered_in_their_order(is_plain: bool) -> None:
             server.turns.set()
             bodies = [(await connection.answer()).body for _ in range(3)]
             assert bodies == [b"first", b"second", b"third"]
-            assert (await connection.ask(post(ECHO[is_plain], b"fourth"))).body == b"fourth"
+            assert (await connection.request(post(ECHO[is_plain], b"fourth"))).body == b"fourth"
 
     run(scenario)
 
@@ -382,7 +384,7 @@ def test_a_body_that_comes_in_parts_is_put_together(step: int) -> None:
     async def scenario(server: Server) -> None:
         loop = asyncio.get_running_loop()
         async with server.connection() as connection:
-            await connection.ask(post(b"/echo/a"))
+            await connection.request(post(b"/echo/a"))
             (protocol,) = server.protocols
             for at in range(0, len(request), step):
                 loop.call_soon(protocol.data_received, request[at : at + step])
@@ -423,7 +425,7 @@ def test_a_part_that_is_given_up_gives_back_what_it_held() -> None:
     async def scenario(server: Server) -> None:
         memory = server.api.limits.memory
         async with server.connection() as connection:
-            await connection.ask(post(b"/echo/a"))
+            await connection.request(post(b"/echo/a"))
             (protocol,) = server.protocols
             protocol.data_received(post(b"/echo/a", b"x" * 1000)[:-500])
             assert memory.taken > 500
@@ -436,7 +438,7 @@ def test_a_part_that_is_given_up_gives_back_what_it_held() -> None:
 def test_a_reply_with_a_header_of_two_lines_is_not_sent() -> None:
     async def scenario(server: Server) -> None:
         async with server.connection() as connection:
-            answer = await connection.ask(post(b"/split"))
+            answer = await connection.request(post(b"/split"))
             assert (answer.status, b"set-cookie" in answer.head) == (500, False)
         assert server.direct == 1
 
@@ -446,12 +448,12 @@ def test_a_reply_with_a_header_of_two_lines_is_not_sent() -> None:
 def test_a_connection_that_is_used_is_not_closed_as_idle() -> None:
     async def scenario(server: Server) -> None:
         async with server.connection() as connection:
-            await connection.ask(post(b"/%65cho/a"))  # from now on the keep-alive timer runs
+            await connection.request(post(b"/%65cho/a"))  # from now on the keep-alive timer runs
             (protocol,) = server.protocols
             protocol.timeout_keep_alive = 3600
-            await connection.ask(post(b"/echo/a"))
+            await connection.request(post(b"/echo/a"))
             protocol.timeout_keep_alive_handler()
-            assert (await connection.ask(post(b"/echo/a", b"still"))).body == b"still"
+            assert (await connection.request(post(b"/echo/a", b"still"))).body == b"still"
             protocol.timeout_keep_alive = 0
             protocol.timeout_keep_alive_handler()
             assert await connection.reader.read() == b""
@@ -477,7 +479,7 @@ def test_queries_are_read_alike() -> None:
     async def scenario(server: Server) -> None:
         for query in (b"", b"?a=1&b=%20x", b"?a=", b"?a+b=1"):
             rest = query + b" HTTP/1.1\r\nhost: localhost\r\n\r\n"
-            whole, parsed = [await server.ask(b"GET " + path + rest) for path in LOOK]
+            whole, parsed = [await server.request(b"GET " + path + rest) for path in LOOK]
             assert whole.but_ids == parsed.but_ids
         assert server.direct == 4
 

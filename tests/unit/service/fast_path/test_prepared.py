@@ -113,8 +113,8 @@ def test_the_answer_is_that_of_the_other_ways() -> None:
     async def scenario(server: Server, echo: Echo) -> None:
         async with server.connection() as connection:
             for body in (b"", b"one", b"another", b"x" * 100_000):
-                quick = await connection.ask(post(PATH, body))
-                parsed = await server.ask(post(PARSED, body))
+                quick = await connection.request(post(PATH, body))
+                parsed = await server.request(post(PARSED, body))
                 assert quick.but_ids == parsed.but_ids
                 assert quick.header("x-request-id") != parsed.header("x-request-id")
         assert echo.quick == echo.handled
@@ -127,8 +127,8 @@ def test_a_head_is_looked_at_once_for_a_connection_whatever_its_length() -> None
         for _ in range(2):
             async with server.connection() as connection:
                 for body in (b"1", b"22", b"333"):
-                    await connection.ask(post(PATH, body))
-                    await connection.ask(post(PATH + b"?n=1", body))
+                    await connection.request(post(PATH, body))
+                    await connection.request(post(PATH + b"?n=1", body))
         assert echo.prepared == [{}, {"n": "1"}] * 2
         assert len(echo.quick) == 12
 
@@ -139,7 +139,7 @@ def test_a_connection_keeps_a_bounded_number_of_heads() -> None:
     async def scenario(server: Server, echo: Echo) -> None:
         async with server.connection() as connection:
             for number in range(3 * HEADS_MAX):
-                await connection.ask(post(PATH + b"?n=%d" % number))
+                await connection.request(post(PATH + b"?n=%d" % number))
         assert len(server.protocols[0]._heads) <= HEADS_MAX
         assert len(echo.quick) == 3 * HEADS_MAX
 
@@ -149,7 +149,7 @@ def test_a_connection_keeps_a_bounded_number_of_heads() -> None:
 @pytest.mark.parametrize("body", UNDONE)
 def test_what_was_not_done_goes_the_direct_way(body: bytes) -> None:
     async def scenario(server: Server, echo: Echo) -> None:
-        answer = await server.ask(post(PATH, body))
+        answer = await server.request(post(PATH, body))
         assert (answer.status, answer.body) == (201, body)
         assert (echo.quick, echo.handled) == ([], [body])
 
@@ -160,7 +160,7 @@ def test_requests_under_a_head_that_is_rejected_go_to_uvicorn() -> None:
     async def scenario(server: Server, echo: Echo) -> None:
         async with server.connection() as connection:
             for _ in range(2):
-                answer = await connection.ask(post(PATH, b"body", b"x-odd: 1"))
+                answer = await connection.request(post(PATH, b"body", b"x-odd: 1"))
                 assert answer.status == 201
         assert (echo.quick, echo.handled) == ([], [b"body"] * 2)
 
@@ -171,7 +171,7 @@ def test_the_id_that_a_client_chose_is_returned() -> None:
     async def scenario(server: Server, echo: Echo) -> None:
         for body in (b"body", b"wait"):
             echo.turns.set()
-            answer = await server.ask(post(PATH, body, b"x-request-id: mine-1"))
+            answer = await server.request(post(PATH, body, b"x-request-id: mine-1"))
             assert answer.header("x-request-id") == "mine-1"
         assert echo.quick == [b"body", b"wait"]
 
@@ -183,7 +183,7 @@ def test_each_answer_is_written_to_the_access_log(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(http.log, "info", lambda _, **line: lines.append(line), raising=False)
 
     async def scenario(server: Server, echo: Echo) -> None:
-        await server.ask(post(PATH, b"body"))
+        await server.request(post(PATH, b"body"))
         assert (echo.quick, echo.handled) == ([b"body"], [])
 
     run(scenario, access_log=True)
@@ -203,7 +203,7 @@ def test_work_that_only_its_client_needs_ends_when_the_client_disconnects(body: 
         else:
             assert server.api.limits.requests.taken == 1
             echo.turns.set()
-        assert (await server.ask(post(PATH, b"next"))).body == b"next"
+        assert (await server.request(post(PATH, b"next"))).body == b"next"
         assert server.api.limits.requests.taken == server.api.limits.memory.taken == 0
         assert echo.cancelled.is_set() == (body == b"needs client")
         status = 499 if body == b"needs client" else 201
@@ -232,10 +232,10 @@ def test_requests_behind_a_later_answer_are_answered_before_the_service_ends() -
 
 def test_who_waits_is_done_once_and_holds_a_request_until_the_answer() -> None:
     async def scenario(server: Server, echo: Echo) -> None:
-        reply = asyncio.create_task(server.ask(post(PATH, b"wait")))
+        reply = asyncio.create_task(server.request(post(PATH, b"wait")))
         await echo.waiting.wait()
         assert server.api.limits.requests.taken == 1
-        refused = await server.ask(post(PATH, b"another"))
+        refused = await server.request(post(PATH, b"another"))
         assert refused.status == 503
         echo.turns.set()
         assert (await reply).body == b"wait"
@@ -260,7 +260,7 @@ def test_a_request_behind_one_that_waits_is_answered_after_it() -> None:
 def test_requests_of_one_turn_of_the_loop_are_answered_in_their_order() -> None:
     async def scenario(server: Server, echo: Echo) -> None:
         async with server.connection() as connection:
-            await connection.ask(post(PATH, b"0"))
+            await connection.request(post(PATH, b"0"))
             (protocol,) = server.protocols
             for path, body in ((PATH, b"1"), (PATH, b"2"), (PARSED, b"3"), (PATH, b"4")):
                 protocol.data_received(post(path, body))
@@ -272,7 +272,7 @@ def test_requests_of_one_turn_of_the_loop_are_answered_in_their_order() -> None:
 def test_what_was_done_is_answered_before_the_service_ends() -> None:
     async def scenario(server: Server, echo: Echo) -> None:
         async with server.connection() as connection:
-            await connection.ask(post(PATH, b"0"))
+            await connection.request(post(PATH, b"0"))
             (protocol,) = server.protocols
             protocol.data_received(post(PATH, b"1"))
             protocol.shutdown()
@@ -285,10 +285,10 @@ def test_one_preparation_does_for_every_path_where_the_route_says_so() -> None:
     async def scenario(server: Server, echo: Echo) -> None:
         async with server.connection() as connection:
             for name in (b"a", b"b", b"c"):
-                answer = await connection.ask(post(b"/quick/" + name, b"name"))
+                answer = await connection.request(post(b"/quick/" + name, b"name"))
                 assert answer.body == name
-            await connection.ask(post(b"/quick/d?n=1", b"name"))
-            await connection.ask(post(b"/quick/e", b"name", b"x-other: field"))
+            await connection.request(post(b"/quick/d?n=1", b"name"))
+            await connection.request(post(b"/quick/e", b"name", b"x-other: field"))
         assert echo.prepared == [{}, {"n": "1"}, {}]
         assert echo.quick == [b"name"] * 5
 
@@ -298,16 +298,16 @@ def test_one_preparation_does_for_every_path_where_the_route_says_so() -> None:
 def test_an_answer_that_comes_later_is_that_of_the_other_ways() -> None:
     async def scenario(server: Server, echo: Echo) -> None:
         async with server.connection() as connection:
-            reply = asyncio.create_task(connection.ask(post(PATH, b"later")))
+            reply = asyncio.create_task(connection.request(post(PATH, b"later")))
             await echo.waiting.wait()
             assert server.api.limits.requests.taken == 1
             assert server.api.limits.memory.taken == len(b"later")
-            assert (await server.ask(post(PARSED, b"other"))).status == 503
+            assert (await server.request(post(PARSED, b"other"))).status == 503
             echo.deferred.set_result(b"other")
             answer = await reply
             assert server.api.limits.requests.taken == server.api.limits.memory.taken == 0
-            assert answer.but_ids == (await server.ask(post(PARSED, b"other"))).but_ids
-            assert (await connection.ask(post(PATH, b"next"))).body == b"next"
+            assert answer.but_ids == (await server.request(post(PARSED, b"other"))).but_ids
+            assert (await connection.request(post(PATH, b"next"))).body == b"next"
         text = server.api.metrics.render().decode()
         assert "mqstore_http_in_flight 0.0" in text
         assert 'requests_total{method="POST",route="/quick/{name}",status="201"} 3.0' in text
@@ -318,13 +318,13 @@ def test_an_answer_that_comes_later_is_that_of_the_other_ways() -> None:
 def test_a_refusal_that_comes_later_is_sent_and_counted_as_any_other() -> None:
     async def scenario(server: Server, echo: Echo) -> None:
         async with server.connection() as connection:
-            reply = asyncio.create_task(connection.ask(post(PATH, b"later")))
+            reply = asyncio.create_task(connection.request(post(PATH, b"later")))
             await echo.waiting.wait()
             echo.deferred.set_exception(Problem(problems.BAD_PARAMETER, "odd"))
             answer = await reply
             assert answer.status == problems.BAD_PARAMETER.status
             assert b"odd" in answer.body
-            assert (await connection.ask(post(PATH, b"next"))).body == b"next"
+            assert (await connection.request(post(PATH, b"next"))).body == b"next"
         assert server.api.limits.requests.taken == server.api.limits.memory.taken == 0
         text = server.api.metrics.render().decode()
         assert 'problems_total{problem="bad-parameter",route="/quick/{name}"} 1.0' in text
@@ -335,11 +335,11 @@ def test_a_refusal_that_comes_later_is_sent_and_counted_as_any_other() -> None:
 def test_a_defect_behind_a_later_answer_is_one_request_s_alone() -> None:
     async def scenario(server: Server, echo: Echo) -> None:
         async with server.connection() as connection:
-            reply = asyncio.create_task(connection.ask(post(PATH, b"later")))
+            reply = asyncio.create_task(connection.request(post(PATH, b"later")))
             await echo.waiting.wait()
             echo.deferred.set_exception(ZeroDivisionError())
             assert (await reply).status == 500
-            assert (await connection.ask(post(PATH, b"next"))).body == b"next"
+            assert (await connection.request(post(PATH, b"next"))).body == b"next"
 
     run(scenario)
 
@@ -382,7 +382,7 @@ def test_a_client_gone_before_a_later_reply_does_not_disturb_others() -> None:
             protocol.drop()
             assert await gone.reader.read() == b""
         echo.deferred.set_result(b"1")
-        assert (await server.ask(post(PATH, b"next"))).body == b"next"
+        assert (await server.request(post(PATH, b"next"))).body == b"next"
         assert server.api.limits.requests.taken == server.api.limits.memory.taken == 0
 
     run(scenario)
@@ -392,7 +392,7 @@ def test_a_client_gone_before_the_reply_is_written_does_not_disturb_others() -> 
     async def scenario(server: Server, echo: Echo) -> None:
         async with server.connection() as gone, server.connection() as connection:
             for each in (gone, connection):
-                await each.ask(post(PATH, b"0"))
+                await each.request(post(PATH, b"0"))
             first, second = server.protocols
             first.data_received(post(PATH, b"1"))
             second.data_received(post(PATH, b"2"))
@@ -404,7 +404,7 @@ def test_a_client_gone_before_the_reply_is_written_does_not_disturb_others() -> 
 
 def test_a_body_above_the_limit_is_refused() -> None:
     async def scenario(server: Server, echo: Echo) -> None:
-        assert (await server.ask(post(PATH, b"x" * (BODY_MAX + 1)))).status == 413
+        assert (await server.request(post(PATH, b"x" * (BODY_MAX + 1)))).status == 413
         assert echo.quick == []
 
     run(scenario)
@@ -413,7 +413,7 @@ def test_a_body_above_the_limit_is_refused() -> None:
 def test_answers_are_counted_by_their_template() -> None:
     async def scenario(server: Server, echo: Echo) -> None:
         for _ in range(3):
-            await server.ask(post(PATH))
+            await server.request(post(PATH))
         text = server.api.metrics.render().decode()
         assert 'requests_total{method="POST",route="/quick/{name}",status="201"} 3.0' in text
 
@@ -430,11 +430,11 @@ def test_a_token_that_was_taken_away_is_refused_on_a_connection_that_had_it(
 
     async def scenario(server: Server, echo: Echo) -> None:
         async with server.connection() as connection:
-            assert (await connection.ask(post(PATH, b"1", given))).status == 201
+            assert (await connection.request(post(PATH, b"1", given))).status == 201
             token.write_text("new-" * 8)
-            assert (await connection.ask(post(PATH, b"2", given))).status == 401
+            assert (await connection.request(post(PATH, b"2", given))).status == 401
             token.write_text("old-" * 8)
-            assert (await connection.ask(post(PATH, b"3", given))).status == 201
+            assert (await connection.request(post(PATH, b"3", given))).status == 201
         assert echo.quick == [b"1", b"3"]
 
     run(scenario, tokens_dir=tmp_path)

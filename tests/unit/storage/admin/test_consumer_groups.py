@@ -57,7 +57,7 @@ def test_a_group_is_deleted_with_its_offsets_or_without(
             store.groups.get("g")
 
 
-def test_a_group_that_nobody_knows_is_neither_told_nor_deleted(store: MessageStore) -> None:
+def test_an_unknown_group_is_neither_returned_nor_deleted(store: MessageStore) -> None:
     with pytest.raises(GroupUnknown):
         store.groups.get("g")
     with pytest.raises(GroupUnknown):

@@ -85,7 +85,7 @@ def test_age_of_a_message_that_cannot_be_read_is_unknown(store: MessageStore) ->
     assert (topic.lag, topic.queues[0].next_ms, topic.age_ms(0)) == (1, None, None)
 
 
-def test_expired_messages_are_no_lag_and_are_told(tmp_path: Path) -> None:
+def test_expired_messages_are_counted_apart_from_the_lag(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         store.create_topic("T", queues=1)
         while store.status().segments < 3:

@@ -55,7 +55,7 @@ def test_what_was_committed_is_where_the_group_stands(store: MessageStore) -> No
         (Commit("T", 1, -1), OffsetRefused),
         (Commit("T", 3, 0), QueueUnknown),
         (Commit("T", -1, 0), QueueUnknown),
-        (Commit("nobody", 0, 0), TopicUnknown),
+        (Commit("unknown", 0, 0), TopicUnknown),
     ],
 )
 def test_one_wrong_commit_refuses_them_all(
@@ -67,7 +67,7 @@ def test_one_wrong_commit_refuses_them_all(
     assert store.offsets.groups() == {}
 
 
-def test_a_group_goes_back_only_when_asked_to(store: MessageStore) -> None:
+def test_a_committed_offset_decreases_only_with_allow_back(store: MessageStore) -> None:
     store.offsets.commit("g", commits(q0=4))
     with pytest.raises(OffsetRefused, match="up to 4"):
         store.offsets.commit("g", commits(q0=3))
@@ -112,7 +112,7 @@ def test_a_reset_of_a_queue_that_is_not_there_is_refused(store: MessageStore) ->
     with pytest.raises(QueueUnknown):
         store.offsets.plan_reset("g", "T", Position.EARLIEST, queue_ids=[3])
     with pytest.raises(TopicUnknown):
-        store.offsets.plan_reset("g", "nobody", Position.EARLIEST)
+        store.offsets.plan_reset("g", "unknown", Position.EARLIEST)
 
 
 def test_commits_are_saved_by_the_service_and_at_the_close(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_groups_and_topics_are_forgotten(tmp_path: Path, store_format: StoreForm
         assert on_disk(store).groups() == {"g": ["U"]}
 
 
-def test_a_topic_that_is_gone_is_told_as_long_as_offsets_are_there(store: MessageStore) -> None:
+def test_a_deleted_topic_is_listed_while_a_group_has_offsets_in_it(store: MessageStore) -> None:
     """As a 4.9 broker leaves them when it deletes a topic."""
     store.offsets._table.put("g", "gone", 1, 7)
 

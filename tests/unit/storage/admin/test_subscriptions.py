@@ -54,19 +54,21 @@ def test_the_same_expression_keeps_its_birth_and_another_is_born_anew(store: Mes
     assert other.client_version > again.client_version
 
 
-def test_one_that_ended_is_told_no_more_and_remembered_for_a_while(store: MessageStore) -> None:
+def test_a_removed_subscription_is_listed_no_more_and_kept_on_disk_for_a_while(
+    store: MessageStore,
+) -> None:
     store.subscriptions.put("g", "T", "a > 5")
     store.subscriptions.remove("g", "T")
 
     assert store.subscriptions.of("g") == []
-    for ask in (store.subscriptions.get, store.subscriptions.remove):
+    for call in (store.subscriptions.get, store.subscriptions.remove):
         with pytest.raises(SubscriptionUnknown):
-            ask("g", "T")
+            call("g", "T")
     (remembered,) = on_disk(store)
     assert remembered.is_dead
 
 
-def test_one_that_ended_long_ago_goes(tmp_path: Path) -> None:
+def test_a_subscription_removed_long_ago_is_deleted(tmp_path: Path) -> None:
     config = CONFIG.model_copy(update={"filter_data_clean_time_span": 0})
     with open_store(tmp_path / "store", config) as store:
         store.create_topic("T")
@@ -79,7 +81,7 @@ def test_one_that_ended_long_ago_goes(tmp_path: Path) -> None:
     ("group", "topic", "expression", "error"),
     [
         ("g", "T", "a >", FilterError),
-        ("g", "nobody", "a > 5", TopicUnknown),
+        ("g", "unknown", "a > 5", TopicUnknown),
         ("a b", "T", "a > 5", GroupNameError),
         ("CID_RMQ_SYS_TRANS", "T", "a > 5", GroupNameError),
     ],

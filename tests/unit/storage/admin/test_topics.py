@@ -235,7 +235,9 @@ def test_queues_that_a_halt_left_of_a_deletion_go_at_the_next_opening(tmp_path: 
         assert not (path / "consumequeue" / "T").exists()
 
 
-def test_a_deletion_is_forgotten_once_somebody_else_wrote_to_the_store(tmp_path: Path) -> None:
+def test_the_note_of_a_deleted_topic_is_dropped_after_another_program_wrote_to_the_store(
+    tmp_path: Path,
+) -> None:
     """A broker may have cut the log below the note's offset, and put new messages there."""
     path = tmp_path / "store"
     with make(path) as store:

@@ -265,7 +265,7 @@ def test_a_nul_inside_a_value_is_kept_as_rocketmq_keeps_it() -> None:
     assert read.properties == {"a": "x\0y", "b": "c"}
 
 
-def test_a_wrong_body_can_be_read_when_the_crc_is_not_asked_about() -> None:
+def test_a_wrong_body_is_decoded_when_the_crc_is_not_verified() -> None:
     read = decode(changed(BODY_AT, b"J"), verify_body=False)
     assert read.body == b"Jello"
     assert read.body_crc != record.body_crc(read.body)

@@ -56,7 +56,7 @@ def test_a_message_is_delivered_when_its_level_says(store_format: StoreFormat) -
     assert entry.tags_code == properties.tags_code("a")
 
 
-def test_it_is_told_how_late_a_message_was_delivered(world: DelayedStore) -> None:
+def test_the_delay_of_each_delivery_is_reported(world: DelayedStore) -> None:
     late: list[int] = []
     world.store.delays.service.on_delivered = late.append
     world.put(1, 1)
@@ -470,7 +470,7 @@ def test_the_crc_of_a_delayed_record_is_not_in_its_copy() -> None:
     assert copy_for_delivery(found, StoreFormat.V5_X).properties == kept
 
 
-def test_levels_tell_what_is_pending(world: DelayedStore) -> None:
+def test_the_status_of_a_level_has_its_pending_messages(world: DelayedStore) -> None:
     for number in range(3):
         world.put(number, 2)
     first, second, third = world.store.delays.status()

@@ -94,14 +94,14 @@ def test_a_multi_dispatched_record_is_an_entry_of_each_queue(tmp_path: Path) -> 
     first = log.put("topic", 3, props=props)
     second = log.put("topic", 3, props=props | {"INNER_MULTI_QUEUE_OFFSET": "1,1"})
     store = SmallStore(tmp_path, log)
-    told: list[tuple[str, int]] = []
-    store.dispatcher.add_listener(lambda keys: told.extend(map(split_key, keys)))
+    reported: list[tuple[str, int]] = []
+    store.dispatcher.add_listener(lambda keys: reported.extend(map(split_key, keys)))
 
     store.dispatch()
 
     for topic, queue_id in (("topic", 3), ("%LMQ%a", 0), ("%LMQ%b", 0)):
         assert [entry[0] for entry in store.entries(topic, queue_id)] == [first, second]
-    assert sorted(told) == [("%LMQ%a", 0), ("%LMQ%b", 0), ("topic", 3)]
+    assert sorted(reported) == [("%LMQ%a", 0), ("%LMQ%b", 0), ("topic", 3)]
 
 
 @pytest.mark.parametrize("offsets", ["0", "0,x", "0,-1", "0,99999999999999999999"])
@@ -211,7 +211,7 @@ def test_an_entry_that_disagrees_with_the_log_is_left_and_counted(tmp_path: Path
 
 
 def test_a_tombstone_leaves_the_tags_code_that_stands_in_its_entry(tmp_path: Path) -> None:
-    """Nobody knows the tags of what was lost; the entry before happens to have the same code."""
+    """The tags of the lost record are unknown; the entry before happens to have the same code."""
     log, index = SmallLog(), 512 // QUEUE_ENTRY_SIZE  # its tagsCode lies in the next sector
     for _ in range(index):
         log.put(body=b"", props={"TAGS": "a"})

@@ -1,4 +1,4 @@
-"""The bloom filter; every position here is RocketMQ's (tests/compat/test_filters.py asks it)."""
+"""The bloom filter; tests/compat/test_filters.py compares every position with RocketMQ's."""
 
 from __future__ import annotations
 

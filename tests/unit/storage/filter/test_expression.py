@@ -1,4 +1,4 @@
-"""SQL92 expressions. What each says was also asked of RocketMQ (tests/compat/test_filters.py)."""
+"""SQL92 expressions; tests/compat/test_filters.py evaluates the same ones in RocketMQ."""
 
 from __future__ import annotations
 

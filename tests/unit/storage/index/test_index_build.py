@@ -183,7 +183,7 @@ def test_a_file_is_begun_by_the_next_record_where_the_last_one_is_full(
         log.put(props={}, sys_flag=12 * keyless)
 
 
-def test_a_range_that_damage_leads_out_of_is_told_by_where_it_ends(tmp_path: Path) -> None:
+def test_a_range_that_damage_leads_out_of_is_recognised_by_its_end(tmp_path: Path) -> None:
     log, offsets = filled(60)
     log.damage(offsets[3] + 4, b"\xcb\xd4\x31\x94")  # as a blank record: the segment ends here
     rebuild = Rebuild(tmp_path, log)

@@ -65,7 +65,7 @@ def test_one_item_or_more_say_which_counts_a_file_has(
     assert found(written(path, slots, index_num, items, seed=seed)) == (slots, index_num)
 
 
-def test_counts_of_one_length_are_told_apart(tmp_path: Path) -> None:
+def test_counts_of_equal_file_length_are_distinguished(tmp_path: Path) -> None:
     paths = [
         written(tmp_path / str(number), 500 - 5 * number, 2000 + number, 300) for number in range(4)
     ]

@@ -93,9 +93,7 @@ def test_the_file_itself_has_what_was_committed(pooled: Pooled) -> None:
     assert b"second" not in path.read_bytes()
 
 
-def test_one_commit_serves_everybody_who_waits(
-    pooled: Pooled, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_commit_serves_all_waiters(pooled: Pooled, monkeypatch: pytest.MonkeyPatch) -> None:
     lengths: list[int] = []
     pwrite = os.pwrite
 
@@ -198,7 +196,7 @@ def test_a_pool_of_one_buffer_that_fails_fast_still_rolls(make: Callable[..., Po
     assert len(pooled.opened.records()) == 4
 
 
-def test_the_checkpoint_is_told_of_committed_records_only(pooled: Pooled) -> None:
+def test_the_checkpoint_has_the_time_of_committed_records_only(pooled: Pooled) -> None:
     first = pooled.log.append(message(b"first"))
     pooled.commits.wait(first.end)
     pooled.opened.clock.advance(1.0)

@@ -403,10 +403,10 @@ def test_after_a_failed_sync_nothing_is_put_any_more(opened: Opened) -> None:
 
 
 class HeldUpSegments:
-    """Makes segments only when it is told to."""
+    """Makes segments only after ``may_go_on`` is set."""
 
     def __init__(self) -> None:
-        self.asked = threading.Event()
+        self.requested = threading.Event()
         self.may_go_on = threading.Event()
         self.error: Exception | None = None
         self.queue: MappedFileQueue | None = None
@@ -425,11 +425,11 @@ class HeldUpSegments:
         return self.may_go_on.is_set()
 
     def wait(self, offset: int, timeout_s: float) -> None:
-        self.asked.set()
+        self.requested.set()
         assert self.may_go_on.wait(WAIT_S)
 
     def take(self, offset: int, timeout_s: float) -> MappedFile:
-        self.asked.set()
+        self.requested.set()
         assert self.may_go_on.wait(WAIT_S)
         if self.error is not None:
             raise self.error
@@ -448,7 +448,7 @@ def test_puts_are_refused_while_one_waits_too_long_for_a_segment(
     opened = make(allocation=segments)
     with ThreadPoolExecutor(1) as pool:
         slow = pool.submit(opened.log.append, message())
-        assert segments.asked.wait(WAIT_S)
+        assert segments.requested.wait(WAIT_S)
         opened.clock.advance(1.001)
         with pytest.raises(PageCacheBusy, match="1001 ms"):
             opened.log.append(message())
@@ -470,7 +470,7 @@ def test_a_log_whose_puts_do_not_wait_goes_on_below_the_segment_that_is_not_made
         with pytest.raises(FilePending) as caught:
             opened.log.append(large)
         waiting = pool.submit(caught.value.make)
-        assert segments.asked.wait(WAIT_S)
+        assert segments.requested.wait(WAIT_S)
         small = opened.log.append(message())
         opened.clock.advance(1.001)
         with pytest.raises(PageCacheBusy, match="1001 ms"):
@@ -487,7 +487,7 @@ def test_refuse_puts_returns_when_no_put_is_under_way(make: Callable[..., Opened
     opened = make(allocation=segments)
     with ThreadPoolExecutor(2) as pool:
         slow = pool.submit(opened.log.append, message())
-        assert segments.asked.wait(WAIT_S)
+        assert segments.requested.wait(WAIT_S)
         refusing = pool.submit(opened.log.refuse_puts, "closing", "the store is closing")
         assert not refusing.done()
         segments.may_go_on.set()

@@ -106,7 +106,7 @@ def test_a_waiter_syncs_by_itself_and_the_watermark_follows(log: Log) -> None:
     assert (log.flush.flushed_offset, log.marks.flushed) == (end, [end])
 
 
-def test_one_sync_serves_everybody_who_waits(log: Log) -> None:
+def test_one_sync_serves_all_waiters(log: Log) -> None:
     log.gate.close()
     with ThreadPoolExecutor(4) as pool:
         leading = pool.submit(log.flush.wait, log.flush.request(log.write(10)), WAIT_S)
@@ -165,7 +165,9 @@ def test_a_callback_on_a_done_request_comes_at_once(log: Log) -> None:
     assert seen == [request]
 
 
-def test_a_callback_that_raises_stops_nobody(log: Log, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_callback_that_raises_stops_no_other_callback(
+    log: Log, caplog: pytest.LogCaptureFixture
+) -> None:
     def broken(_: OffsetRequest) -> None:
         raise RuntimeError("broken")
 
@@ -191,7 +193,7 @@ def test_a_request_that_is_not_done_has_no_result(log: Log) -> None:
 # when the disk is slow, or fails
 
 
-def test_who_waits_too_long_is_told_so_and_may_wait_again(log: Log) -> None:
+def test_a_wait_that_timed_out_can_be_repeated(log: Log) -> None:
     log.gate.close()
     with ThreadPoolExecutor(1) as pool:
         leading = pool.submit(log.flush.wait, log.flush.request(log.write(10)), WAIT_S)

@@ -513,7 +513,7 @@ def test_a_cursor_is_good_for_its_own_query_only(store: Store) -> None:
         {"topic": "T", "key": "k", "to_ms": 1},
     ]
     for query in others:
-        with pytest.raises(CursorError, match="ask again without it"):
+        with pytest.raises(CursorError, match="repeat the query without it"):
             store.lookups.by_key(**query, cursor=cursor)
 
 

@@ -68,7 +68,7 @@ def _trace(store: MessageStore, key: str = KEY) -> Trace:
     return _traces(store).by_unique_key("T", key)
 
 
-def _told(trace: Trace) -> list[tuple[CopyKind, CopyState, int]]:
+def _copies(trace: Trace) -> list[tuple[CopyKind, CopyState, int]]:
     return [(each.kind, each.state, each.record.physical_offset) for each in trace.copies]
 
 
@@ -78,9 +78,9 @@ def test_message_stands_in_its_queue_and_groups_are_past_it_or_not(store: Messag
     store.offsets.commit("past", [Commit("T", 0, 1)])
     store.offsets.commit("before", [Commit("T", 0, 0)])
     store.create_topic("other", queues=1)
-    store.offsets.commit("elsewhere", [Commit("other", 0, 0)])
+    store.offsets.commit("unrelated", [Commit("other", 0, 0)])
     trace = _trace(store)
-    assert _told(trace) == [(CopyKind.MESSAGE, CopyState.STORED, placed.physical_offset)]
+    assert _copies(trace) == [(CopyKind.MESSAGE, CopyState.STORED, placed.physical_offset)]
     (copy,) = trace.copies
     assert [(each.group, each.committed, each.has_passed) for each in copy.stands] == [
         ("before", 0, False),
@@ -106,7 +106,7 @@ def test_retries_and_dead_letters_are_of_the_topic_they_were_first_in(store: Mes
     dead = _put(store, DEAD, RETRY_TOPIC="T")
     _put(store, RETRY, RETRY_TOPIC="U")
     trace = _trace(store)
-    assert _told(trace) == [
+    assert _copies(trace) == [
         (CopyKind.MESSAGE, CopyState.STORED, first.physical_offset),
         (CopyKind.DELAYED, CopyState.DELIVERED, waits.physical_offset),
         (CopyKind.RETRY, CopyState.STORED, again.physical_offset),
@@ -114,7 +114,7 @@ def test_retries_and_dead_letters_are_of_the_topic_they_were_first_in(store: Mes
     ]
     assert [each.group for each in trace.copies] == [None, "g", "g", "g"]
     by_record = _traces(store).of(store.lookups.by_physical_offset(dead.physical_offset))
-    assert _told(by_record) == _told(trace)
+    assert _copies(by_record) == _copies(trace)
 
 
 def test_retry_that_is_delayed_once_more_waits(store: MessageStore) -> None:
@@ -134,7 +134,7 @@ def test_delayed_message_says_when_it_is_due(store: MessageStore) -> None:
     assert copy.stands == []
 
 
-def test_delayed_message_whose_copy_is_gone_is_told_by_the_levels_progress(
+def test_a_delayed_message_without_its_copy_has_the_state_that_the_levels_progress_proves(
     store: MessageStore,
 ) -> None:
     _put(store, DELAY="18")

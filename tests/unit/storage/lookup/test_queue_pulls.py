@@ -71,7 +71,7 @@ def tagged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[StoreRead
 
 
 @given(st.integers(0, COUNT), st.integers(1, 60), st.integers(200, 100_000))
-def test_what_is_in_memory_is_answered_as_everywhere(
+def test_a_pull_from_memory_equals_an_ordinary_pull(
     tagged: tuple[StoreReader, list[str]], start: int, count: int, max_bytes: int
 ) -> None:
     pulls = tagged[0].pulls
@@ -87,14 +87,14 @@ def test_what_is_in_memory_is_answered_as_everywhere(
         assert (slices.status, slices.next_offset) == (pulled.status, pulled.next_offset)
 
 
-@given(st.sampled_from(["a", "BB || rare", "nobody", None]), st.integers(0, COUNT + 2))
+@given(st.sampled_from(["a", "BB || rare", "absent", None]), st.integers(0, COUNT + 2))
 def test_slices_are_what_a_pull_finds(
     tagged: tuple[StoreReader, list[str]], expression: str | None, start: int
 ) -> None:
     pulls, wanted = tagged[0].pulls, parse_tags(expression or "")
-    asked = {"count": 40, "max_bytes": 100_000, "wanted": wanted}
-    pulled = pulls.pull("T", 0, start, **asked)  # type: ignore[arg-type] # each has its own type
-    slices = pulls.slices("T", 0, start, **asked)  # type: ignore[arg-type] # each has its own type
+    request = {"count": 40, "max_bytes": 100_000, "wanted": wanted}
+    pulled = pulls.pull("T", 0, start, **request)  # type: ignore[arg-type] # each has its own type
+    slices = pulls.slices("T", 0, start, **request)  # type: ignore[arg-type] # each has its own type
     assert b"".join(slices.parts) == b"".join(each.raw for each in pulled.records)
     assert (slices.status, slices.next_offset, len(slices)) == (
         pulled.status,
@@ -110,9 +110,9 @@ def _filled(root: Path) -> None:
             _put(store, "a", b"x" * (number % 50))
 
 
-def test_what_the_disk_has_to_be_waited_for_is_left_to_others(tmp_path: Path) -> None:
+def test_a_pull_from_memory_returns_none_when_a_page_is_on_disk(tmp_path: Path) -> None:
     _filled(tmp_path)
-    gc.collect()  # nobody has it mapped any more
+    gc.collect()  # no reader maps it any more
     with StoreReader.open(tmp_path, production_seams()) as reader:
         segments = sorted(StorePaths(tmp_path).commit_log.iterdir())
         assert reader.pulls.in_memory(Slices, "T", 0, 5, count=8, max_bytes=10_000) is None, "new"
@@ -132,7 +132,7 @@ def test_what_the_disk_has_to_be_waited_for_is_left_to_others(tmp_path: Path) ->
         assert beyond is None
 
 
-def test_what_is_odd_is_left_to_others_although_it_is_in_memory(tmp_path: Path) -> None:
+def test_a_pull_from_memory_returns_none_at_a_damaged_record(tmp_path: Path) -> None:
     _filled(tmp_path)
     segment = sorted(StorePaths(tmp_path).commit_log.iterdir())[0]
     with StoreReader.open(tmp_path, production_seams()) as reader:
@@ -148,7 +148,7 @@ def test_what_is_odd_is_left_to_others_although_it_is_in_memory(tmp_path: Path) 
 
 
 class _Unhinting:
-    """A filter that nothing in an entry tells anything of."""
+    """A filter for which no entry shows whether its record matches."""
 
     def __init__(self, inner: PullFilter) -> None:
         self._inner = inner
@@ -165,7 +165,7 @@ class _Unhinting:
 
 
 @given(
-    st.sampled_from(["a", "rare", "Aa", "BB || rare", "a||b", " b || nobody ", "nobody", "*"]),
+    st.sampled_from(["a", "rare", "Aa", "BB || rare", "a||b", " b || absent ", "absent", "*"]),
     st.integers(0, COUNT),
     st.integers(5, 300),
     st.integers(2_000, 100_000),
@@ -263,8 +263,8 @@ def test_statuses_are_those_of_rocketmq(tmp_path: Path) -> None:
             (2_001, PullStatus.OFFSET_OVERFLOW_BADLY, 0, 2_000),
         ):
             found = _pull(reader, offset)
-            told = (found.status, len(found.records), found.next_offset)
-            assert told == (status, count, following), offset
+            actual = (found.status, len(found.records), found.next_offset)
+            assert actual == (status, count, following), offset
             assert (found.min_offset, found.max_offset) == (low, 2_000)
 
 
@@ -279,7 +279,7 @@ def test_expression_without_a_tag_or_with_too_many_is_refused(expression: str) -
         parse_tags(expression)
 
 
-def test_tags_of_one_hash_are_told_apart(tagged: tuple[StoreReader, list[str]]) -> None:
+def test_tags_of_equal_hash_are_distinguished(tagged: tuple[StoreReader, list[str]]) -> None:
     reader, tags = tagged
     assert string_hash(TWINS[0]) == string_hash(TWINS[1])
     found = reader.pulls.pull(
@@ -323,7 +323,7 @@ UNIT = st.builds(
 
 
 @given(st.lists(st.one_of(UNIT, st.integers(1, 3), st.just(None)), max_size=30), st.integers(0, 99))
-def test_units_tell_what_their_entries_leave_out(
+def test_units_have_the_tags_code_that_entries_lack(
     said: list[ExtUnit | int | None], base: int
 ) -> None:
     """None is an address at which no unit stands."""

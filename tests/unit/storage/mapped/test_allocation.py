@@ -130,7 +130,7 @@ def test_no_room_for_the_spare_is_no_error_until_it_is_needed(
     assert service.take(SIZE).base_offset == SIZE
 
 
-def test_a_spare_that_failed_while_it_became_needed_is_told(
+def test_the_failure_of_a_spare_file_reaches_the_put_that_needs_it(
     machine: SimulatedMachine, queue: MappedFileQueue, service: AllocationService
 ) -> None:
     service.request(queue, 0, SIZE)
@@ -156,7 +156,7 @@ def test_no_spare_is_made_behind_a_file_that_cannot_be_made(
 
 
 def slow_service(directory: Path) -> tuple[AllocationService, threading.Event]:
-    """It was asked for the first file, and makes none before the event."""
+    """A service with a request for the first file, which it makes after the event is set."""
     seams = production_seams()
     go_on = threading.Event()
 
@@ -190,11 +190,11 @@ def test_a_file_is_waited_for_without_being_taken(tmp_path: Path) -> None:
     service.wait(0, timeout_s=30)
     assert service.is_settled(0)
     assert service.take(0, timeout_s=0).base_offset == 0
-    service.wait(0, timeout_s=0)  # somebody took it: nothing to wait for
+    service.wait(0, timeout_s=0)  # it was taken: there is nothing to wait for
     service.close()
 
 
-def test_who_waits_is_told_why_a_file_cannot_be_made(
+def test_a_waiter_gets_the_reason_why_a_file_cannot_be_made(
     machine: SimulatedMachine, queue: MappedFileQueue, service: AllocationService
 ) -> None:
     machine.disk.capacity = SIZE - 1
@@ -233,7 +233,7 @@ def test_never_started_it_works_in_the_callers_thread(
     assert machine.disk.list(LOG) == [segment_name(0)]
 
 
-def test_closing_removes_what_nobody_took(
+def test_closing_removes_files_that_were_not_taken(
     machine: SimulatedMachine, queue: MappedFileQueue, service: AllocationService
 ) -> None:
     service.request(queue, 0, SIZE)

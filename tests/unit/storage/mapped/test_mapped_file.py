@@ -201,7 +201,7 @@ def test_forced_removal_leaves_readers_their_memory(mapped: MappedFile) -> None:
     mapped.release()
 
 
-def test_removing_what_somebody_else_unlinked_is_fine(mapped: MappedFile) -> None:
+def test_removing_a_file_that_was_unlinked_before_succeeds(mapped: MappedFile) -> None:
     mapped.path.unlink()
     assert mapped.destroy(now=0.0, force_after_s=0)
 

@@ -47,7 +47,7 @@ def test_blocks_are_counted_from_their_segments_begin() -> None:
     assert [blocks_of(size) for size in (0, 1, BLOCK_SIZE, BLOCK_SIZE + 1)] == [0, 1, 1, 2]
 
 
-def test_what_was_covered_is_found_by_whoever_opens_it_next(tmp_path: Path) -> None:
+def test_the_next_opening_finds_the_covered_blocks(tmp_path: Path) -> None:
     cover(of(tmp_path), SEGMENT)
     assert of(tmp_path).bases() == [SEGMENT]
     assert covered(of(tmp_path), SEGMENT) == WHOLE
@@ -126,7 +126,7 @@ def test_files_of_whole_segments_in_the_range_are_removed(blocks: BlockFiles) ->
     assert blocks.bases() == []
 
 
-def test_damage_is_found_in_the_blocks_that_were_asked_for(blocks: BlockFiles) -> None:
+def test_damage_is_found_in_the_requested_blocks(blocks: BlockFiles) -> None:
     cover(blocks, 0)
     entries = blocks.entries(0)
     assert entries is not None

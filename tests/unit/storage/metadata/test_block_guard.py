@@ -1,4 +1,4 @@
-"""What look-ups are told of damaged blocks."""
+"""Look-ups raise an error at a damaged block."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_memory_is_bounded_and_what_was_forgotten_is_compared_again(
         watched.check(0)
 
 
-def test_damage_is_found_by_whoever_looks_first_and_remembered(watched: Watched) -> None:
+def test_damage_is_found_by_the_first_check_and_remembered(watched: Watched) -> None:
     watched.log[5 * SIZE + 20] ^= 1
     for _ in range(2):
         watched.check(4)

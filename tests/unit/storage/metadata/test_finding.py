@@ -68,7 +68,7 @@ def originals(store: MessageStore) -> list[Record]:
     return [found[10], over, found[-1]]
 
 
-def test_a_flipped_bit_of_any_byte_is_told_with_its_record_and_field(
+def test_a_flipped_bit_of_any_byte_is_reported_with_its_record_and_field(
     store: MessageStore, originals: list[Record]
 ) -> None:
     for original in originals:

@@ -116,7 +116,7 @@ def test_a_page_that_is_being_made_is_absent_and_another_one_unsupported(
     assert refused.value.state == state
 
 
-def test_read_state_tells_what_the_last_writer_left(path: Path, page: StatePage) -> None:
+def test_read_state_returns_the_state_of_the_last_writer(path: Path, page: StatePage) -> None:
     page.set_flushed(99)
     page.close()
 

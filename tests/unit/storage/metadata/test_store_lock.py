@@ -15,13 +15,13 @@ from mqstore.storage.system.posix_files import PosixFileSystem
 FILES = PosixFileSystem()
 
 
-def test_the_directory_is_made_when_asked_for(tmp_path: Path) -> None:
+def test_the_directory_is_made_with_create(tmp_path: Path) -> None:
     paths = StorePaths(tmp_path / "a" / "store")
     store_lock.take(FILES, paths, create=True).release()
     assert paths.lock.read_bytes() == b"lock"
 
 
-def test_a_missing_directory_is_not_made_otherwise(tmp_path: Path) -> None:
+def test_a_missing_directory_is_not_made_without_create(tmp_path: Path) -> None:
     with pytest.raises(DirectoryNotUsable, match="does not exist"):
         store_lock.take(FILES, StorePaths(tmp_path / "store"), create=False)
     assert list(tmp_path.iterdir()) == []
@@ -52,7 +52,7 @@ def test_the_holder_is_named_where_it_is_known(tmp_path: Path) -> None:
     held.release()
 
 
-def test_the_lock_tells_when_its_file_was_written_before(tmp_path: Path) -> None:
+def test_the_lock_has_the_time_of_the_previous_write_to_its_file(tmp_path: Path) -> None:
     paths = StorePaths(tmp_path)
     first = store_lock.take(FILES, paths, create=True)
     assert first.modified_before_ms is None

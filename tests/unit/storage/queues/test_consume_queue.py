@@ -65,7 +65,7 @@ def test_a_file_is_made_only_when_its_first_entry_comes(tmp_path: Path) -> None:
 def test_no_offset_is_given_out_twice_when_a_new_file_loses_its_entries(
     tmp_path: Path, truncates: bool
 ) -> None:
-    """The files before it have expired, so nothing else tells that there ever was an entry."""
+    """The files before it have expired, so no other file shows that there was an entry."""
     queue = filled(tmp_path, 23)
     assert queue.delete_before(2_000) == 2
     if truncates:
@@ -391,7 +391,7 @@ def test_a_read_only_queue_follows_the_writer(tmp_path: Path) -> None:
     )
 
 
-def test_ext_addresses_are_told_from_tags_codes() -> None:
+def test_ext_addresses_are_distinguished_from_tags_codes() -> None:
     assert is_ext_address(-(2**63))
     assert is_ext_address(-(2**31) - 1)
     assert not is_ext_address(-(2**31))

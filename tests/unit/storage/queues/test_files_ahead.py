@@ -60,7 +60,7 @@ def test_new_queue_gets_its_file_before_its_first_message(tmp_path: Path) -> Non
         assert bodies(store, queues=1) == all_bodies(1)
 
 
-def test_next_file_of_a_queue_is_asked_for_at_its_bound(tmp_path: Path) -> None:
+def test_the_next_file_of_a_queue_is_requested_at_its_bound(tmp_path: Path) -> None:
     with open_store(tmp_path, waits_for_files=False) as store:
         pending(store, [0]).make()
         put(store, range(ENTRIES))
@@ -88,22 +88,22 @@ def test_further_queues_get_their_files_before_a_message_names_them(tmp_path: Pa
                 trailing_separator=store.format.trailing_property_separator,
             ),
         )
-        asked = 0
+        requested = 0
         while True:
             try:
                 store.append(named)
                 break
             except FilePending as pending:
-                asked += 1
+                requested += 1
                 assert store.queues.all() == []
                 pending.make()
         made = len(list((tmp_path / "consumequeue").iterdir()))
-        assert (asked, made) == (2, 21), "the segment, then all of the queues at once"
+        assert (requested, made) == (2, 21), "the segment, then all of the queues at once"
         assert store.dispatcher.behind == 0
         assert [queue.max_index for queue in store.queues.all()] == [1] * 21
 
 
-def test_batch_that_goes_over_a_bound_asks_for_all_its_files(tmp_path: Path) -> None:
+def test_a_batch_that_goes_over_a_bound_requests_all_its_files(tmp_path: Path) -> None:
     with open_store(tmp_path, waits_for_files=False) as store:
         numbers = range(ENTRIES + 1)
         pending(store, numbers).make()
@@ -112,7 +112,7 @@ def test_batch_that_goes_over_a_bound_asks_for_all_its_files(tmp_path: Path) -> 
         assert bodies(store, queues=1) == all_bodies(len(numbers))
 
 
-def test_messages_of_many_queues_ask_for_all_their_files_at_once(tmp_path: Path) -> None:
+def test_messages_of_many_queues_request_all_their_files_at_once(tmp_path: Path) -> None:
     with open_store(tmp_path, waits_for_files=False) as store:
         run = [message(store, number, queue_id=number) for number in range(3)]
         for place in ("consumequeue/T/0", "commitlog"):
@@ -124,7 +124,7 @@ def test_messages_of_many_queues_ask_for_all_their_files_at_once(tmp_path: Path)
         assert bodies(store) == all_bodies(3)
 
 
-def test_a_file_that_is_asked_for_twice_is_made_once(tmp_path: Path) -> None:
+def test_a_file_that_is_requested_twice_is_made_once(tmp_path: Path) -> None:
     with open_store(tmp_path, waits_for_files=False) as store:
         first, second = pending(store, [0]), pending(store, [0])
         assert first.path == second.path
@@ -176,7 +176,7 @@ def test_file_that_a_kill_left_without_entries_is_taken_as_nothing(tmp_path: Pat
     put(store, range(ENTRIES))
     pending(store, [ENTRIES]).make()
     pending(store, [0], "other").make()
-    store.queues._ahead.clear()  # a kill: nobody tidies up
+    store.queues._ahead.clear()  # as after a kill: nothing is tidied up
     store.queues.all()[0].files._ahead.clear()
     abandon(store)
     with open_store(tmp_path) as again:

@@ -157,13 +157,13 @@ def test_looking_at_a_rebuild_does_not_wait_for_the_disk_that_its_lease_waits_fo
 
 
 def test_sizes_and_formats_are_changed_at_rest_only(shard: Shard) -> None:
-    for asked in (
+    for changed in (
         {"hash_slots": 101},
         {"index_num": 401},
         {"store_format": StoreFormat.V5_X},
     ):
         with pytest.raises(IndexRebuildRefused, match="at rest only"):
-            shard.rebuilds.begin("a test", lease_s=60, **asked)
+            shard.rebuilds.begin("a test", lease_s=60, **changed)
     assert shard.rebuilds.begin("a test", lease_s=60, hash_slots=100, index_num=400)
 
 

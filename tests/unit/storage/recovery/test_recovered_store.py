@@ -66,7 +66,7 @@ def closed(closed_once: Path, tmp_path: Path) -> Path:
 
 
 def copy(source: Path, target: Path) -> Path:
-    """With modification times, so that nobody seems to have opened it since."""
+    """Copy with modification times, so that no other program seems to have opened it since."""
     shutil.copytree(source, target, copy_function=shutil.copy2)
     return target
 
@@ -517,7 +517,7 @@ def test_a_format_file_that_cannot_be_read_is_kept_and_the_id_comes_from_the_sta
 
 
 def test_a_lost_format_file_that_may_have_named_another_log_is_refused(killed: Path) -> None:
-    (killed / "commitlog").rename(killed.parent / "log-elsewhere")
+    (killed / "commitlog").rename(killed.parent / "moved-log")
     (killed / "mqstore/format.json").write_text("")
     with pytest.raises(StoreDamaged):
         open_store(killed)

@@ -98,7 +98,7 @@ def test_a_queue_holds_what_its_files_hold_without_gaps(tmp_path: Path) -> None:
     assert not QueueFiles(FILES, tmp_path / "absent", FILE_SIZE).holds(1)
 
 
-def test_segments_are_told_from_strays_and_misfits(tmp_path: Path) -> None:
+def test_segments_are_distinguished_from_strays_and_misfits(tmp_path: Path) -> None:
     paths = LogBuilder().fill(100).write(tmp_path)
     names = sorted(path.name for path in paths.commit_log.iterdir())
     (paths.commit_log / "notes.txt").write_text("mine")

@@ -27,7 +27,7 @@ def archive_of(paths: StorePaths, max_offset: int = 1000) -> Archive:
     return Archive(paths, production_seams(), max_offset)
 
 
-def test_a_mark_is_there_for_whoever_opens_next_and_holds_what_lies_behind(
+def test_a_mark_outlives_the_process_and_holds_the_log_behind_it(
     paths: StorePaths,
 ) -> None:
     assert archive_of(paths).mark is None
@@ -63,7 +63,7 @@ def test_an_archive_that_was_ended_is_waited_for_no_more(paths: StorePaths) -> N
     archive.end()
     assert archive.mark is None
     assert archive_of(paths).mark is None
-    assert archive.advance(5, "elsewhere", max_offset=1000).offset == 5
+    assert archive.advance(5, "another place", max_offset=1000).offset == 5
 
 
 def test_where_the_log_was_cut_what_comes_next_is_not_archived(paths: StorePaths) -> None:

@@ -289,7 +289,7 @@ def test_a_pin_keeps_its_range_until_the_lease_ends(machine: Machine) -> None:
     assert machine.run(60) == 3
 
 
-def test_pins_yield_to_a_full_disk_and_their_owner_is_told(machine: Machine) -> None:
+def test_pins_yield_to_a_full_disk_and_their_owner_gets_an_error(machine: Machine) -> None:
     machine.fill(10)
     machine.settle()
     retention = machine.store.retention
@@ -356,7 +356,7 @@ def test_what_is_not_dispatched_stays(machine: Machine) -> None:
     assert store.expire(6) == 2
 
 
-def test_a_plan_changes_nothing_and_looks_at_as_many_as_asked(machine: Machine) -> None:
+def test_a_plan_changes_nothing_and_has_at_most_the_requested_segments(machine: Machine) -> None:
     machine.fill(5)
     machine.age(72 + 16)
     names = machine.disk.list(machine.store.paths.commit_log)

@@ -63,7 +63,7 @@ def test_a_group_that_has_consumed_everything_holds_nothing(store: MessageStore)
         assert holds(store, "g") == []
 
 
-def test_a_group_that_nobody_knows_holds_everything(store: MessageStore) -> None:
+def test_an_unknown_group_holds_everything(store: MessageStore) -> None:
     with store:
         put_some(store, 3)
         consume(store, "g", "T", {0: 1, 1: 1, 2: 1})

@@ -40,7 +40,7 @@ def test_a_pin_outlives_the_process(machine: Machine) -> None:
     assert (pin.created_ms, pin.expires_ms) == (NOW_MS, NOW_MS + 60_000)
 
 
-def test_a_pin_ends_when_nobody_puts_it_again(machine: Machine) -> None:
+def test_a_pin_without_a_heartbeat_expires(machine: Machine) -> None:
     machine.put()
     machine.clock.advance(59.999)
     assert [pin.name for pin in machine.pins.live()] == ["job"]

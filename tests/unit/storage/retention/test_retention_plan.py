@@ -61,7 +61,7 @@ def pin(start: int, end: int | None = None, until_ms: int | None = NOON_MS + 5) 
     return Hold(kind="pin", name="job", from_offset=start, to_offset=end, until_ms=until_ms)
 
 
-def test_expired_files_wait_for_the_hour_which_is_told() -> None:
+def test_expired_files_wait_for_the_hour_that_the_plan_names() -> None:
     made = plan.make(situation())
     assert made.triggers == ()
     assert whys(made) == ["hour", "hour", "newest"]
@@ -178,7 +178,7 @@ def test_a_pin_keeps_the_segments_of_its_range_and_all_behind() -> None:
     assert made.segments[1].held_by == ("pin job",)
 
 
-def test_what_is_held_goes_when_the_lease_ends_or_nobody_knows_when() -> None:
+def test_a_held_segment_may_be_deleted_at_the_end_of_the_lease_or_at_no_known_time() -> None:
     lease, group = pin(0, until_ms=FOUR_MS + 9), pin(0, until_ms=None)
     assert plan.make(situation(now_ms=FOUR_MS, holds=[lease])).segments[0].not_before_ms == (
         FOUR_MS + 9

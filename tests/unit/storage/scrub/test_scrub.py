@@ -72,7 +72,7 @@ def test_what_the_disk_changed_is_found_and_served_no_more(store: MessageStore) 
         store.lookups.by_physical_offset(first.physical_offset)
 
 
-def test_a_finding_is_told_once_and_goes_when_it_is_mended(store: MessageStore) -> None:
+def test_a_finding_is_reported_once_and_removed_after_the_repair(store: MessageStore) -> None:
     hurt(store, 0)
     epochs = [store.state.epoch]
     for _ in range(2):
@@ -122,7 +122,7 @@ def test_what_a_broker_may_have_changed_is_no_finding(store: MessageStore, tmp_p
         assert again.scrub.progress.findings == ()
 
 
-def test_the_next_pass_waits_for_its_time_or_for_who_asks(store: MessageStore) -> None:
+def test_the_next_pass_waits_for_its_time_or_for_a_request(store: MessageStore) -> None:
     run_pass(store.scrub)
     assert store.scrub.step(5.0) == 5.0 + 3_600
     assert store.scrub.progress.position is None
@@ -137,7 +137,7 @@ def test_no_rate_is_no_scrub(tmp_path: Path) -> None:
         assert store.scrub.step(1.0) == math.inf
 
 
-def test_an_open_store_scrubs_by_itself_where_it_is_told_to(tmp_path: Path) -> None:
+def test_an_open_store_scrubs_by_itself_only_with_scrubs(tmp_path: Path) -> None:
     with open_store(tmp_path / "store", scrubs=True) as store:
         assert store.run_scrub() is not None
     with open_store(tmp_path / "store") as store, pytest.raises(StoreNotWritable):

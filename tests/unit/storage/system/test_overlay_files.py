@@ -177,7 +177,9 @@ def test_copies_take_a_range_of_what_the_overlay_shows(
     assert files.read(base / "part") == b"3x5"
 
 
-def test_a_held_lock_stops_nobody_and_is_reported(base: Path, files: OverlayFileSystem) -> None:
+def test_a_held_lock_is_reported_and_does_not_prevent_an_opening(
+    base: Path, files: OverlayFileSystem
+) -> None:
     held = PosixFileSystem().lock(base / "lock")
     files.lock(base / "lock").release()
     assert files.is_locked(base / "lock")

@@ -42,7 +42,7 @@ def mapped_regions(path: Path) -> int:
     return Path("/proc/self/maps").read_text().count(str(path))
 
 
-def test_stat_tells_size_time_and_kind(tmp_path: Path) -> None:
+def test_stat_returns_size_time_and_kind(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"12345")
     os.utime(path, ns=(0, 1_700_000_000_123_456_789))
@@ -296,7 +296,7 @@ def test_lock_and_javas_lock_refuse_each_other(tmp_path: Path) -> None:
     held.release()
 
 
-def test_no_lock_file_means_nobody_holds_it(tmp_path: Path) -> None:
+def test_a_missing_lock_file_means_no_holder(tmp_path: Path) -> None:
     assert not FILES.is_locked(tmp_path / "lock")
     assert FILES.list(tmp_path) == []
 
@@ -336,7 +336,7 @@ def test_a_locked_mapping_is_in_memory_until_it_is_unlocked(tmp_path: Path) -> N
             mapping.lock()
 
 
-def test_a_lock_tells_when_its_file_was_deleted_or_replaced(tmp_path: Path) -> None:
+def test_a_lock_detects_that_its_file_was_deleted_or_replaced(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     lock = FILES.lock(path)
     assert lock.is_in_place()

@@ -45,7 +45,7 @@ def test_holes_of_a_file_are_passed_over(tmp_path: Path) -> None:
 def test_blocks_that_were_only_reserved_need_not_be_read(tmp_path: Path) -> None:
     path = tmp_path / "reserved"
     FILES.create(path, 8 << 20)
-    assert FILES.next_data(path, 0) in (None, 0)  # some file systems cannot tell
+    assert FILES.next_data(path, 0) in (None, 0)  # some file systems do not know
     mapped = FILES.map(path, writable=True)
     mapped.view[5 << 20] = 1  # not synced: in memory only
     found = FILES.next_data(path, 0)

@@ -18,7 +18,7 @@ PATIENCE_S: Final = 30.0
 
 
 class Recorder:
-    """A service whose steps are what the test says, and which tells of each."""
+    """A service whose step calls ``act`` and records its time in ``steps``."""
 
     name = "recorder"
 
@@ -135,18 +135,18 @@ def test_many_wakers_lose_no_wake() -> None:
     service = Recorder(act)
     handle = start(service)
 
-    def ask() -> None:
+    def call() -> None:
         nonlocal wanted
         for _ in range(1000):
             with lock:
                 wanted += 1
             handle.wake()
 
-    askers = [threading.Thread(target=ask) for _ in range(4)]
-    for asker in askers:
-        asker.start()
-    for asker in askers:
-        asker.join()
+    callers = [threading.Thread(target=call) for _ in range(4)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
     assert caught_up.wait(PATIENCE_S)
     handle.stop()
 

@@ -72,7 +72,7 @@ def test_backup_counts_where_the_file_cannot_be_read_and_says_so(tmp_path: Path)
     assert now.saved_at_ms == 1_700_000_000_123
 
 
-def test_file_that_nobody_can_read_leaves_what_was_known(tmp_path: Path) -> None:
+def test_an_unreadable_file_leaves_the_known_table(tmp_path: Path) -> None:
     followed, table = _followed(tmp_path), _save(tmp_path, 5)
     assert _offset(followed) == 5
     for path in (table.path, table.backup_path):

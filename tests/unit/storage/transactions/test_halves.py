@@ -88,13 +88,13 @@ def test_4_9_writes_an_op_record_for_each_half_and_5_x_one_for_all() -> None:
     assert all(each.properties["TAGS"] == "d" for each in old + new)
 
 
-def test_an_op_record_tells_what_was_decided_when_and_why() -> None:
+def test_an_op_record_has_the_decision_its_time_and_reason() -> None:
     (op,) = halves.ops_of([3], "u1", DECISION, HOST, "k", StoreFormat.V4_9)
     assert halves.read_decision(stored(op)) == DECISION
     assert op.properties["KEYS"] == "u1"
 
 
-def test_a_brokers_op_record_tells_only_which_halves() -> None:
+def test_a_brokers_op_record_has_only_the_offsets_of_halves() -> None:
     op = NewRecord("RMQ_SYS_TRANS_OP_HALF_TOPIC", 0, b"0,4,6,", {"TAGS": "d"}, HOST, 0)
     assert halves.read_op(stored(op)) == [0, 4, 6]
     assert halves.read_decision(stored(op)) is None

@@ -272,7 +272,7 @@ def test_a_begin_under_a_new_key_looks_into_the_table_of_unique_keys_alone(bench
     assert (indexed.count, table_lookups.count) == (0, 10)
 
 
-def test_a_begin_under_a_key_of_ours_looks_nowhere(bench: Bench) -> None:
+def test_a_begin_under_a_generated_key_searches_nothing(bench: Bench) -> None:
     store = bench.world.store
     assert store.dedup is not None
     with (

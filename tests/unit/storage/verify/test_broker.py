@@ -118,7 +118,7 @@ def test_after_a_crash_it_starts_where_the_checkpoint_reaches(tmp_path: Path) ->
         assert foreseen(log, tmp_path, checkpoint=times).start == segment * SEGMENT
 
 
-def test_4_9_asks_its_heap_for_what_a_size_says(tmp_path: Path) -> None:
+def test_4_9_allocates_as_many_bytes_as_a_size_says(tmp_path: Path) -> None:
     log = LogBuilder().fill(10)
     offset, _ = log.records[-1]
     log.poke(offset, struct.pack(">i", 2**31 - 1))

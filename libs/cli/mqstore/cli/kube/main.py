@@ -9,11 +9,11 @@ from typing import Annotated, Any, Final
 import typer
 
 from mqstore.cli.kube import (
-    ask,
     backup,
     grow,
     jobs,
     logs,
+    request,
     restore,
     retention,
     scale,
@@ -57,7 +57,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for module in (status, ask, retention, writes, jobs, logs, backup, restore, scale, grow):
+for module in (status, request, retention, writes, jobs, logs, backup, restore, scale, grow):
     module.add(app)
 
 

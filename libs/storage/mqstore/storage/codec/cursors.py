@@ -32,11 +32,11 @@ def decode(text: str, query: str) -> int:
         below, check = _CURSOR.unpack(packed)
     except (ValueError, struct.error, binascii.Error) as error:
         raise CursorError(
-            f"{text[:40]!r} is no cursor of such a query; ask again without it"
+            f"{text[:40]!r} is no cursor of such a query; repeat the query without it"
         ) from error
     if below < 0 or check != _check(below, query):
         raise CursorError(
-            f"cursor {text[:40]!r} is of another query than this one; ask again without it"
+            f"cursor {text[:40]!r} is of another query than this one; repeat the query without it"
         )
     return int(below)
 
@@ -55,11 +55,11 @@ def decode_name(text: str, query: str) -> str:
         name = packed[_NAME_CHECK.size :].decode("utf-8", "surrogatepass")
     except (ValueError, struct.error, binascii.Error) as error:
         raise CursorError(
-            f"{text[:40]!r} is no cursor of such a query; ask again without it"
+            f"{text[:40]!r} is no cursor of such a query; repeat the query without it"
         ) from error
     if check != _check(name, query) or encode_name(name, query) != text:
         raise CursorError(
-            f"cursor {text[:40]!r} is of another query than this one; ask again without it"
+            f"cursor {text[:40]!r} is of another query than this one; repeat the query without it"
         )
     return name
 

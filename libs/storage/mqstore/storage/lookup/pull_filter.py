@@ -188,7 +188,7 @@ def parse_tags(expression: str) -> TagFilter | None:
     if not tags:
         raise FilterError(f"{expression[:100]!r} names no tag; write `A || B`, or `*` for all")
     if len(tags) > TAGS_MAX:
-        raise FilterError(f"{len(tags)} tags are over {TAGS_MAX}; ask for fewer at a time")
+        raise FilterError(f"{len(tags)} tags are over {TAGS_MAX}; request fewer at a time")
     return TagFilter(tags)
 
 

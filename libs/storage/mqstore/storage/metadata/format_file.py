@@ -148,13 +148,13 @@ def refuse_another(found: FormatFile, store_id: str | None, shard: str) -> None:
     """Raise StoreOfAnother, naming both, unless the directory is the expected store's shard."""
     if store_id is not None and found.store_id != store_id.replace("-", "").lower():
         raise StoreOfAnother(
-            f"this directory holds store {found.store_id} and store {store_id} was asked for; "
+            f"this directory holds store {found.store_id} and store {store_id} was requested; "
             "mount the right volume, or adopt this one explicitly"
         )
     if found.shard != shard:
         raise StoreOfAnother(
             f"this directory holds shard {found.shard} of store {found.store_id} and shard "
-            f"{shard} was asked for; mount the right volume, or adopt this one explicitly"
+            f"{shard} was requested; mount the right volume, or adopt this one explicitly"
         )
 
 

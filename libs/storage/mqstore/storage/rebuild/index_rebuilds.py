@@ -179,7 +179,7 @@ class IndexRebuilds:
             with self._lock:
                 self._require(rebuild_id)
             if self._index.is_publishing:
-                raise IndexRebuildRefused("the new index is being published; ask for it again")
+                raise IndexRebuildRefused("the new index is being published; retry the request")
             self._end("given-up")
 
     def step(self, now: float) -> float:

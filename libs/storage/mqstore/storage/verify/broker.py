@@ -63,7 +63,7 @@ class Broker:
         if physical_offset is None:
             return effect(kind, crashed=self.crashed)
         if self.allocates and physical_offset == self.end:
-            return f"4.9 refuses to start: it asks its heap for {self.allocates} bytes here"
+            return f"4.9 refuses to start: it allocates {self.allocates} bytes here"
         if kind is Kind.LOG_TAIL:
             return self._with_a_tail(physical_offset)
         if kind in _BEYOND and physical_offset < self.end:

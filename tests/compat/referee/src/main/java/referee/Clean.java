@@ -3,7 +3,7 @@ package referee;
 import com.google.gson.JsonObject;
 import java.nio.file.Path;
 
-/** Lets RocketMQ delete what has expired, at any hour, as a person may ask a broker to. */
+/** Lets RocketMQ delete what has expired, at any hour, as a broker does at a command. */
 final class Clean {
     private Clean() {
     }

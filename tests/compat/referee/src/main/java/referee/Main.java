@@ -22,7 +22,7 @@ import java.nio.file.Path;
  * append  DIR SCRIPT             open an existing store and run a script on it
  * dump    DIR [CONFIG] [--queries]   recover DIR and print all that the store sees
  * rebuild DIR [CONFIG]           build queues and index of DIR anew from its log
- * clean (served only)            rounds of deletion by hand, as deleteExpiredCommitLog asks for
+ * clean (served only)            rounds of deletion by hand, as deleteExpiredCommitLog requests
  * evaluate (served only)         what filter expressions say of properties
  * recode (served only)           a config file's text, read and written by its manager
  * subscribe (served only)        consumerFilter.json after registrations

@@ -1,4 +1,4 @@
-"""``kubectl mqstore ask``: one request to a service of the release, with the admin token."""
+"""``kubectl mqstore request``: one request to a service of the release, with the admin token."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _PORTS: Final = {Service.WRITER: WRITER_PORT, Service.QUERY: QUERY_PORT}
 
 def add(app: typer.Typer) -> None:
     """Register the command."""
-    app.command("ask")(ask)
+    app.command("request")(send)
 
 
-def ask(
+def send(
     context: typer.Context,
     path: Annotated[str, typer.Argument(help="Path of the request, as /v1/store.")],
     service: Annotated[
@@ -49,26 +49,26 @@ def ask(
 ) -> None:
     """Send a request with the admin token to a service, and print the reply.
 
-    Exit code 0: success; 2: refused, by the service or before; 3: the service does not answer.
+    Exit code 0: success; 2: the request was refused; 3: the service does not reply.
     """
     verb = method or ("GET" if data is None else "POST")
     request = {"method": verb, "url": path, "content": data}
-    raise exit_of(context, lambda release: _send(release, service, shard, request))
+    raise exit_of(context, lambda release: _print_reply(release, service, shard, request))
 
 
-def _send(release: Release, service: Service, shard: int, request: dict[str, Any]) -> int:
+def _print_reply(release: Release, service: Service, shard: int, request: dict[str, Any]) -> int:
     if not request["url"].startswith("/"):
         raise KubeError(f"{request['url']} is no path; name one as /v1/store")
     pod, port = _target(release, service, shard)
     headers = {"content-type": "application/json"} if request["content"] is not None else {}
     with release.http(pod, port, TIMEOUT_S) as http:
         try:
-            answer = http.request(**request, headers=headers)
+            reply = http.request(**request, headers=headers)
         except httpx.HTTPError as error:
-            raise KubeError(f"{pod} does not answer ({error})", EXIT_UNREACHABLE) from error
-    if not answer.is_success:
-        raise KubeError(f"{request['url']} was refused ({answer.status_code}): {answer.text}")
-    print(answer.text, end="" if answer.text.endswith("\n") else "\n")
+            raise KubeError(f"{pod} does not reply ({error})", EXIT_UNREACHABLE) from error
+    if not reply.is_success:
+        raise KubeError(f"{request['url']} was refused ({reply.status_code}): {reply.text}")
+    print(reply.text, end="" if reply.text.endswith("\n") else "\n")
     return EXIT_OK
 
 
