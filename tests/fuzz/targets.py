@@ -48,7 +48,8 @@ from mqstore.storage.paths import StorePaths
 from mqstore.storage.queues.consume_queues import queue_key
 from mqstore.storage.system.posix_files import PosixFileSystem
 from mqstore.storage.tables import java_json
-from mqstore.storage.tables.config_tables import ConsumerOffsets, DelayOffsets, Table, TopicTable
+from mqstore.storage.tables.config_tables import ConsumerOffsets, DelayOffsets, TopicTable
+from mqstore.storage.tables.table import Table
 from tests.fuzz import stores
 from tests.fuzz.flips import fields_of
 from tests.fuzz.guarded import GuardedMemory

@@ -20,12 +20,11 @@ from mqstore.storage.tables import java_json
 from mqstore.storage.tables.config_tables import (
     ConsumerOffsets,
     DelayOffsets,
-    Source,
-    Table,
     TopicTable,
 )
 from mqstore.storage.tables.consumer_filters import ConsumerFilters
 from mqstore.storage.tables.subscription_groups import SubscriptionGroups
+from mqstore.storage.tables.table import Source, Table
 from tests.fuzz import stores
 from tests.fuzz.targets import DELAYS, OFFSETS, TOPICS
 

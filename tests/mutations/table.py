@@ -20,6 +20,7 @@ def _of(what: str, module: str, old: str, new: str, shown_by: str | None = None)
 
 _RESTORED: Final = "tests/simulation/test_restored_directories.py"
 _MISSING: Final = "tests/unit/storage/recovery/test_missing_data.py"
+_CONFIG: Final = "tests/simulation/test_config_changes_over_crashes.py"
 _FILES: Final = (
     _of(
         "Durable data that is missing is not looked for",
@@ -62,18 +63,34 @@ _FILES: Final = (
     ),
     _of(
         "Config tables written in place",
-        "tables.config_tables",
+        "tables.table",
         "replace_file(self._seams.files, self.path, content)",
         "self._seams.files.write(self.path, content)",
     ),
     _of(
         "Config tables in place, and no `.bak`",
-        "tables.config_tables",
-        """            if self._saved is not None:
-                replace_file(self._seams.files, self.backup_path, self._saved)
-            replace_file(self._seams.files, self.path, content)
+        "tables.table",
+        """        if self._saved is not None:
+            replace_file(self._seams.files, self.backup_path, self._saved)
+        replace_file(self._seams.files, self.path, content)
 """,
-        "            self._seams.files.write(self.path, content)\n",
+        "        self._seams.files.write(self.path, content)\n",
+    ),
+    _of(
+        "Changes leave the journal of a config table before its file is written",
+        "tables.journaled_table",
+        "            self._write(content, await_log)\n            with self._appending:\n"
+        "                self._journal.drop(end)\n",
+        "            with self._appending:\n                self._journal.drop(end)\n"
+        "            self._write(content, await_log)\n            with self._appending:\n",
+        _CONFIG,
+    ),
+    _of(
+        "A journal's directory is not synced",
+        "tables.change_journal",
+        "            self._files.sync_directory(self._path.parent)\n        self.size",
+        "            pass\n        self.size",
+        _CONFIG,
     ),
     _of(
         "Blocks not reserved before a store",

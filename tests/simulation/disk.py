@@ -29,7 +29,7 @@ CAPACITY: Final = 1 << 30
 READS: Final = frozenset(
     {"stat", "list", "read", "map", "is_locked", "next_data", "usage", "holds"}
 )
-CONTENT: Final = frozenset({"write", "create", "copy", "sync", "write_through"})
+CONTENT: Final = frozenset({"write", "append", "create", "copy", "sync", "write_through"})
 """Operations that a full or failing disk may leave half done."""
 
 
@@ -293,16 +293,21 @@ class SimulatedDisk:
         return self.read(path)[offset : offset + length]
 
     def write(self, path: Path, data: bytes) -> None:
-        name = str(path)
-        fault = self._operation("write", name)
-        if fault is not None:
-            data = data[: len(data) // 2]
+        self._write("write", str(path), data, keep=False)
+
+    def append(self, path: Path, data: bytes) -> None:
+        self._write("append", str(path), data, keep=True)
+
+    def _write(self, operation: str, name: str, data: bytes, *, keep: bool) -> None:
+        fault = self._operation(operation, name)
+        data = data if fault is None else data[: len(data) // 2]
         if self._node(name) is None:
             self._check_absent(name)
             self._change({name: Inode(b"", self.clock.now_ms())})
         inode = self._inode(name)
-        self._check_room(inode.new_blocks(0, len(data)))
-        inode.replace(data, len(self.trace), self.clock.now_ms())
+        self._check_room(inode.new_blocks(inode.size if keep else 0, len(data)))
+        store = inode.append if keep else inode.replace
+        store(data, len(self.trace), self.clock.now_ms())
         if fault is not None:
             raise self._failure(fault, name)
         self.sync_inode(name, inode)

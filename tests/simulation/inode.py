@@ -40,7 +40,10 @@ class Loss(StrEnum):
 class Inode:
     """See the module."""
 
-    __slots__ = ("dirty", "durable", "lost", "maps", "memory", "modified_ms", "reserved", "seen")
+    __slots__ = (
+        *("dirty", "durable", "lost", "maps", "memory", "modified_ms", "reserved", "seen"),
+        "truncated",
+    )
 
     def __init__(self, content: bytes, modified_ms: int) -> None:
         self.seen = content
@@ -57,6 +60,8 @@ class Inode:
         """Pages that a failed sync left clean in memory and not on the disk."""
         self.reserved = 0
         """Pages that have disk blocks, as bits."""
+        self.truncated = False
+        """Whether it was cut to nothing since it was last written back."""
 
     @property
     def size(self) -> int:
@@ -101,10 +106,18 @@ class Inode:
 
     def replace(self, data: bytes, moment: int, now_ms: int) -> None:
         """Give it other content, as writing through a descriptor does: blocks come along."""
-        self._set(data)
+        self.truncated = True
+        self._store(data, 0, moment, now_ms)
+
+    def append(self, data: bytes, moment: int, now_ms: int) -> None:
+        """Write behind its end, through a descriptor."""
+        self._store(self.seen + data, self.size, moment, now_ms)
+
+    def _store(self, content: bytes, start: int, moment: int, now_ms: int) -> None:
+        self._set(content)
         self.modified_ms = now_ms
-        self.reserve(0, len(data))
-        for page in pages(len(data)):
+        self.reserve(start, len(content) - start)
+        for page in pages(len(content))[start // PAGE :]:
             self.touch(page, moment)
 
     def resize(self, size: int) -> None:
@@ -134,6 +147,7 @@ class Inode:
         else:
             self.durable = self.seen
         self.dirty = {}
+        self.truncated = False
 
     def write_back_half(self, moment: int) -> None:
         """Of the dirty pages every other one becomes durable; the moment selects which."""
@@ -163,6 +177,7 @@ class Inode:
         copied.dirty = {page: list(versions) for page, versions in self.dirty.items()}
         copied.lost = set(self.lost)
         copied.reserved = self.reserved
+        copied.truncated = self.truncated
         return copied
 
     def survive(self, rng: random.Random, loss: Loss, moment: int) -> Inode:
@@ -178,7 +193,7 @@ class Inode:
     def _surviving(self, rng: random.Random, loss: Loss, moment: int) -> bytes:
         size = self.size
         if loss is not Loss.PREFIX and len(self.durable) != size:
-            size = rng.choice([0, len(self.durable), size])
+            size = rng.choice([len(self.durable), size] + [0] * self.truncated)
         content = bytearray(self.durable.ljust(max(self.size, len(self.durable)), b"\0"))
         for page, versions in sorted(self.dirty.items()):
             before = (NEVER, bytes(content[page * PAGE : (page + 1) * PAGE]))

@@ -146,7 +146,7 @@ class Ahead:
     """A store on a simulated machine whose puts are segments ahead of the commit."""
 
     def __init__(self) -> None:
-        self.machine = SimulatedMachine(1)
+        self.machine = SimulatedMachine(2)
         self.machine.disk.make_directories(SIMULATED)
         self.store = open_simulated(self.machine, SLOW)
         self.acknowledged = put_message(self.store, message(self.store, 0)).end

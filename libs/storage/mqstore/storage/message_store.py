@@ -234,7 +234,7 @@ class MessageStore:
         return self._parts.admin.topics.get(name)
 
     def put_topic(self, name: str, change: TopicChange) -> TopicConfig:
-        """Create, or change, a topic; durable in config/topics.json at return.
+        """Create, or change, a topic; durable at return.
 
         Raises TopicNameError, TopicConfigError, StoreNotWritable, OSError.
         """
@@ -298,7 +298,7 @@ class MessageStore:
             dispatched_offset=self.dispatcher.position,
             segments=len(self.log.files.files),
             segment_size=self.config.mapped_file_size_commit_log,
-            topics=len(self.topics()),
+            topics=self._parts.admin.topics.count(),
             queues=len(self.queues.all()),
             index_files=len(self.index.files),
             index_complete=self.dispatcher.catch_up.complete,
@@ -442,6 +442,7 @@ class MessageStore:
             services.start(core.block_cover)
         services.start(self.retention)
         services.start(self.offsets)
+        services.start(parts.admin.table_saves)
         services.start(self.rebuilds)
         services.start(self.quarantine)
         if self.dedup is not None:
@@ -494,6 +495,7 @@ class MessageStore:
         dispatcher.finish(self._parts.seams.clock)
         self.delays.save()
         self.offsets.save()
+        self._parts.admin.table_saves.save()
         dispatcher.close()
         newest = self.log.last_store_timestamp_ms
         if newest:

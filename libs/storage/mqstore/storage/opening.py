@@ -58,6 +58,9 @@ from mqstore.storage.recovery.view import (
 )
 from mqstore.storage.seams import FileSystem, Seams
 from mqstore.storage.system.atomic_file import change_together, remove_file
+from mqstore.storage.tables.config_tables import TopicTable
+from mqstore.storage.tables.consumer_filters import ConsumerFilters
+from mqstore.storage.tables.subscription_groups import SubscriptionGroups
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _NO_DELETION: Final = {
@@ -199,6 +202,8 @@ def _identify(
     blocks = BlockFiles(files, paths.blocks, size, content.store_id)
     if not facts.trusted and not lock.had_sign:
         remove_file(files, paths.deleted_topics)  # a broker may have cut the log below its offsets
+        for table in (TopicTable, SubscriptionGroups, ConsumerFilters):
+            table.settle_after_broker(paths, content.rocketmq_format, seams)
     deleted = DeletedTopics.load(files, paths.deleted_topics)
     view = _judge(_view(paths, config, content, segments, files, blocks), facts, deleted)
     is_whole = facts.trusted and accepted is None and view.loss is None

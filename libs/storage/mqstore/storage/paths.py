@@ -161,6 +161,10 @@ class StorePaths:
         """Topics that were deleted while the log still holds their messages."""
         return self.ours / "deleted-topics.json"
 
+    def journal_of(self, table: str) -> Path:
+        """The changes that a file of ``config`` does not have yet."""
+        return self.ours / f"{table.removesuffix('.json')}.journal"
+
     @cached_property
     def accepted_loss(self) -> Path:
         """The loss of durable data that an operator has accepted, until the next opening."""

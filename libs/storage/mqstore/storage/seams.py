@@ -135,6 +135,11 @@ class FileSystem(Protocol):
     def write(self, path: Path, data: bytes) -> None:
         """Create or replace a small file's content and sync the file; not atomic by itself."""
 
+    def append(self, path: Path, data: bytes) -> None:
+        """Add bytes to the end of a small file, made when missing, and sync its content.
+
+        On failure some of the bytes may be there."""
+
     def create(self, path: Path, size: int, *, reserve: int | None = None) -> None:
         """Make a new zero-filled file of exactly ``size`` bytes and sync it.
 

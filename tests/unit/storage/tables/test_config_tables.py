@@ -14,13 +14,12 @@ from mqstore.storage.system.threads import production_seams
 from mqstore.storage.tables.config_tables import (
     ConsumerOffsets,
     DelayOffsets,
-    Source,
-    Table,
     TopicConfig,
     TopicTable,
 )
 from mqstore.storage.tables.consumer_filters import ConsumerFilters
 from mqstore.storage.tables.subscription_groups import SubscriptionGroups
+from mqstore.storage.tables.table import Source, Table
 
 T = TypeVar("T", bound=Table)
 V4, V5 = StoreFormat.V4_9, StoreFormat.V5_X

@@ -8,8 +8,9 @@ from pathlib import Path
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.system.threads import production_seams
-from mqstore.storage.tables.config_tables import ConsumerOffsets, Source
+from mqstore.storage.tables.config_tables import ConsumerOffsets
 from mqstore.storage.tables.followed_table import SETTLED_MS, FollowedTable
+from mqstore.storage.tables.table import Source
 
 SEAMS = production_seams()
 

@@ -10,13 +10,13 @@ from mqstore.storage.admin.topics import TopicChange
 from mqstore.storage.tables.config_tables import (
     ConsumerOffsets,
     DelayOffsets,
-    Source,
     TopicConfig,
     TopicTable,
 )
 from mqstore.storage.tables.consumer_filters import ConsumerFilters, FilterData
 from mqstore.storage.tables.followed_table import FollowedTable, TableSnapshot
 from mqstore.storage.tables.subscription_groups import GroupConfig
+from mqstore.storage.tables.table import Source
 
 __all__ = [
     "Commit",

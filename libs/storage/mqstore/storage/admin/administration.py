@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 from mqstore.storage.admin.group_offsets import GroupOffsets
 from mqstore.storage.admin.groups import Groups
 from mqstore.storage.admin.subscriptions import Subscriptions
+from mqstore.storage.admin.table_saves import TableSaves
 from mqstore.storage.admin.topics import TopicDeletion, Topics
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.log.commit_log import CommitLog
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     from mqstore.storage.queues.consume_queues import ConsumeQueues
 
 
+_log = logging.getLogger(__name__)
+
+
 @dataclass(frozen=True, slots=True)
 class AdminTables:
     """The config tables of a store, loaded before the store is changed.
@@ -39,14 +44,23 @@ class AdminTables:
 
     @classmethod
     def load(cls, paths: StorePaths, store_format: StoreFormat, seams: Seams) -> Self:
-        """Load the four tables. Raises ConfigTableError, OSError."""
+        """Load the four tables, and log what could not be read. Raises ConfigTableError,
+        OSError."""
         where = paths, store_format, seams
-        return cls(
+        tables = cls(
             TopicTable.load(*where),
             SubscriptionGroups.load(*where),
             ConsumerOffsets.load(*where),
             ConsumerFilters.load(*where),
         )
+        for table in (tables.topics, tables.groups, tables.offsets, tables.filters):
+            if table.problem is not None:
+                _log.error("%s", table.problem)
+        return tables
+
+    def saves(self) -> TableSaves:
+        """The service that writes the files of journaled tables."""
+        return TableSaves((self.topics, self.groups, self.filters))
 
 
 class Administration:
@@ -90,6 +104,7 @@ class Administration:
         self.subscriptions = Subscriptions(
             tables.filters, store_format, topic_of, config, clock, require_writable, adopt
         )
+        self.table_saves = tables.saves()
         self.groups = Groups(tables.groups, self.offsets, require_writable)
 
     def delete_topic(self, name: str) -> TopicDeletion:

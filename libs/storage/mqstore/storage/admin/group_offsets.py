@@ -144,6 +144,10 @@ class GroupOffsets:
         """The topics in which each group has offsets."""
         return self._table.groups()
 
+    def topics_of(self, group: str) -> list[str]:
+        """The topics in which a group has offsets."""
+        return self._table.topics_of(group)
+
     def by_queue(self) -> dict[str, dict[int, int]]:
         """A copy of the committed offsets of all groups, by topic@group and queue id."""
         return self._table.by_queue()
@@ -154,7 +158,7 @@ class GroupOffsets:
         Raises GroupNameError, TopicUnknown.
         """
         topic_names.check_group(group)
-        names = [topic] if topic is not None else sorted(self.groups().get(group, ()))
+        names = [topic] if topic is not None else sorted(self.topics_of(group))
         return [found for name in names for found in self._of_topic(group, name)]
 
     def commit(

@@ -45,13 +45,17 @@ class Groups:
     def all(self) -> list[Group]:
         """All groups, by name."""
         topics = self._offsets.groups()
-        names = {config.name for config in self._table.all()} | topics.keys()
+        names = self._table.names() | topics.keys()
         return [self._group(name, topics.get(name, [])) for name in sorted(names)]
+
+    def count(self) -> int:
+        """The number of all groups."""
+        return len(self._table.names() | self._offsets.groups().keys())
 
     def get(self, name: str) -> Group:
         """The group of this name. Raises GroupNameError, GroupUnknown."""
         topic_names.check_group(name)
-        topics = self._offsets.groups().get(name, [])
+        topics = self._offsets.topics_of(name)
         if not topics and self._table.get(name) is None:
             raise GroupUnknown(f"there is no group {name}: it was not created, and has no offsets")
         return self._group(name, topics)
@@ -65,7 +69,7 @@ class Groups:
         topic_names.check_own_group(name)
         with self._lock:
             self._table.put(change(self._table.get(name) or GroupConfig(name)))
-            self._table.save()
+        self._table.save_changes()
         return self.get(name)
 
     def delete(self, name: str, *, with_offsets: bool) -> None:
@@ -79,7 +83,7 @@ class Groups:
             self.get(name)
             if self._table.get(name) is not None:
                 self._table.remove(name)
-                self._table.save()
+                self._table.save_changes()
             if with_offsets:
                 self._offsets.forget_group(name)
 

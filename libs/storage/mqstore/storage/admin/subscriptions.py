@@ -114,7 +114,7 @@ class Subscriptions:
         if known is not None and _meaning(known) != _meaning(data):
             # Invalidate the old bits before dispatch writes those of the new expression.
             self._table.put(replace(data, positions=()))
-            self._table.save()
+            self._table.save_changes()
         others = [each for each in self._table.of_topic(topic) if each.group != group]
         newest_ms = self._adopt(topic, [*others, data])
         if known is not None and _meaning(known) == _meaning(data):
@@ -125,14 +125,10 @@ class Subscriptions:
     def _save(self) -> None:
         """Save the table without the subscriptions that died longer than the kept time ago."""
         now_ms = self._clock.now_ms()
-        old = [
-            each
-            for each in self._table.all()
-            if each.is_dead and now_ms - each.dead_ms >= self._kept_ms
-        ]
+        old = [each for each in self._table.dead() if now_ms - each.dead_ms >= self._kept_ms]
         for each in old:
             self._table.remove(each.topic, each.group)
-        self._table.save()
+        self._table.save_changes()
 
         # Last: until the table is saved, readers may use the bits.
         for topic in sorted({each.topic for each in old}):

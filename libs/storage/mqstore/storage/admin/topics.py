@@ -103,6 +103,10 @@ class Topics:
                 known[name] = self._from_queues(name)
         return [topic for _, topic in sorted(known.items())]
 
+    def count(self) -> int:
+        """The number of ``all``."""
+        return len(self._table.names().union(self._queues.topics()))
+
     def get(self, name: str) -> TopicConfig:
         """The topic of this name. Raises TopicUnknown."""
         found = self._table.get(name)
@@ -123,7 +127,7 @@ class Topics:
             topic = change.of(self._table.get(name) or TopicConfig(name))
             self._check(topic)
             self._table.put(topic)
-            self._table.save()
+        self._table.save_changes()
         return topic
 
     def plan_delete(self, name: str, offsets: GroupOffsets) -> TopicDeletion:
@@ -149,7 +153,7 @@ class Topics:
             self._deleted.add(name, end, following, now_ms, min_offset)
             if self._table.get(name) is not None:
                 self._table.remove(name)
-                self._table.save()
+                self._table.save_changes()
             offsets.forget_topic(name)
             self._drop_queues(name)
         _log.warning("topic %s was deleted: %d queues, up to offset %d", name, gone.queues, end)

@@ -165,6 +165,10 @@ class OverlayFileSystem:
         else:
             self._put(path, memoryview(bytearray(data)))
 
+    def append(self, path: Path, data: bytes) -> None:
+        """Add bytes to the end of a small file."""
+        self.write(path, (b"" if self.stat(path) is None else self.read(path)) + data)
+
     def create(self, path: Path, size: int, *, reserve: int | None = None) -> None:
         """Create a zero-filled file."""
         self._put_new(path, native.map_anonymous(size))

@@ -235,6 +235,12 @@ class PosixFileSystem:
             _write_all(descriptor, data)
             os.fsync(descriptor)
 
+    def append(self, path: Path, data: bytes) -> None:
+        """Add bytes to the end of a small file, and sync its content."""
+        with _open_for(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND) as descriptor:
+            _write_all(descriptor, data)
+            os.fdatasync(descriptor)
+
     def create(self, path: Path, size: int, *, reserve: int | None = None) -> None:
         """Create a zero-filled file, reserve blocks, and sync it."""
 

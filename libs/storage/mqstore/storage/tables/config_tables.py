@@ -1,8 +1,7 @@
-"""RocketMQ's ``config/*.json``: topics, groups, consumer offsets, delay offsets, filters.
+"""Topics, consumer offsets and delay offsets: ``topics.json``, ``consumerOffset.json``,
+``delayOffset.json``.
 
-Each file has a ``.bak`` with the previous content. As in RocketMQ, a file that cannot be read
-(truncated, empty) is replaced by its ``.bak``; the table then reports it. Unknown fields are kept.
-Source: ConfigManager and its subclasses of 4.9.7 and 5.4.0.
+Source: TopicConfigManager, ConsumerOffsetManager and ScheduleMessageService of 4.9.7 and 5.4.0.
 
 Every method may be called from any thread.
 """
@@ -11,143 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
-from threading import Lock, RLock
-from typing import Any, ClassVar, Final, Self
+from typing import Any, Final
 
-from mqstore.storage.errors import ConfigTableError, TopicUnknown
+from mqstore.storage.errors import TopicUnknown
 from mqstore.storage.layout import StoreFormat
-from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import Seams
-from mqstore.storage.system.atomic_file import replace_file
-from mqstore.storage.tables import java_json
+from mqstore.storage.tables.journaled_table import JournaledTable
+from mqstore.storage.tables.table import DATA_VERSION, JsonObject, Table, integer
 
 TOPIC_GROUP_SEPARATOR: Final = "@"
 PERM_READ_WRITE: Final = 6
 QUEUES_DEFAULT: Final = 4
 LEVELS: Final = range(1, 19)
-_DATA_VERSION: Final = "dataVersion"
-
-JsonObject = dict[str | int, Any]
-
-
-class Source(StrEnum):
-    """The file that a table was loaded from."""
-
-    FILE = "file"
-    BACKUP = "backup"
-    NEW = "new"
-
-
-class Table:
-    """One file: its content as a tree, and how it is read and written.
-
-    Methods that change the table change memory; ``save`` makes the change durable.
-    """
-
-    file_name: ClassVar[str]
-    table_name: ClassVar[str]
-    """The member of the file's object that holds the entries."""
-
-    def __init__(self, path: Path, store_format: StoreFormat, seams: Seams) -> None:
-        self.path = path
-        self.source = Source.NEW
-        self.problem: str | None = None
-        """Why the file itself could not be read, when its ``.bak`` was loaded; else None."""
-        self.data: JsonObject = {}
-        self._format = store_format
-        self._seams = seams
-        self._lock = RLock()
-        self._saving = Lock()
-        self._saved: bytes | None = None
-        """Content of the last successful load or save: the next ``.bak``."""
-
-    @classmethod
-    def load(cls, paths: StorePaths, store_format: StoreFormat, seams: Seams) -> Self:
-        """Load the table; an empty one when there is neither file nor ``.bak``.
-
-        Raises ConfigTableError when neither of the existing files can be read, OSError.
-        """
-        table = cls(paths.config / cls.file_name, store_format, seams)
-        table._load()
-        return table
-
-    @property
-    def backup_path(self) -> Path:
-        """The path of the ``.bak``."""
-        return self.path.with_name(self.path.name + ".bak")
-
-    def text(self) -> str:
-        """The text that ``save`` writes."""
-        with self._lock:
-            return java_json.dump(self._tree_to_save(), self._format)
-
-    def save(self, await_log: Callable[[], object] = lambda: None) -> None:
-        """Write the file atomically, after its previous content to ``.bak``.
-
-        Changes made meanwhile do not wait, and belong to the next save. ``await_log`` is called
-        once the content is fixed and before it is written: it returns when the part of the log that
-        the content refers to is on disk. Raises its errors, and OSError.
-        """
-        with self._saving:
-            content = self.text().encode()
-            await_log()
-            self._seams.files.make_directories(self.path.parent)
-            if self._saved is not None:
-                replace_file(self._seams.files, self.backup_path, self._saved)
-            replace_file(self._seams.files, self.path, content)
-            self._saved = content
-            self.source = Source.FILE
-
-    def save_with_backup(self) -> None:
-        """Write the same content to the file and its ``.bak``, so that the previous content is
-        gone."""
-        self.save()
-        self.save()
-
-    def touch(self) -> None:
-        """Count a change in dataVersion, where the format's file has one."""
-        with self._lock:
-            version = self.data.get(_DATA_VERSION)
-            changed = dict(version) if isinstance(version, dict) else {}
-            changed["counter"] = integer(changed.get("counter"), 0) + 1
-            if self._format is StoreFormat.V5_X:
-                changed.setdefault("stateVersion", 0)
-            changed["timestamp"] = self._seams.clock.now_ms()
-            self.data[_DATA_VERSION] = dict(sorted(changed.items()))
-
-    @property
-    def entries(self) -> JsonObject:
-        """The entries themselves; created when missing."""
-        entries = self.data.get(self.table_name)
-        if not isinstance(entries, dict):
-            entries = self.data[self.table_name] = {}
-        return entries
-
-    def _tree_to_save(self) -> JsonObject:
-        """The tree to write: members in alphabetical order, as fastjson prints beans."""
-        tree = {**self.data, self.table_name: self.entries}
-        return dict(sorted(tree.items(), key=lambda member: str(member[0])))
-
-    def _load(self) -> None:
-        problems = []
-        for path, source in ((self.path, Source.FILE), (self.backup_path, Source.BACKUP)):
-            if self._seams.files.stat(path) is None:
-                continue
-            content = self._seams.files.read(path)
-            try:
-                self.data = java_json.parse(content.decode())
-            except ValueError as error:
-                problems.append(f"{path.name} cannot be read ({error})")
-                continue
-            self._saved, self.source = content, source
-            self.problem = "; ".join(problems) or None
-            return
-        if problems:
-            raise ConfigTableError(
-                "; ".join(problems) + f": restore {self.path}, or remove it to begin anew"
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +51,7 @@ class TopicConfig:
         return bool(self.perm & 2)
 
 
-class TopicTable(Table):
+class TopicTable(JournaledTable):
     """``topics.json``: TopicConfigs by name."""
 
     file_name = "topics.json"
@@ -202,13 +77,13 @@ class TopicTable(Table):
         with self._lock:
             known = self.entries.get(topic.name)
             merged = {**(known if isinstance(known, dict) else {}), **self._topic_to(topic)}
-            self.entries[topic.name] = dict(sorted(merged.items()))
+            self._put(topic.name, dict(sorted(merged.items())))
             self.touch()
 
     def remove(self, name: str) -> None:
         """Remove a topic. Raises TopicUnknown."""
         with self._lock:
-            if self.entries.pop(name, None) is None:
+            if not self._pop(name):
                 raise TopicUnknown(f"there is no topic {name}")
             self.touch()
 
@@ -237,6 +112,8 @@ class ConsumerOffsets(Table):
         super().__init__(path, store_format, seams)
         self.is_changed = False
         """Whether memory has changes that the file has not."""
+        self._topics: dict[str, dict[str, None]] | None = None
+        """The topics of each group; None until they are first requested."""
 
     def save(self, await_log: Callable[[], object] = lambda: None) -> None:
         """Save the table, and clear ``is_changed``. Errors as ``Table.save``."""
@@ -264,6 +141,7 @@ class ConsumerOffsets(Table):
             queues = self.entries.get(key)
             if not isinstance(queues, dict):
                 queues = self.entries[key] = {}
+                self._add_topic(self._topics_by_group(), key)
             queues.pop(str(queue_id), None)
             queues[queue_id] = offset
             self._note_change()
@@ -317,6 +195,7 @@ class ConsumerOffsets(Table):
             for key in gone:
                 del self.entries[key]
             if gone:
+                self._topics = None
                 self._note_change()
 
     def _note_change(self) -> None:
@@ -326,18 +205,31 @@ class ConsumerOffsets(Table):
 
     def groups(self) -> dict[str, list[str]]:
         """The topics in which each group has offsets."""
-        found: dict[str, list[str]] = {}
         with self._lock:
+            return {group: list(topics) for group, topics in self._topics_by_group().items()}
+
+    def topics_of(self, group: str) -> list[str]:
+        """The topics in which one group has offsets."""
+        with self._lock:
+            return list(self._topics_by_group().get(group, ()))
+
+    def _topics_by_group(self) -> dict[str, dict[str, None]]:
+        if self._topics is None:
+            self._topics = {}
             for key in self.entries:
-                topic, group = _topic_and_group(key)
-                if group and TOPIC_GROUP_SEPARATOR not in group:
-                    found.setdefault(group, []).append(topic)
-        return found
+                self._add_topic(self._topics, key)
+        return self._topics
+
+    @staticmethod
+    def _add_topic(topics: dict[str, dict[str, None]], key: str | int) -> None:
+        topic, group = _topic_and_group(key)
+        if group and TOPIC_GROUP_SEPARATOR not in group:
+            topics.setdefault(group, {})[topic] = None
 
     def _tree_to_save(self) -> JsonObject:
         if self._format is StoreFormat.V5_X:
             self.data["groupTopicMap"] = self.groups()
-            if _DATA_VERSION not in self.data:
+            if DATA_VERSION not in self.data:
                 self.touch()
         return super()._tree_to_save()
 
@@ -370,7 +262,7 @@ class DelayOffsets(Table):
             known = _integers(self.entries)
             levels: dict[str | int, int] = {level: known.pop(level, 0) for level in LEVELS}
             self.data[self.table_name] = {**levels, **known}
-            if _DATA_VERSION not in self.data:
+            if DATA_VERSION not in self.data:
                 self.touch()
         return super()._tree_to_save()
 
@@ -396,11 +288,6 @@ def _topic_from(name: str, found: JsonObject) -> TopicConfig:
             else {}
         ),
     )
-
-
-def integer(value: Any, default: int) -> int:
-    """Return ``value`` when it is an integer, else ``default``."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else default
 
 
 def _integers(table: Any) -> dict[int, int]:

@@ -5,10 +5,16 @@ Source: ConsumerFilterManager and ConsumerFilterData of 4.9.7 and 5.4.0.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from mqstore.storage.tables.config_tables import JsonObject, Table, integer
+from mqstore.storage.layout import StoreFormat
+from mqstore.storage.seams import Seams
+from mqstore.storage.tables.change_journal import TableChange
+from mqstore.storage.tables.journaled_table import JournaledTable
+from mqstore.storage.tables.table import JsonObject, integer
 
 _GROUPS = "groupFilterData"
 
@@ -38,11 +44,16 @@ class FilterData:
         return self.dead_ms >= self.born_ms
 
 
-class ConsumerFilters(Table):
+class ConsumerFilters(JournaledTable):
     """FilterData by topic and group; unknown fields are kept."""
 
     file_name = "consumerFilter.json"
     table_name = "filterDataByTopic"
+
+    def __init__(self, path: Path, store_format: StoreFormat, seams: Seams, journal: Path) -> None:
+        super().__init__(path, store_format, seams, journal)
+        self._dead: set[tuple[str, str]] | None = None
+        """Topic and group of each dead subscription; None until they are first requested."""
 
     def get(self, topic: str, group: str) -> FilterData | None:
         """The group's subscription to a topic, or None."""
@@ -53,37 +64,58 @@ class ConsumerFilters(Table):
     def all(self) -> list[FilterData]:
         """All subscriptions, by topic and group."""
         with self._lock:
+            topics = sorted(self.entries, key=str)
+            return [each for topic in topics for each in self.of_topic(str(topic))]
+
+    def of_topic(self, topic: str) -> list[FilterData]:
+        """The subscriptions to a topic, by group, dead ones included."""
+        with self._lock:
             return [
-                _data_from(str(topic), str(group), found)
-                for topic in sorted(self.entries, key=str)
+                _data_from(topic, str(group), found)
                 for group, found in sorted(self._of_topic(topic).items(), key=_name)
                 if isinstance(found, dict)
             ]
 
-    def of_topic(self, topic: str) -> list[FilterData]:
-        """The subscriptions to a topic, by group, dead ones included."""
-        return [each for each in self.all() if each.topic == topic]
+    def dead(self) -> list[FilterData]:
+        """The dead subscriptions, by topic and group."""
+        with self._lock:
+            found = [self.get(topic, group) for topic, group in sorted(self._dead_places())]
+            return [each for each in found if each is not None]
 
     def put(self, data: FilterData) -> None:
         """Add or replace a subscription."""
         with self._lock:
-            of_topic = self.entries.setdefault(data.topic, {_GROUPS: {}, "topic": data.topic})
+            of_topic = self.entries.get(data.topic) or {_GROUPS: {}, "topic": data.topic}
             known = of_topic[_GROUPS].get(data.group)
             merged = {**(known if isinstance(known, dict) else {}), **_data_to(data)}
             of_topic[_GROUPS][data.group] = dict(sorted(merged.items()))
+            self._put(data.topic, of_topic)
+            dead, place = self._dead_places(), (data.topic, data.group)
+            dead.add(place) if data.is_dead else dead.discard(place)
 
     def remove(self, topic: str, group: str) -> None:
         """Remove a subscription, if there is one."""
         with self._lock:
             groups = self._of_topic(topic)
-            groups.pop(group, None)
-            if not groups:
-                self.entries.pop(topic, None)
+            if groups.pop(group, None) is not None:
+                self._dead_places().discard((topic, group))
+                self._put(topic, self.entries[topic]) if groups else self._pop(topic)
 
     def remove_topic(self, topic: str) -> bool:
         """Remove all subscriptions to a topic; returns whether there were any."""
         with self._lock:
-            return self.entries.pop(topic, None) is not None
+            self._dead = None
+            return self._pop(topic)
+
+    def _apply(self, changes: Iterable[TableChange]) -> None:
+        with self._lock:
+            self._dead = None
+            super()._apply(changes)
+
+    def _dead_places(self) -> set[tuple[str, str]]:
+        if self._dead is None:
+            self._dead = {(each.topic, each.group) for each in self.all() if each.is_dead}
+        return self._dead
 
     def _of_topic(self, topic: str | int) -> JsonObject:
         found = self.entries.get(topic)

@@ -14,7 +14,8 @@ from mqstore.storage.errors import ConfigTableError
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import Seams
-from mqstore.storage.tables.config_tables import Source, Table
+from mqstore.storage.tables.journaled_table import JournaledTable
+from mqstore.storage.tables.table import Source, Table
 
 SETTLED_MS: Final = 10
 """Time after a change during which the file is read at every call: two versions of the same length
@@ -25,7 +26,10 @@ T = TypeVar("T", bound=Table)
 
 @dataclass(frozen=True, slots=True)
 class TableSnapshot(Generic[T]):
-    """A table as it was last read; ``table`` is never changed."""
+    """A table as it was last read.
+
+    ``table`` is never changed, but a ``JournaledTable`` gets its later changes.
+    """
 
     table: T
     saved_at_ms: int | None
@@ -45,7 +49,7 @@ class FollowedTable(Generic[T]):
         self._seams = seams
         self._lock = threading.Lock()
         # The format matters to writers only: both are read alike.
-        empty = kind(self._path, StoreFormat.V4_9, seams)
+        empty = kind.empty(paths, StoreFormat.V4_9, seams)
         self._known: TableSnapshot[T] = TableSnapshot(empty, None)
         self._seen: tuple[int, int] | None = None
 
@@ -58,7 +62,7 @@ class FollowedTable(Generic[T]):
     def _refresh(self) -> None:
         stat = self._seams.files.stat(self._path)
         now = None if stat is None else (stat.size, stat.modified_ms)
-        if now is not None and now == self._seen:
+        if now is not None and now == self._seen and self._has_followed():
             return
         if now is None and self._known.saved_at_ms is not None:
             return  # a broker is replacing the file
@@ -69,6 +73,10 @@ class FollowedTable(Generic[T]):
         self._known = TableSnapshot(table, self._saved_at(table))
         is_settled = now is not None and self._seams.clock.now_ms() - now[1] > SETTLED_MS
         self._seen = now if is_settled else None
+
+    def _has_followed(self) -> bool:
+        table = self._known.table
+        return not isinstance(table, JournaledTable) or table.follow()
 
     def _saved_at(self, table: T) -> int | None:
         path = table.backup_path if table.source is Source.BACKUP else self._path

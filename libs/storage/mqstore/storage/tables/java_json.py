@@ -31,6 +31,12 @@ _SPECIAL_4_9: Final = re.compile('["\\\\\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\ud
 _SPECIAL_5_X: Final = re.compile('["\\\\\x00-\x1f\ud800-\udfff]')
 
 
+class Printed(tuple[str, ...]):
+    """An object whose members are printed already, each by ``dump_member``."""
+
+    __slots__ = ()
+
+
 def parse(text: str) -> dict[str | int, Any]:
     """Parse an object of strict JSON, or of JSON with bare integer keys. Raises ValueError."""
     try:
@@ -45,8 +51,14 @@ def parse(text: str) -> dict[str | int, Any]:
 def dump(value: Any, store_format: StoreFormat) -> str:
     """Print a value as RocketMQ's own serializer for this format does."""
     out: list[str] = []
-    printer = _Fastjson1 if store_format is StoreFormat.V4_9 else _Fastjson2
-    printer(out).write(value, 0)
+    _PRINTERS[store_format](out).write(value, 0)
+    return "".join(out)
+
+
+def dump_member(name: str | int, value: Any, store_format: StoreFormat) -> str:
+    """Print a member of an object that is itself a member of the whole, with the space before."""
+    out: list[str] = []
+    _PRINTERS[store_format](out).next_member(name, value, 2)
     return "".join(out)
 
 
@@ -80,6 +92,8 @@ class _Fastjson2:
     def write(self, value: Any, depth: int) -> None:
         if isinstance(value, dict):
             self.object(value, depth)
+        elif isinstance(value, Printed):
+            self.printed(value, depth)
         elif isinstance(value, list):
             self.array(value, depth)
         elif isinstance(value, str):
@@ -91,10 +105,17 @@ class _Fastjson2:
         self.out.append("{")
         for number, (name, member) in enumerate(value.items()):
             self.out.append("," if number else "")
-            self.new_line(depth + 1)
-            self.member(name, member, depth + 1)
+            self.next_member(name, member, depth + 1)
         if not value:
             self.new_line(depth + 1)
+        self.new_line(depth)
+        self.out.append("}")
+
+    def printed(self, members: Printed, depth: int) -> None:
+        if not members:
+            self.object({}, depth)
+            return
+        self.out += ("{", ",".join(members))
         self.new_line(depth)
         self.out.append("}")
 
@@ -108,6 +129,10 @@ class _Fastjson2:
             self.new_line(depth + 1)
         self.new_line(depth)
         self.out.append("]")
+
+    def next_member(self, name: str | int, value: Any, depth: int) -> None:
+        self.new_line(depth)
+        self.member(name, value, depth)
 
     def member(self, name: str | int, value: Any, depth: int) -> None:
         self.out.append(f"{name}:" if isinstance(name, int) else self.string(name) + ":")
@@ -137,14 +162,20 @@ class _Fastjson1(_Fastjson2):
         self.out.append("{")
         for number, (name, member) in enumerate(value.items()):
             self.out.append("," if number else "")
-            if isinstance(name, str):
-                self.new_line(depth + 1)
-            self.member(name, member, depth + 1)
+            self.next_member(name, member, depth + 1)
         self.new_line(depth)
         self.out.append("}")
+
+    def next_member(self, name: str | int, value: Any, depth: int) -> None:
+        if isinstance(name, str):
+            self.new_line(depth)
+        self.member(name, value, depth)
 
     def array(self, value: list[Any], depth: int) -> None:
         if value:
             super().array(value, depth)
         else:
             self.out.append("[]")
+
+
+_PRINTERS: Final = {StoreFormat.V4_9: _Fastjson1, StoreFormat.V5_X: _Fastjson2}

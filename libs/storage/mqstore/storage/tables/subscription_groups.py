@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from mqstore.storage.errors import GroupUnknown
 from mqstore.storage.layout import StoreFormat
-from mqstore.storage.tables.config_tables import JsonObject, Table, integer
+from mqstore.storage.tables.journaled_table import JournaledTable
+from mqstore.storage.tables.table import JsonObject, integer
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ _RETRY_POLICY: Final = {"groupRetryPolicy": {"type": "CUSTOMIZED"}}
 """5.x: the policy of a group that names none."""
 
 
-class SubscriptionGroups(Table):
+class SubscriptionGroups(JournaledTable):
     """GroupConfigs by name; unknown fields are kept."""
 
     file_name = "subscriptionGroup.json"
@@ -87,13 +88,13 @@ class SubscriptionGroups(Table):
             merged = {**(known if isinstance(known, dict) else {}), **self._group_to(group)}
             if self._format is StoreFormat.V5_X:
                 merged = {**_RETRY_POLICY, **merged}
-            self.entries[group.name] = dict(sorted(merged.items()))
+            self._put(group.name, dict(sorted(merged.items())))
             self.touch()
 
     def remove(self, name: str) -> None:
         """Remove a group. Raises GroupUnknown."""
         with self._lock:
-            if self.entries.pop(name, None) is None:
+            if not self._pop(name):
                 raise GroupUnknown(f"there is no group {name}")
             self.touch()
 

@@ -17,6 +17,10 @@ from mqstore.storage.recovery import accepted_loss
 from mqstore.storage.recovery.report import RecoveryReport
 from mqstore.storage.retention import archive, pins
 from mqstore.storage.tables import java_json
+from mqstore.storage.tables.change_journal import decode_lines
+from mqstore.storage.tables.config_tables import TopicTable
+from mqstore.storage.tables.consumer_filters import ConsumerFilters
+from mqstore.storage.tables.subscription_groups import SubscriptionGroups
 from mqstore.storage.verify.broker import refuses_file
 from mqstore.storage.verify.finding import REMOVES, Finding, Kind
 from mqstore.storage.verify.store_at_rest import StoreAtRest
@@ -31,6 +35,10 @@ _KNOWN: Final = frozenset(
     }
 )
 """Names in a store's root that RocketMQ or mqstore create."""
+_JOURNALED: Final = tuple(
+    table.file_name for table in (TopicTable, SubscriptionGroups, ConsumerFilters)
+)
+"""Files of ``config`` whose changes may still be in a journal of ours."""
 _SIZES_IN_CONF: Final = (
     *("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue"),
     *("maxHashSlotNum", "maxIndexNum"),
@@ -109,6 +117,7 @@ class SmallFilesCheck:
         yield from self._clock()
         yield from self._archive()
         yield from self._write_pause()
+        yield from self._journals()
         yield from self._quarantine()
 
     def _format(self, content: FormatFile) -> Iterator[Finding]:
@@ -179,6 +188,15 @@ class SmallFilesCheck:
         except (OSError, ValueError) as error:
             what = f"cannot be read, so writes are paused: {error}"
             yield self._of(Kind.OURS, self._paths.write_pause, what)
+
+    def _journals(self) -> Iterator[Finding]:
+        for name in _JOURNALED:
+            path = self._paths.journal_of(name)
+            if self._files.stat(path) is not None:
+                damaged = decode_lines(self._files.read(path))[1]
+                if damaged:
+                    what = f"{damaged} changes of {name} are damaged; the next opening skips them"
+                    yield self._of(Kind.OURS, path, what)
 
     def _pins(self) -> Iterator[Finding]:
         try:
