@@ -16,7 +16,6 @@ from prometheus_client import (
     CONTENT_TYPE_LATEST,
     CollectorRegistry,
     ProcessCollector,
-    generate_latest,
 )
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -26,6 +25,8 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from mqstore.service.busiest import Busiest
+from mqstore.service.exposition import LabelledFamily, render
 from mqstore.service.limits import Limits
 from mqstore.service.settings import Settings
 
@@ -45,6 +46,9 @@ REQUEST_CODES: Final = {
 OTHER_TOPICS: Final = "mqstore-other-topics"
 """Label of all topics beyond metricsTopicsMax together. A topic could have this name; none is
 expected to."""
+COUNTED_MAX: Final = 20_000
+"""Number of pairs of topic and label that are counted apart, about 350 bytes each: clients choose
+the names of groups."""
 
 
 TRAFFIC_TEXTS: Final = {
@@ -102,17 +106,20 @@ class Histogram:
 class Traffic:
     """Counts of messages and bytes by topic and one more label. Changed by the event loop only.
 
-    Topics above ``topics_max``, and values of the label above it, are counted together.
+    ``busiest`` returns those to export. A pair of topic and label beyond ``COUNTED_MAX``, or beyond
+    ten times those to export, is counted with the others.
     """
 
-    __slots__ = ("_labels", "_topics", "counts", "topics_max")
+    __slots__ = ("_busiest", "_counted_max", "_rest_label", "counts")
 
-    def __init__(self, topics_max: int) -> None:
-        self.topics_max = topics_max
+    def __init__(self, topics_max: int, rest_label: str | None = None) -> None:
+        """Export at most ``topics_max`` pairs by name, and the sum of the others of each label, or
+        of all with the label ``rest_label``."""
         self.counts: dict[tuple[str, str], list[int]] = {}
         """Messages and bytes, by topic and label."""
-        self._topics: set[str] = set()
-        self._labels: set[str] = set()
+        self._rest_label = rest_label
+        self._counted_max = max(COUNTED_MAX, 10 * topics_max)
+        self._busiest = Busiest(topics_max, self._rest)
 
     def count(self, topic: str, label: str, messages: int, size: int) -> None:
         """Count messages of ``size`` bytes together."""
@@ -124,14 +131,17 @@ class Traffic:
 
     def of(self, topic: str, label: str) -> list[int]:
         """Messages and bytes of a topic and label, to add to."""
-        topic, label = self._known(self._topics, topic), self._known(self._labels, label)
-        return self.counts.setdefault((topic, label), [0, 0])
+        key = topic, label
+        if key not in self.counts and len(self.counts) >= self._counted_max:
+            key = self._rest(key)
+        return self.counts.setdefault(key, [0, 0])
 
-    def _known(self, known: set[str], name: str) -> str:
-        if name not in known and len(known) >= self.topics_max:
-            return OTHER_TOPICS
-        known.add(name)
-        return name
+    def busiest(self) -> dict[tuple[str, str], tuple[int, ...]]:
+        """Messages and bytes to export, by topic and label. One thread at a time."""
+        return self._busiest.select(self.counts)
+
+    def _rest(self, key: tuple[str, str]) -> tuple[str, str]:
+        return OTHER_TOPICS, key[1] if self._rest_label is None else self._rest_label
 
 
 class RocketmqNames:
@@ -164,18 +174,9 @@ class RocketmqNames:
         family.add_metric([*self._node.values()], values.buckets(), values.total)
         return family
 
-    def by_topic(
-        self,
-        kind: type[CounterMetricFamily] | type[GaugeMetricFamily],
-        name: str,
-        text: str,
-        values: Mapping[str, float],
-    ) -> Metric:
-        """Return a counter or gauge with one value for each topic."""
-        family = kind(f"rocketmq_{name}", text, labels=[*self._node, "topic"])
-        for topic, value in values.items():
-            family.add_metric([*self._node.values(), topic], value)
-        return family
+    def by_topic(self, kind: str, name: str, text: str, values: Mapping[str, float]) -> Metric:
+        """Return a counter or gauge (``kind``) with one value for each topic."""
+        return self._labelled(kind, name, text, ("topic",), {(k,): v for k, v in values.items()})
 
     def gauges(
         self,
@@ -183,31 +184,38 @@ class RocketmqNames:
         text: str,
         labels: Sequence[str],
         values: Mapping[tuple[str, ...], float],
-    ) -> GaugeMetricFamily:
+    ) -> Metric:
         """Return a gauge with one value for each combination of label values."""
-        family = GaugeMetricFamily(f"rocketmq_{name}", text, labels=[*self._node, *labels])
-        for of, value in values.items():
-            family.add_metric([*self._node.values(), *of], value)
-        return family
+        return self._labelled("gauge", name, text, labels, values)
 
     def traffic(
         self, direction: str, traffic: Traffic, label: str, is_system: Callable[[str], bool]
     ) -> Iterable[Metric]:
         """Return the counters of messages and bytes; ``direction`` is in or out."""
-        labels = [*self._node, "topic", label, "is_system"]
+        labels = ("topic", label, "is_system")
         text = TRAFFIC_TEXTS[direction]
-        messages = CounterMetricFamily(
-            f"rocketmq_messages_{direction}", f"Messages {text}", labels=labels
-        )
-        size = CounterMetricFamily(
-            f"rocketmq_throughput_{direction}", f"Bytes of the records {text}", labels=labels
-        )
-        for (topic, value), (count, total) in list(traffic.counts.items()):
-            of = [*self._node.values(), topic, value, str(is_system(topic)).lower()]
-            messages.add_metric(of, count)
-            size.add_metric(of, total)
-        yield messages
-        yield size
+        found: dict[tuple[str, ...], tuple[int, ...]] = {
+            (topic, value, str(is_system(topic)).lower()): counts
+            for (topic, value), counts in traffic.busiest().items()
+        }
+        for position, (name, what) in enumerate(
+            (("messages", "Messages"), ("throughput", "Bytes of the records"))
+        ):
+            values = {of: counts[position] for of, counts in found.items()}
+            full_name = f"{name}_{direction}"
+            yield self._labelled("counter", full_name, f"{what} {text}", labels, values)
+
+    def _labelled(
+        self,
+        kind: str,
+        name: str,
+        text: str,
+        labels: Sequence[str],
+        values: Mapping[tuple[str, ...], float],
+    ) -> Metric:
+        node = tuple(self._node.values())
+        with_node = {(*node, *of): value for of, value in values.items()}
+        return LabelledFamily(kind, f"rocketmq_{name}", text, (*self._node, *labels), with_node)
 
     def rpc_latency(
         self, answered: Iterable[tuple[tuple[str, str, int], Histogram]]
@@ -257,7 +265,7 @@ class HttpMetrics(Collector):
 
     def render(self) -> bytes:
         """Return all metrics of the registry in Prometheus' text format."""
-        return generate_latest(self.registry)
+        return render(self.registry)
 
     def collect(self) -> Iterable[Metric]:
         """Yield the metrics of requests and limits; Prometheus' registry calls it."""

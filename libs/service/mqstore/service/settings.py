@@ -67,7 +67,8 @@ class Settings(BaseSettings):
     broker_name: str | None = None
     """Label `node_id` of those metrics; by default `mqstore-` and the shard."""
     metrics_topics_max: Annotated[int, Field(ge=0)] = 1_000
-    """Topics with metrics of their own; the others are counted together."""
+    """Series by topic that each metric has at most, in query by topic and group: those of the
+    busiest topics; the others are counted together under `mqstore-other-topics`."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least level that is logged; `mqstore run` takes warning."""
     access_log: bool = False

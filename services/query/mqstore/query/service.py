@@ -33,7 +33,7 @@ from mqstore.service.configuration_error import ConfigurationError
 from mqstore.service.expressions import Compilations
 from mqstore.service.health import Health
 from mqstore.service.http import Front
-from mqstore.service.metrics import RocketmqNames, Traffic
+from mqstore.service.metrics import OTHER_TOPICS, RocketmqNames, Traffic
 from mqstore.service.problems import BAD_PARAMETER, OVERLOADED, STORE_NOT_READY, Problem
 from mqstore.service.settings import Settings
 from mqstore.service.shards import Shards
@@ -135,7 +135,7 @@ class QueryService:
             shards=self.shards,
         )
         self.api.app.add_middleware(WriterHeader, watch=self.writer)
-        self.traffic = Traffic(settings.metrics_topics_max)
+        self.traffic = Traffic(settings.metrics_topics_max, OTHER_TOPICS)
         """Counts the messages and bytes that pulls returned."""
         self.api.metrics.registry.register(_TrafficOut(self.api.metrics.rocketmq, self.traffic))
         self._lags = self._lag_metrics()

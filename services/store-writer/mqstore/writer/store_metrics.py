@@ -213,7 +213,7 @@ class StoreMetrics(Collector):
                 value=earliest,
             )
         yield gauge("topic_number", "Topics of the store.", status.topics)
-        groups = len(store.groups.all())
+        groups = store.groups.count()
         yield gauge("consumer_group_number", "Consumer groups of the store.", groups)
         yield GaugeMetricFamily(
             "rocketmq_brokeruntime_pagecache_lock_time_mills",

@@ -123,12 +123,13 @@ def test_an_opening_finds_all_changes(tmp_path: Path, store_format: StoreFormat)
 
 
 def test_saving_empties_the_journal(store: Store) -> None:
+    def state() -> tuple[bool, bool, bool]:
+        return store.topics.is_saved, store.file.exists(), store.journal.exists()
+
     store.create("a")
-    assert not store.topics.is_saved
-    assert not store.file.exists()
+    assert state() == (False, False, True)
     store.topics.save()
-    assert store.topics.is_saved
-    assert not store.journal.exists()
+    assert state() == (True, True, False)
     assert '"a"' in store.file.read_text()
 
 

@@ -92,7 +92,7 @@ class TransactionMetrics(Collector):
     def _as_rocketmq(self, engine: TransactionEngine) -> Iterable[Metric]:
         names, counts = self._names, engine.counts
         yield names.by_topic(
-            *(GaugeMetricFamily, "half_messages", "Half messages without a decision, by topic."),
+            *("gauge", "half_messages", "Half messages without a decision, by topic."),
             self._bounded(engine.half_counts),
         )
         for verdict, name in ((Verdict.COMMIT, "commit"), (Verdict.ROLLBACK, "rollback")):
@@ -104,9 +104,7 @@ class TransactionMetrics(Collector):
                 }
             )
             text = f"Messages of transactions with the decision {name}, by topic."
-            yield names.by_topic(
-                CounterMetricFamily, f"{name}_messages", text, self._bounded(messages)
-            )
+            yield names.by_topic("counter", f"{name}_messages", text, self._bounded(messages))
         finish_s = _histogram(counts.finish_s)
         text = "Seconds from the begin of a transaction to its decision."
         yield names.histogram("finish_message_latency", text, finish_s)
