@@ -82,7 +82,7 @@ def _replies(responses: Json) -> Iterator[str]:
             names += problems.get("examples", {})
         else:
             content = _content(reply["content"]) if "content" in reply else ""
-            yield f"Reply {status}: {reply['description']} {content}"
+            yield f"Reply {status}: {reply['description']} {content}".rstrip()
     if names:
         links = (f"[`{name}`](problems.md#{name})" for name in dict.fromkeys(names))
         yield "Problems: " + ", ".join(links) + "."
@@ -91,7 +91,8 @@ def _replies(responses: Json) -> Iterator[str]:
 def _content(content: Json) -> str:
     """Its media types with their schemas, and an example of it in JSON."""
     types = " or ".join(
-        f"{_type(media.get('schema', {}))} ({code(name)})" for name, media in content.items()
+        f"{_type(media['schema'])} ({code(name)})" if media.get("schema") else code(name)
+        for name, media in content.items()
     )
     example = _example(content.get("application/json", {}))
     return types + (f"\n\n```json\n{json.dumps(example, indent=2)}\n```" if example else "")

@@ -237,6 +237,7 @@ class Api:
                 summary=text,
                 tags=["operations"],
                 name=f"health_{path}",
+                response_description="A JSON object with the state of the service in `status`.",
                 responses={503: {"description": "The state is another one; see `status`."}},
             )
         routes = self.app.router.routes
@@ -253,6 +254,7 @@ class Api:
             name="metrics",
             tags=["operations"],
             summary="Prometheus metrics",
+            response_description="The metrics in Prometheus' text format.",
             response_class=PlainTextResponse,
         )
 

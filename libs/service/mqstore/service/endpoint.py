@@ -119,7 +119,9 @@ def _responses(
 ) -> dict[int | str, dict[str, Any]]:
     """Return the OpenAPI responses of an operation: its replies, then its problems."""
     found: dict[int | str, dict[str, Any]] = {}
-    if reply is not Nothing:
+    if reply is Nothing and not operation.contents:
+        found[operation.status] = {"description": operation.text}
+    elif reply is not Nothing:
         content = json_content(schema_name(reply), operation.example)
         found[operation.status] = {"description": operation.text, "content": content}
     for status, (text, others) in operation.contents.items():
