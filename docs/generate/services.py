@@ -27,7 +27,7 @@ NAMES: Final = ("store-writer", "query", "transaction-coordinator")
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What a service says of itself."""
+    """The API and the metrics of a service."""
 
     api: dict[str, Any]
     """Its OpenAPI document."""

@@ -29,6 +29,9 @@ WORD: Final = re.compile(rf"(?<![A-Za-z])({BANNED})(?![a-z])", re.IGNORECASE)
 FIELD: Final = re.compile("""[\"'`]asked[\"'`]|Tell_City|kubectl mqstore ask` is""")
 """A field of the API (``shards.asked``) where it is quoted, a time zone, and a former command."""
 
+NO_SUBJECT: Final = re.compile("(What|Whatever|Who|Whose|Where|Such|That|It|Of|And|So|There) ")
+"""Beginnings of docstrings that are fragments: their subject is missing or a pronoun."""
+
 CAMEL: Final = re.compile("(?<=[a-z])(?=[A-Z])")
 
 FUNCTION_LINES: Final = 70
@@ -45,6 +48,8 @@ TOO_LONG: Final[tuple[str, ...]] = (
 
 DOCUMENTED: Final = ("libs/", "services/", "spark-jobs/")
 """Folders whose public functions, methods and classes have a docstring."""
+
+WITH_SUBJECT: Final = ("libs/", "services/", "spark-jobs/", "charts/", "docker/", "docs/")
 
 EXEMPT: Final = frozenset({"overload", "setter", "deleter"})
 """Decorators of functions whose docstring stands at another definition of the same name."""
@@ -93,6 +98,20 @@ if True:
 """
     found = [node.name for node in undocumented_in(ast.parse(text).body)]
     assert found == ["Store", "read", "size", "close_store"]
+
+
+def test_docstrings_begin_with_their_subject() -> None:
+    found = [
+        f"{path}:{node.lineno} {node.value.value}"
+        for path, text in sources().items()
+        if path.endswith(".py") and path.startswith(WITH_SUBJECT)
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+        and NO_SUBJECT.match(node.value.value)
+    ]
+    assert not found, "\n".join(found)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What `helm test` runs: produce, find, and a transaction, through the Services."""
+"""The script of `helm test`: produces, finds, and commits a transaction, through the Services."""
 
 import os
 import uuid

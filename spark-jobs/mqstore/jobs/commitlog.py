@@ -33,7 +33,7 @@ def commitlog(
     token_file: str | None = None,
     ca: str | None = None,
 ) -> DataFrame:
-    """All messages of a store, by its path or the address of a shard's query service.
+    """Return all messages of a store, from its path or the address of a shard's query service.
 
     ``columns`` are those of docs/jobs.md, by default all but ``properties`` and ``body``; only what
     is named is decoded. Stored from ``since`` to before ``until``; ``offsets``: that begin from the

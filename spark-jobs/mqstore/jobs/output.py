@@ -1,7 +1,7 @@
-"""Where jobs put what they make: a directory, or any other place that fsspec knows by its URL.
+"""The destination of a job's files: a directory, or any other place that fsspec opens by its URL.
 
-Nothing is seen under its name before all of it is there: files are written under another name
-beside their own, and then renamed. What a run that was killed left behind is under such a name.
+A file appears under its name only when it is complete: it is written under a temporary name beside
+its own, and then renamed. A killed run leaves only files with temporary names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import fsspec
 from mqstore.jobs.errors import JobError, OutputRefused
 
 STAGED: Final = "_staged."
-"""How names begin that are no results yet: Spark passes over them, and ``*.parquet`` does."""
+"""Prefix of temporary names: Spark ignores them, and ``*.parquet`` does not match them."""
 Writer = Callable[[IO[bytes]], object]
 
 
@@ -89,7 +89,7 @@ class Output:
                     files.rm_file(f"{root}/{name}")
 
     def names(self, directory: str) -> list[str]:
-        """Of the files of a directory, relative to the place; none where there is no such one."""
+        """Names of the files of a directory, relative to it; none if it does not exist."""
         with _refusals(self.url):
             files, root = self._opened()
             try:

@@ -1,4 +1,4 @@
-"""What is to be read, as options of the data source say it; pushed filters narrow it further."""
+"""Options of the data source that select rows and columns; pushed filters select further."""
 
 from __future__ import annotations
 

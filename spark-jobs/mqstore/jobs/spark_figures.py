@@ -1,4 +1,4 @@
-"""What Spark did for a job: counted from its own status, and shown while it goes."""
+"""Figures of Spark's work for a job, from Spark's status; also shown while the job runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class SparkFigures:
-    """Of all stages of a run."""
+    """Sums over all stages of a run."""
 
     application_id: str | None = None
     master: str | None = None
@@ -34,7 +34,7 @@ class SparkFigures:
     """The most that were there at a stage's end; Spark's own process is one, where it is alone."""
 
     def add(self, context: SparkContext, group: str) -> None:
-        """What one group of Spark's jobs was."""
+        """Add the stages of one group of Spark jobs."""
         self.application_id, self.master = context.applicationId, context.master
         for _, tasks in _stages(context, group):
             self.stages += 1

@@ -1,4 +1,4 @@
-"""What ``mqstore store adopt`` does, and what it prints."""
+"""``mqstore store adopt``: adopts a store and prints the result."""
 
 from __future__ import annotations
 

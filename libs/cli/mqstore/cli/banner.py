@@ -1,4 +1,4 @@
-"""What ``mqstore run`` prints once its services are ready."""
+"""The lines that ``mqstore run`` prints when its services are ready."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``mqstore store dump`` prints: everything in a store directory, as JSON lines.
+"""The output of ``mqstore store dump``: everything in a store directory, as JSON lines.
 
 The store is opened on a copy-on-write overlay and recovered there: nothing is written, no lock is
 needed, and a read-only mount will do. Lines come in this order: ``recovered``; ``msg``, ``blank``
@@ -73,7 +73,7 @@ class Dump:
             yield from self._queries()
 
     def findings(self) -> list[str]:
-        """What is not whole, for people; empty when all is well."""
+        """Warnings for operators about damaged or missing data; empty for a complete store."""
         report = self._store.recovery
         counted = {
             "bytes cut from the log": report.plan.cut_bytes,

@@ -16,7 +16,7 @@ PACKAGES: Final = {
         *("mqstore.writer", "mqstore.query", "mqstore.coordinator"),
     ),
 }
-"""What each extra installs; pyproject.toml names the distributions."""
+"""Packages that each extra installs; pyproject.toml names the distributions."""
 
 
 def require(extra: Literal["store", "run"]) -> None:

@@ -1,4 +1,4 @@
-"""What ``mqstore store verify`` prints, changing nothing.
+"""The output of ``mqstore store verify``, which changes nothing.
 
 JSON lines (``finding``, then ``verified``), or columns for a terminal. Nothing is written and no
 lock is taken, so a running store and a read-only mount will do.

@@ -16,7 +16,7 @@ from urllib3.exceptions import HTTPError
 from mqstore.service.configuration_error import ConfigurationError
 
 ACCOUNT_FOLDER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where Kubernetes mounts the token and the namespace of the pod's service account."""
+"""Directory in which Kubernetes mounts the token and the namespace of the pod's service account."""
 TIMEOUT_S: Final = 1.0
 """Limit for the connection and for the reply of one call: a fraction of a leader's renewal time."""
 BOUNDED: Final[dict[str, Any]] = {"_request_timeout": (TIMEOUT_S, TIMEOUT_S)}

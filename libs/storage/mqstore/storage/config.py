@@ -87,7 +87,7 @@ class StoreConfig(BaseModel):
     enable_multi_dispatch: bool = False
     """The property INNER_MULTI_DISPATCH puts messages into further queues."""
     enable_lmq: bool = False
-    """Those further queues are light queues, with the id 0."""
+    """Whether the further queues of a message are light queues, with the id 0."""
     max_lmq_consume_queue_num: Annotated[int, Field(ge=0)] = 20_000
     """Light queues of the store, at most."""
 
@@ -207,8 +207,8 @@ class StoreConfig(BaseModel):
     scrub_interval_hours: Annotated[int, Field(ge=0, le=24 * 366)] = 168
     """Hours from the beginning of one scrub of the log to the next."""
     damage_repair: DamageRepair = DamageRepair.AUTOMATIC
-    """Who repairs damage that the scrub finds. automatic: the scrub, unless tombstones would take
-    more than 16 MiB; manual: an operator by a command."""
+    """Repair of damage that the scrub finds. automatic: the scrub repairs it, unless tombstones
+    would take more than 16 MiB; manual: an operator repairs it by a command."""
 
     # topics and groups
     auto_create_topic_enable: bool = False

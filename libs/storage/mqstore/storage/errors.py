@@ -190,7 +190,10 @@ class RecordTombstone(RecordError):
 
 
 class PutRefused(StorageError):
-    """Nothing was stored. ``status`` is RocketMQ's PutMessageStatus name for the same reason."""
+    """The store refused a put and stored nothing.
+
+    ``status`` is the name of RocketMQ's PutMessageStatus for the same reason.
+    """
 
     status: ClassVar[str] = "UNKNOWN_ERROR"
 
@@ -300,8 +303,9 @@ class LmqQueuesExceeded(PutRefused):
 
 
 class FilePending(StorageError):
-    """Nothing was stored, as the put needs a file that is not made yet: ``make`` it, and put again.
-    Only in a store whose puts do not wait (``StoreOptions.waits_for_files``).
+    """A put stored nothing because it needs a file that is not made yet: ``make`` it, and retry.
+
+    Raised only by a store whose puts do not wait (``StoreOptions.waits_for_files``).
 
     ``make`` blocks, in any thread, and raises SegmentCreationFailed; one call serves all that
     wait for the same ``path``.
@@ -323,7 +327,7 @@ class TransactionsNotLoaded(TransactionError):
 
 
 class TransactionUnknown(TransactionError):
-    """There is no half message of such a transaction."""
+    """The store has no half message of the transaction."""
 
 
 class TransactionGone(TransactionError):
@@ -384,11 +388,11 @@ class IndexRebuildRunning(StorageError):
 
 
 class IndexRebuildUnknown(StorageError):
-    """It was never begun, or has ended: published, given up, or its lease lapsed."""
+    """The index rebuild was never begun, or has ended: published, given up, or expired."""
 
 
 class IndexRebuildRefused(StorageError):
-    """Not now, or not beside a writer: ``detail`` says what is missing."""
+    """An index rebuild is refused now, or beside a writer; ``detail`` states the reason."""
 
 
 class IndexRebuildInvalid(StorageError):

@@ -1,5 +1,5 @@
-"""What a store's bytes mean: constants of the layout, and how records, properties, hosts, message
-ids and cursors are encoded and decoded. No files.
+"""The formats of a store: constants of the layout, and codecs of records, properties, hosts,
+message ids and cursors. Reads and writes no files.
 
 Used by services, by ``mqstore store dump`` and by Spark jobs; light enough for a Spark worker.
 """

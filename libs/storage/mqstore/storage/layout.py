@@ -52,7 +52,7 @@ class SysFlag(IntFlag):
 TRANSACTION_MASK: Final = 0xC
 TRANSACTION_NONE: Final = 0x0
 QUEUED_TYPES: Final = frozenset({TRANSACTION_NONE, int(SysFlag.TRANSACTION_COMMIT)})
-"""Of a record's SYSFLAG under TRANSACTION_MASK: those that get queue entries."""
+"""Transaction types (SYSFLAG under TRANSACTION_MASK) of records that get queue entries."""
 
 # Files --------------------------------------------------------------------------------
 
@@ -126,7 +126,7 @@ PROPERTY_REAL_QUEUE_ID: Final = "REAL_QID"
 PROPERTY_RETRY_TOPIC: Final = "RETRY_TOPIC"
 """The topic that a message was in before a group sent it back for the first time."""
 PROPERTY_ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
-"""Of a message that a group sent back: the offset message id of the first copy."""
+"""The offset message id of the first copy of a message that a group sent back."""
 PROPERTY_TIMERS: Final = ("TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS")
 """5.x: other ways to name a delay; a delay level comes before them."""
 PROPERTY_WAIT: Final = "WAIT"
@@ -152,7 +152,7 @@ TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
-"""Whose offsets in the half and op queues say up to where every transaction is resolved."""
+"""The group whose offsets in the half and op queues bound the resolved transactions."""
 OP_TAG: Final = "d"
 OP_SEPARATOR: Final = ","
 PROPERTY_TRANSACTION_PREPARED: Final = "TRAN_MSG"

@@ -45,7 +45,7 @@ class Loss(_Value):
     watermark: int
     """Everything below this physical offset was on disk."""
     log_end: int
-    """Where the log ends that is there, as far as it lies below the watermark."""
+    """End of the present log; the watermark, if the log reaches it."""
     missing_bytes: int
     missing: tuple[ByteRange, ...]
     segments: tuple[str, ...]

@@ -245,7 +245,7 @@ class MessageStore:
         return self.put_topic(name, TopicChange(queues, queues, perm))
 
     def plan_topic_deletion(self, name: str) -> TopicDeletion:
-        """What ``delete_topic`` would take. Raises TopicNameError, TopicUnknown."""
+        """Return what ``delete_topic`` would delete. Raises TopicNameError, TopicUnknown."""
         return self._parts.admin.topics.plan_delete(name, self.offsets)
 
     def delete_topic(self, name: str) -> TopicDeletion:
@@ -273,7 +273,7 @@ class MessageStore:
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended this store: nothing is acknowledged any more."""
+        """The error that ended this store; nothing is acknowledged after it. Else None."""
         return self._parts.failure.error
 
     @property

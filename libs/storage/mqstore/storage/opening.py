@@ -105,7 +105,7 @@ class OpenedDirectory:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What a locked directory says of itself, read before the opening changes it."""
+    """The state files of a locked directory, read before the opening changes them."""
 
     paths: StorePaths
     """With the place of the log."""

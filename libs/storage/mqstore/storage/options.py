@@ -11,7 +11,7 @@ from mqstore.storage.layout import StoreFormat
 
 
 class Durability(StrEnum):
-    """What an acknowledgement promises."""
+    """Durability of a message at its acknowledgement."""
 
     SYNC = "sync"
     """On disk before the reply (group commit)."""

@@ -1,4 +1,4 @@
-"""Where everything lives in a store directory; the only module that knows file names."""
+"""Paths of all files of a store directory; the only module with their names."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class StorePaths:
 
     @cached_property
     def abort(self) -> Path:
-        """There from an opening to a clean close."""
+        """RocketMQ's mark of a running store: exists from an opening to a clean close."""
         return self.root / "abort"
 
     @cached_property
@@ -148,12 +148,12 @@ class StorePaths:
 
     @cached_property
     def expiry_report(self) -> Path:
-        """What the last expiry report said, in short."""
+        """Summary of the last expiry report."""
         return self.ours / "expiry-report.json"
 
     @cached_property
     def write_pause(self) -> Path:
-        """There while an administrator lets nothing be stored."""
+        """Mark of paused writes: exists from a pause by an administrator to its end."""
         return self.ours / "write-pause.json"
 
     @cached_property
@@ -182,17 +182,17 @@ class StorePaths:
 
     @cached_property
     def index_journal(self) -> Path:
-        """There while such files take the place of the old ones."""
+        """Journal of an index publication: exists while new index files replace the old ones."""
         return self.ours / "index-rebuild.json"
 
     @cached_property
     def index_lost(self) -> Path:
-        """There while files of the index are gone and not made again."""
+        """Mark of an incomplete index: exists until lost index files are rebuilt."""
         return self.ours / "index-lost.json"
 
     @cached_property
     def writer_note(self) -> Path:
-        """Where the service that writes can be reached on this machine."""
+        """Address of store-writer on this machine."""
         return self.ours / "writer.json"
 
     @cached_property

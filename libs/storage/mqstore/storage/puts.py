@@ -1,5 +1,5 @@
-"""What a put takes and returns: messages, batches in RocketMQ's encoding, unique keys, placements,
-and the wait for a sync.
+"""Parameters and results of puts: messages, batches in RocketMQ's encoding, unique keys,
+placements, and the wait for a sync.
 
 Used by store-writer.
 """

@@ -272,7 +272,7 @@ class ReaderQueues:
         return found
 
     def known(self, topic: str, queue_id: int) -> ReaderQueue | None:
-        """One that was looked at before, in this epoch."""
+        """Return a queue that was opened before in this epoch; None otherwise."""
         return self._known.get((topic, queue_id)) if self._seen == self._state.epoch else None
 
     def topics(self) -> list[str]:

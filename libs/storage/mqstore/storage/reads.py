@@ -1,5 +1,5 @@
-"""What reads take and return: messages by key, queue or time, pulls, scans, traces, lags of groups,
-segments, the writer's health; and how bodies are inflated.
+"""Parameters and results of reads: messages by key, queue or time, pulls, scans, traces, lags of
+groups, segments, the writer's health; and how bodies are inflated.
 
 Used by query and by ``mqstore store dump``; ``StoreReader`` and ``MessageStore`` have the methods.
 """

@@ -17,7 +17,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class FileStat:
-    """What the file system says of one path."""
+    """Metadata of one path in the file system."""
 
     size: int
     modified_ms: int

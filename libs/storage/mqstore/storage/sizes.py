@@ -156,12 +156,12 @@ def _ext_file_size(files: FileSystem, paths: StorePaths) -> int | None:
 
 
 def ext_file_size(files: FileSystem, directory: Path) -> int | None:
-    """Of the ConsumeQueueExt files of one queue; None when there is none."""
+    """Size of the ConsumeQueueExt files of one queue, in bytes; None without a file."""
     return _size_of_run(_lengths(files, directory))
 
 
 def _sizes_below(files: FileSystem, root: Path) -> Iterator[int]:
-    """What the files of some queues say."""
+    """Yield the file sizes of some queues, in bytes."""
     for directory in islice(_queue_directories(files, root), _QUEUES_LOOKED_AT):
         if size := _size_of_run(_lengths(files, directory)):
             yield size

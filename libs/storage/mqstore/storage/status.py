@@ -1,4 +1,4 @@
-"""What an open store reports of itself: state, progress, recovery, scrub, quarantine, clock.
+"""The status of an open store: state, progress, recovery, scrub, quarantine, clock.
 
 Used by store-writer for its views, events and metrics, and by commands that show progress.
 """

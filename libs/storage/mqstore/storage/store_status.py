@@ -1,4 +1,4 @@
-"""What an open store says of itself: values, as of one moment."""
+"""The status of an open store at one moment, as values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class StoreStatus:
     index_complete: bool
     index_offset: int
     hash_slots: int
-    """Of an index file."""
+    """Hash slots of an index file."""
     index_num: int
     index_trouble: str | None
     """Why keys may be missed until the index is rebuilt."""

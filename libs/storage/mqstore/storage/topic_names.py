@@ -302,8 +302,10 @@ def _topic_length_max(topic: str, store_format: StoreFormat) -> int:
 
 
 def returning_group(topic: str) -> str | None:
-    """Whose retry or dead-letter topic it is; None for another. 5.x also has
-    ``%RETRY%GROUP+TOPIC``."""
+    """Return the group of a retry or dead-letter topic; None for another topic.
+
+    5.x also has ``%RETRY%GROUP+TOPIC``.
+    """
     for prefix in (RETRY_PREFIX, DLQ_PREFIX):
         if topic.startswith(prefix):
             return topic.removeprefix(prefix).partition("+")[0]

@@ -18,7 +18,7 @@ class ProblemType:
     title: str
     when: str
     remedy: str
-    """What the caller or the operator can do, for the reference of problems."""
+    """Remedy for the caller or the operator, for the reference of problems."""
     retry_after_s: int | None = None
     """Sent as Retry-After: the same request may succeed later."""
 

@@ -23,7 +23,7 @@ class _Sum(Request):
 
 
 class ExpiringSum(_Sum):
-    """What is deleted within a horizon, by the rule in force or another fileReservedTime."""
+    """Sums of messages deleted within a horizon, by the rule in force or another reserved time."""
 
     reserved_hours: Number
     is_in_force: Annotated[bool, Field(strict=True)]

@@ -54,7 +54,7 @@ class Topics(Reply, title="TopicList"):
 
 
 class TopicDeletion(OfShards):
-    """What is deleted with a topic."""
+    """The data that is deleted with a topic."""
 
     topic: str
     queues: int

@@ -21,7 +21,7 @@ _VERSION: Final = 1
 
 
 class ShardPosition(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Where a query continues on one shard.
+    """The position at which a query continues on one shard.
 
     ``cursor`` is the shard's own; None at the start and when the shard is finished.
     """
@@ -29,7 +29,7 @@ class ShardPosition(msgspec.Struct, frozen=True, gc=False, array_like=True):
     cursor: str | None = None
     is_finished: bool = False
     complete: bool = True
-    """Of a finished shard: whether its part of the result is complete."""
+    """Whether a finished shard's part of the result is complete."""
 
 
 ShardPositions = dict[int, ShardPosition]

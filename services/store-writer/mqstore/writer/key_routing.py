@@ -51,8 +51,10 @@ class KeyRouting:
         self._clock_s = clock_s
 
     def parts(self, given: Sequence[str | None], window_ms: int) -> Parts:
-        """Where the messages of a request go. Those without a key go with the first that has one;
-        no parts: there is no key at all."""
+        """Assign the messages of a request to shards; no parts if no message has a key.
+
+        Messages without a key go with the first message that has one.
+        """
         keys = self._shards.members.keys
         moving_until_ms = keys.changed_at_ms + MOVING_WINDOWS * window_ms
         before = keys.before if self._clock_s() * 1000 < moving_until_ms else None

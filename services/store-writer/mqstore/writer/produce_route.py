@@ -94,7 +94,7 @@ class ProduceRoute:
         self._unique_keys = UniqueKeys(service.seams)
         self._topics = service.topics
         self._decoding = ThreadPoolExecutor(1, "decode")
-        """It has one thread, so that only one competes with the event loop for the interpreter."""
+        """One thread, so that only one competes with the event loop for the interpreter."""
         self._lanes = SendLanes(service, self._unique_keys, self._queues)
 
     def add(self, api: Api) -> None:

@@ -42,7 +42,7 @@ class Wanted(StrEnum):
 
 
 class CheckAnswer(BaseModel):
-    """What a producer says of its transaction; other fields are left aside."""
+    """A producer's decision about its transaction; other fields are ignored."""
 
     decision: Wanted
     reason: Annotated[str, Field(max_length=WHY_LENGTH_MAX)] = ""

@@ -21,7 +21,7 @@ from mqstore.wire.operations.checks import LEASE_CHECKS
 from mqstore.wire.transactions import CheckTaking
 
 POLL: Final = "poll"
-"""Who a check was sent by, in the transaction's story."""
+"""Sender of a check in a transaction's history: the producer polled for it."""
 GRACE_S: Final = 10.0
 """Seconds that a shard may take to reply beyond the wait that it was given."""
 _LEASED: Final = msgspec.json.Decoder(LeasedChecks)
@@ -68,7 +68,7 @@ class Checks:
         return await self._await(shards, wanted)
 
     async def _take_now(self, shards: Sequence[Shard], wanted: CheckTaking) -> list[Transaction]:
-        """What is due, from one shard after the other."""
+        """Take the due transactions, from one shard after the other."""
         found: list[Transaction] = []
         troubles: list[ShardUnavailable] = []
         for shard in shards:
@@ -82,8 +82,11 @@ class Checks:
         return found
 
     async def _await(self, shards: Sequence[Shard], wanted: CheckTaking) -> list[Transaction]:
-        """What becomes due first; no shard is given more than its share of ``max``, so what comes
-        from several at one time is not more than ``max``."""
+        """Wait for the first transactions that become due.
+
+        Each shard returns at most its share of ``max``, so that several together return at most
+        ``max``.
+        """
         chosen = shards[: wanted.max]
         share = wanted.max // len(chosen)
         waits = {

@@ -47,7 +47,7 @@ class PodEvents:
         self._namespace = namespace or own_namespace()
 
     def pod_of(self, shard: int) -> Any:
-        """What Events of the shard's present pod refer to. Raises NotWritten."""
+        """Return the reference to the shard's present pod for Events. Raises NotWritten."""
         name = f"{self._stateful_set}-{shard}"
         pod: Any = client.V1ObjectReference(
             api_version="v1", kind="Pod", name=name, namespace=self._namespace

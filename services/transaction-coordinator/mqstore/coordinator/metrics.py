@@ -1,4 +1,4 @@
-"""What the coordinator counts for Prometheus; store-writer has the metrics of transactions."""
+"""Metrics of the coordinator for Prometheus; store-writer has the metrics of transactions."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class ProducerRoutes:
         return _worst([Producer.model_validate_json(each.content) for each in made])
 
     async def remove(self, group: Group, name: Name) -> Response:
-        """It is called no more."""
+        """Remove a registered producer on all shards; it is then called no more."""
         replies = await self._on_all(
             "DELETE", operations.REMOVE_TARGET.path_for(group=group, name=name)
         )

@@ -35,7 +35,7 @@ class Message(msgspec.Struct, rename="camel"):
 
 
 class Place(msgspec.Struct, rename="camel"):
-    """What of a begin decides where it goes."""
+    """The fields of a begin that select its shard."""
 
     messages: list[Message]
     topic: str = ""

@@ -46,7 +46,7 @@ class Target:
 
     @property
     def host(self) -> str:
-        """What the server's certificate must say."""
+        """Host name that the server's certificate must have."""
         return self.url.raw_host.decode()
 
 
@@ -138,7 +138,7 @@ class Allowed:
 
 
 def _is_public(address: Address) -> bool:
-    """Whether it is one of the internet's, and not a way around to another."""
+    """Whether an address is public and does not map to another one."""
     if isinstance(address, IPv6Address) and (
         address.sixtofour is not None or address.teredo is not None or address in _NAT64
     ):

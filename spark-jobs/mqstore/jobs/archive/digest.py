@@ -46,7 +46,7 @@ def _bytes(values: np.ndarray[Any, Any], seed: int) -> int:
 
 
 def _ends(array: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    """Where each value begins, and where the last one ends."""
+    """The byte offsets at which each value begins, and the end of the last one."""
     if len(array) == 0:
         return np.zeros(1, np.int32)
     found: np.ndarray[tuple[int], np.dtype[np.int32]] = np.frombuffer(array.buffers()[1], np.int32)

@@ -1,4 +1,4 @@
-"""What a task does with one segment: its messages to Parquet files, which are then read back."""
+"""Export of one segment by a task: writes its messages to Parquet files and reads them back."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ArchivedFile:
     topic: str
     rows: int
     bytes: int
-    """Of the records in the log."""
+    """Bytes of the records in the log."""
     crc32c: int
     """Over the digests of its row groups, which were the same when it was read back."""
 
@@ -71,7 +71,7 @@ class _File:
     bytes: int = 0
 
     def write(self) -> None:
-        """What waits becomes a row group."""
+        """Write the waiting tables as one row group."""
         if not self.waiting:
             return
         group = pa.concat_tables(self.waiting).combine_chunks()

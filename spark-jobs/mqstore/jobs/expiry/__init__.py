@@ -1,7 +1,7 @@
-"""What retention will delete, and what is lost with it.
+"""The expiry report: what retention will delete, and which unread messages are lost with it.
 
-``facts`` is what a shard says of itself, by its path (``facts_at_path``) or its services
-(``facts_at_url``); ``counting`` is what Spark counts in its log; ``losses`` and ``forecast``
-conclude, and know no Spark; ``making`` puts the ``report`` together, a value; ``tables`` and
-``page`` (with ``words``) are its shapes.
+``facts`` are the state of a shard, from its path (``facts_at_path``) or its services
+(``facts_at_url``). ``counting`` counts the messages of its log with Spark. ``losses`` and
+``forecast`` evaluate the counts without Spark. ``making`` makes the ``report``, a value, which
+``tables`` and ``page`` (with ``words``) render.
 """

@@ -1,4 +1,4 @@
-"""What Spark counts in a shard's log: everything in one pass, and half messages in another.
+"""Counts of a shard's log, by Spark: all messages in one pass, half messages in another.
 
 The marks of a queue are the next offsets of its readers. ``past`` is the number of marks at or
 below the offset of a message; the readers of these marks have not consumed the message. So one pass
@@ -30,10 +30,10 @@ Marks = Mapping[tuple[str, int], Sequence[int]]
 
 
 def counted(spark: SparkSession, messages: DataFrame, marks: Marks, now_ms: int) -> pa.Table:
-    """What ``LogCounts`` begins with; ``messages`` has COLUMNS.
+    """Count messages for ``LogCounts``; ``messages`` has COLUMNS.
 
-    A row for each segment, queue, ``past`` and age that there is: about 80 bytes for all messages
-    that a segment has of a queue.
+    The result has one row for each segment, queue, ``past`` and age: about 80 bytes for all
+    messages that a segment has of a queue.
     """
     stored_ms = f.unix_millis("store_time")
     edges = ", ".join(map(str, AGES_H))

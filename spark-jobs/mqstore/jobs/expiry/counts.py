@@ -1,4 +1,4 @@
-"""What was counted, as values that know no Spark."""
+"""Counts of a log, as values without Spark."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Count:
     topic: str = ""
     queue_id: int = 0
     past: int = 0
-    """How many marks of the queue they are at or behind."""
+    """Number of marks of the queue at or below the offsets of these messages."""
     age: int = 0
     """The class of AGES_H."""
     segment: str = ""
@@ -35,6 +35,6 @@ class Count:
     horizon: int = 0
     """The number of the first horizon that they go within, by that plan."""
     segments: int = 0
-    """That they stand in."""
+    """Number of segments that hold them."""
     goes_ms: int | None = None
-    """When the first of them goes, at the earliest."""
+    """Earliest time at which the first of these segments is deleted, Unix ms."""

@@ -1,4 +1,4 @@
-"""What a shard says of itself, without a look at its messages."""
+"""The state of a shard without its messages: settings, segments, offsets, pins, disks."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class ShardFacts:
     dispatched: int
     disks: Disks
     pins: Sequence[Hold]
-    """And what retention keeps until it is archived."""
+    """Pins, and the hold on messages that are not archived."""
     honours_holds: bool
     """Whether pins, keepForGroups and undelivered messages keep segments; not for a broker."""
     consumed: Mapping[tuple[str, str], Offsets]
-    """Of each group in each of its topics."""
+    """Committed offsets, by group and topic."""
     delivered: Offsets
     """The next offset to deliver, by delay level."""
 

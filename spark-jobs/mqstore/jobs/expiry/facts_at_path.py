@@ -118,7 +118,7 @@ def _is_ours(store: StoreAtRest) -> bool:
 
 
 def _pins(store: StoreAtRest) -> list[Hold]:
-    """And what is not archived."""
+    """Read the pins, and the hold on messages that are not archived."""
     files, paths = store.seams.files, store.paths
     try:
         found = [pin.hold for pin in read_pins(files, paths.pins)]

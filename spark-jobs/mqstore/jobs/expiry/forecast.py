@@ -1,4 +1,4 @@
-"""How full the disk will be, if messages come as within the last day and go as planned."""
+"""Forecast of disk usage, if messages arrive as in the last day and are deleted as planned."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def growth(ages: Iterable[Count], now_ms: int) -> int:
 def make(
     facts: ShardFacts, planned: Sequence[PlannedSegment], ages: Sequence[Count], hours: int
 ) -> DiskForecast | None:
-    """Of the fullest volume, for ``hours`` at least. None where there is none."""
+    """Forecast the fullest volume for at least ``hours``; None without a volume."""
     if not facts.disks.volumes:
         return None
     volume = facts.disks.fullest()

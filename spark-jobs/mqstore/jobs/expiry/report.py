@@ -62,7 +62,7 @@ class TopicStock(Value):
 
     topic: str
     groups: int
-    """That have committed an offset in it."""
+    """Number of groups with a committed offset in the topic."""
     messages: int
     bytes: int
     oldest_ms: int | None
@@ -110,9 +110,9 @@ class DiskForecast(Value):
     total_bytes: int
     used_bytes: int
     bytes_per_hour: int
-    """That the log and what is derived from it grow by, before anything is deleted."""
+    """Growth of the log, queues and index before deletions."""
     used_by_hour: tuple[int, ...]
-    """From now on, an hour from one to the next."""
+    """Used bytes now and after each further hour."""
     levels: tuple[Level, ...]
 
 
@@ -146,7 +146,7 @@ class ExpiryReport(Value):
 
     @property
     def base_name(self) -> str:
-        """Of its files: shard and range of the log."""
+        """Base name of the report's files: shard and range of the log."""
         return f"{self.shard}_{self.min_offset:020d}-{self.max_offset:020d}"
 
     @property

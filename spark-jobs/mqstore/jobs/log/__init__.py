@@ -1,1 +1,1 @@
-"""Where the log's bytes come from and how they are read in ranges. Nothing here knows Spark."""
+"""Sources of the log's bytes, read in ranges. No module of this package imports Spark."""

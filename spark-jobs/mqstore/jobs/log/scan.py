@@ -45,7 +45,7 @@ class RangeScan:
         high: int,
         chunk_size: int = CHUNK_SIZE,
     ) -> None:
-        """Only records that begin before physical offset ``high``."""
+        """Scan only records that begin before physical offset ``high``."""
         self._reader = reader
         self._part = part
         self._columns = columns
@@ -72,7 +72,7 @@ class RangeScan:
     def _go_on(
         self, chunk: bytes, offset: int, position: int, defect: Defect, known: int
     ) -> tuple[int, int]:
-        """Where to read on, and how many bytes."""
+        """Return the offset at which the scan continues, and the number of bytes to read."""
         at = offset + position
         is_cut = defect is Defect.TRUNCATED and offset + len(chunk) < self._part.stop
         if defect is Defect.NONE or (is_cut and position > 0):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mqstore.jobs.rebuild.segment_views import LogPlace
 
 PARTS_MAX: Final = 2
-"""That a writer takes at the same time."""
+"""Parts that a writer receives at the same time."""
 PUBLISH_TRIES: Final = 5
 PUBLISH_WAIT_S: Final = 2.0
 

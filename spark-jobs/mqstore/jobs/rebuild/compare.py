@@ -174,8 +174,11 @@ def _check_chains(file: IndexBytes, layout: Layout, found: Differences) -> None:
 
 
 def _check_times(file: IndexBytes, due: PlannedFile | None, found: Differences) -> None:
-    """Of the header, where a file that is due ends at the same records; else its end must be of the
-    second that its last item has."""
+    """Compare the times of the header.
+
+    They equal those of the planned file if both end at the same records. Otherwise the end time
+    must lie in the second of the last item.
+    """
     begin_ms, end_ms = int(file.header["begin_ms"]), int(file.header["end_ms"])
     if due is not None:
         due_ms = {"begin_ms": due.begin[1], "end_ms": due.end[1]}

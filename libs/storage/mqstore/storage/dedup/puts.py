@@ -231,7 +231,7 @@ class DeduplicatedPuts:
         return found if self._is_queued(found) else None
 
     def _is_queued(self, found: Record) -> bool:
-        """Whether it is, or will be, in its queue; not when its topic was deleted since."""
+        """Whether the message is, or will be, in its queue; false after its topic was deleted."""
         if found.physical_offset >= self._dispatcher.position:
             return True
         queue = self._queues.get(found.topic, found.queue_id)

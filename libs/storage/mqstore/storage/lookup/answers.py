@@ -17,7 +17,7 @@ class PullStatus(StrEnum):
 
     FOUND = "FOUND"
     NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
-    """There are entries, but none of the examined records matched; continue at the next offset."""
+    """The filter matched none of the examined records; continue at the next offset."""
     OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
     """The offset is the queue's end: wait for arrivals."""
     OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"

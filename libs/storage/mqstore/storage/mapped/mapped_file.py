@@ -124,7 +124,7 @@ class MappedFile(FilePositions):
 
     @property
     def is_locked(self) -> bool:
-        """Whether it was warmed up, so that its pages stay in memory until ``unlock``."""
+        """Whether the file was warmed up, so that its pages stay in memory until ``unlock``."""
         return self._locked
 
     @property
@@ -134,7 +134,7 @@ class MappedFile(FilePositions):
 
     @property
     def is_available(self) -> bool:
-        """Whether it may get new holders; false from the first attempt to remove it."""
+        """Whether the file may get new holders; false from the first attempt to remove it."""
         return self._removal_began is None
 
     # reading

@@ -32,12 +32,12 @@ class QueueEntry(NamedTuple):
 
     @property
     def is_pre_blank(self) -> bool:
-        """Whether it precedes the first entry of a queue's first file."""
+        """Whether the entry precedes the first entry of a queue's first file."""
         return self.size == PRE_BLANK_SIZE and self.physical_offset == 0
 
     @property
     def is_hole(self) -> bool:
-        """Whether it names no record."""
+        """Whether the entry names no record."""
         return self.is_missing or self.is_pre_blank
 
     @property

@@ -1,4 +1,4 @@
-"""What the last process that had the store open noted of its files, and whether it still holds.
+"""Notes of the last process that had the store open about its files, and whether they are valid.
 
 Called from ``opening``, ``loss_check`` and ``verify``. Reads only.
 """
@@ -74,7 +74,7 @@ def clean_close(view: StoreView, found: FormatFile | None) -> Manifest | None:
 
 
 def left_behind(view: StoreView, found: FormatFile | None) -> Manifest | None:
-    """What the last writer said of its files when it closed them, true or not by now."""
+    """The manifest of the last clean close; the files may have changed since. None without one."""
     left = manifest.load(view.files, view.paths.manifest)
     return left if left is not None and found is not None and is_left_by(left, found) else None
 

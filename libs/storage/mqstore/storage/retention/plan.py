@@ -58,7 +58,7 @@ class Why(StrEnum):
     NOT_DISPATCHED = "not-dispatched"
     NEWEST = "newest"
     BEHIND = "behind"
-    """It could be removed, but an older one stays."""
+    """The segment could be removed, but an older one stays."""
 
 
 GOING: Final = frozenset({Why.EXPIRED, Why.FORCED, Why.READER})

@@ -71,8 +71,10 @@ class Begins:
         self._ledger = ledger
 
     def is_at_hand(self, begin: Begin) -> bool:
-        """Whether it can begin without a read of the log: its keys are new by one look-up in the
-        table of recent keys, or memory has the transaction."""
+        """Whether the transaction can begin without a read of the log.
+
+        Its keys are new by one look-up in the table of recent keys, or memory has the transaction.
+        """
         if not begin.may_repeat or self._ledger.state.find(begin.key) is not None:
             return True
         return not self._may_be_stored(begin)

@@ -82,7 +82,7 @@ class Decisions:
         return plan
 
     def is_at_hand(self, decide: Decide) -> bool:
-        """Whether it can be decided without a read of the log."""
+        """Whether the transaction can be decided without a read of the log."""
         found = self._ledger.state.find(decide.key)
         if found is None or decide.reopens(found):
             return False

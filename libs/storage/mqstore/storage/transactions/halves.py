@@ -78,7 +78,7 @@ class Half(msgspec.Struct, frozen=True, gc=False):
     key: str
     """Key of its transaction: all copies and all messages of one share it."""
     uniq_key: str
-    """Of its message; "" without one."""
+    """Unique key of the message; "" without one."""
     size: int
     """Messages of the transaction."""
     group: str

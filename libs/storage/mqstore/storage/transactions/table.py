@@ -134,7 +134,7 @@ class Transaction(msgspec.Struct, gc=False):
 
     @property
     def is_pending(self) -> bool:
-        """Whether it has no decision."""
+        """Whether the transaction has no decision."""
         return self.decision is None
 
     def is_resolved(self, part: Part) -> bool:

@@ -1,4 +1,4 @@
-"""What is deleted and what keeps it: the plan, pins, the archive, expiry reports."""
+"""Operations of retention: the plan, pins, the archive, expiry reports."""
 
 from __future__ import annotations
 

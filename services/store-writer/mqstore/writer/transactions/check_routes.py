@@ -64,7 +64,7 @@ class CheckRoutes:
         return Producers(producers=tuple([known.view(each) for each in found]))
 
     async def remove_target(self, group: Group, name: Name) -> None:
-        """It is not called any more."""
+        """Remove a registered producer, which is then called no more. Raises Problem."""
         topic_names.check_group(group)
         if not self._service.producers.remove(group, name):
             raise Problem(problems.PRODUCER_UNKNOWN, f"group {group} has no producer {name}")

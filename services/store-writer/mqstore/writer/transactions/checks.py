@@ -49,7 +49,7 @@ class Bell:
         rung = self._rung
 
         async def wait(seconds: float) -> bool:
-            """Whether it rings within so many seconds."""
+            """Wait up to so many seconds; return whether it rang."""
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(rung.wait(), seconds)
             return rung.is_set()

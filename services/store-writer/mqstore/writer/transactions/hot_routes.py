@@ -1,4 +1,4 @@
-"""What producers do all the time, past FastAPI: begin, commit, roll back."""
+"""The frequent requests of producers, served outside FastAPI: begin, commit, roll back."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class Producers:
         return made
 
     def remove(self, group: str, name: str) -> bool:
-        """Whether it was there."""
+        """Remove a registration; return whether it existed."""
         known = self._groups.get(group, {})
         found = known.pop(name, None)
         if not known:

@@ -20,8 +20,7 @@ _OF_MESSAGES: Final = frozenset(
 
 
 def refusal_of(error: StorageError) -> StorageError | Problem:
-    """What a client is answered: 503, for the same request later, where the store refuses now for a
-    reason that is not in the messages."""
+    """Return the error for the client; 503, to be retried, for a reason outside the messages."""
     if not isinstance(error, PutRefused) or isinstance(error, UniqueKeyTaken):
         return error
     problem = problems.from_storage(error)
