@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import dataclass
 
@@ -10,23 +11,33 @@ from mqstore.storage._kernel import (
     DispatchEnd,
     EncodedBatch,
     FilePositions,
+    GeneratedKeys,
     IndexWindow,
+    JsonReader,
     LogEnd,
     NameRules,
     Placement,
+    QueueTurns,
     QueueWindow,
+    SendLane,
     StateWords,
+    StoredSend,
+    SystemClock,
+    ValueCounts,
     check_record,
     dispatch_run,
     key_digests,
+    placements_json,
 )
 from mqstore.storage.codec import batch, properties
+from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Message
 from mqstore.storage.errors import PutRefused
 from mqstore.storage.index.file import file_size
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE, StoreFormat, SysFlag
 from mqstore.storage.log.put_checks import PutLimits, check_batch, check_message
 from mqstore.storage.queues.consume_queues import queue_key
+from mqstore.storage.seams import Clock
 from tests.fuzz import stores
 from tests.fuzz.guarded import GuardedMemory
 from tests.fuzz.mutate import Mutator
@@ -41,6 +52,7 @@ BASE = 7_000
 NUMBER = 5
 """Its first queue offset."""
 TIME = stores.BORN_MS
+STOPPED = SimulatedClock(TIME)
 FREE = ("KEYS", "TAGS", "UNIQ_KEY", "WAIT")
 REFUSED = ("DELAY", "PGROUP", "a")
 RULES = NameRules([name.encode() for name in FREE], [name.encode() for name in REFUSED])
@@ -126,7 +138,26 @@ class Batches:
             assert is_tight or template.queue_id != 0 or template.topic != "Topic"
             self._room.is_untouched()
         else:
-            self._room.has(messages, placed)
+            self._room.has(messages, placed, TIME)
+        self._send(template, data, messages, body_max)
+
+    def _send(self, template: Message, data: bytes, messages: list[Message], body_max: int) -> None:
+        """Put a batch by a send lane: the same records, and a reply that has their placements."""
+        hosts = template.born_host, template.store_host
+        lane = _lane(self._room.end(body_max, None, SystemClock()), template.topic, hosts[1])
+        sent = None
+        if lane.read_batch(data, hosts[0], template.queue_id, True):
+            sent = lane.put()
+        if sent is None:
+            self._room.is_untouched()
+            return
+        assert isinstance(sent, StoredSend)
+        time = sent.placements[0].store_timestamp_ms
+        born = self._room.born_timestamp_ms
+        changes = {"born_timestamp_ms": born, "reconsume_times": 0, "queue_id": 0}
+        self._room.has([each.replace(**changes) for each in messages], sent.placements, time)
+        text = placements_json(sent.placements, sent.keys, 0, (), _quote)
+        assert sent.reply == b'{"messages":%b}' % text
 
     def _mutated(self, seed: Seed) -> bytes:
         """A batch with changed bytes, or one whose parts add up, of a changed message."""
@@ -165,6 +196,30 @@ class Batches:
             assert name in FREE or ((name + value).isascii() and (name + value).isprintable())
 
 
+def _quote(text: str) -> bytes:
+    return json.dumps(text).encode()
+
+
+def _lane(end: LogEnd, topic: str, store_host: Host) -> SendLane:
+    keys = GeneratedKeys(bytes(20))
+    return SendLane(
+        end,
+        JsonReader(RULES, keys, True, ENTRIES),
+        RULES,
+        topic,
+        queues=1,
+        turns=QueueTurns(),
+        store_host=store_host,
+        keys=None,
+        lock=None,
+        shard=0,
+        is_sync=False,
+        traffic=[0, 0],
+        put_s=ValueCounts((1.0,)),
+        record_size=ValueCounts((1.0,)),
+    )
+
+
 class _Room:
     """A log's end, a queue and an index between forbidden pages."""
 
@@ -174,7 +229,7 @@ class _Room:
         self._index_memory = GuardedMemory(file_size(SLOTS, ITEMS))
         self._page = memoryview(bytearray(24))
 
-    def end(self, body_max: int, tight: random.Random | None) -> LogEnd:
+    def end(self, body_max: int, tight: random.Random | None, clock: Clock = STOPPED) -> LogEnd:
         """An end to put at; ``tight`` draws how little room there is."""
         size, entries, items = ROOM, ENTRIES, ITEMS
         if tight is not None:
@@ -189,7 +244,7 @@ class _Room:
         dispatch.position, dispatch.is_idle = BASE, True
         queue, index = self._windows(self._entries, self._index)
         dispatch.follow({("Topic", 0): queue}, index, self._index_tags, 0)
-        end = LogEnd({("Topic", 0): NUMBER}, body_max, SimulatedClock(TIME))
+        end = LogEnd({("Topic", 0): NUMBER}, body_max, clock)
         end.room_end, end.max_offset = size, BASE
         segment = FilePositions()
         segment.populate_at = ROOM
@@ -197,15 +252,20 @@ class _Room:
         end.publish_to(StateWords(self._page, 0, 8, 16), dispatch)
         return end
 
+    @property
+    def born_timestamp_ms(self) -> int:
+        """Of the first record."""
+        return int.from_bytes(self._log[40:48], "big")
+
     def is_untouched(self) -> None:
         assert not any(map(any, (self._log, self._entries, self._index)))
 
-    def has(self, messages: list[Message], placed: list[Placement]) -> None:
+    def has(self, messages: list[Message], placed: list[Placement], time: int) -> None:
         """Records as Python encodes them; entries and items as a dispatch of them writes."""
         records, offset = b"", BASE
         for number, (message, place) in enumerate(zip(messages, placed, strict=True), NUMBER):
-            record = kernel_model.encode(message, 1, number, offset, TIME)
-            assert place == Placement(offset, len(record), 0, number, TIME, message.store_host)
+            record = kernel_model.encode(message, 1, number, offset, time)
+            assert place == Placement(offset, len(record), 0, number, time, message.store_host)
             assert check_record(record, 0, len(record), offset, True) == (Defect.NONE, len(record))
             records, offset = records + record, offset + len(record)
         assert self._log == records.ljust(len(self._log), b"\0")

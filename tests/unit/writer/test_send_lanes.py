@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +21,7 @@ from mqstore.service.settings import Settings
 from mqstore.storage import StoreConfig
 from mqstore.storage.errors import StorageError
 from mqstore.storage.formats import Host
-from mqstore.storage.puts import Sent
+from mqstore.storage.puts import StoredSend
 from mqstore.writer.produce_route import ProduceRoute
 from mqstore.writer.service import WriterService
 from tests.unit.writer.json_requests import requests
@@ -30,6 +31,11 @@ TOPIC: Final = "orders"
 SPREAD: Final = "spread"
 QUEUES: Final = 3
 HEADERS: Final = [(b"content-type", b"application/json"), (b"host", b"localhost")]
+BATCH_HEADERS: Final = [(b"content-type", b"application/x-rocketmq-batch")]
+BATCH_PROPERTIES: Final = (
+    *(b"", b"KEYS\x01a b", b"TAGS\x01t\x02", b"a\x01b\x02", b"WAIT\x01true\x02"),
+    *("a\x01é".encode(), b"DELAY\x013", b"no separator", b"PGROUP\x01g"),
+)
 CONFIG: Final = StoreConfig(
     mapped_file_size_commit_log=4 << 20,
     disk_space_clean_forcibly_ratio=100,
@@ -62,41 +68,47 @@ class Writer:
     def stop(self) -> None:
         self._runner.run(self.service.stop())
 
-    def send(self, body: bytes, topic: str = TOPIC) -> tuple[int, Any]:
-        """Status and JSON of the reply on the fast path, else of the general way."""
-        return self._runner.run(self._send(body, topic))
+    def send(self, body: bytes, topic: str = TOPIC, query: bytes | None = None) -> tuple[int, Any]:
+        """Status and JSON of the reply on the fast path, else of the general way.
 
-    def send_generally(self, body: bytes, topic: str = TOPIC) -> tuple[int, Any]:
+        With a ``query`` the body is in RocketMQ's batch encoding.
+        """
+        return self._runner.run(self._send(body, topic, query))
+
+    def send_generally(
+        self, body: bytes, topic: str = TOPIC, query: bytes | None = None
+    ) -> tuple[int, Any]:
         """Status and JSON of the reply of the general way."""
-        return self._runner.run(self._general(body, topic))
+        return self._runner.run(self._general(body, topic, query))
 
-    async def _send(self, body: bytes, topic: str) -> tuple[int, Any]:
+    async def _send(self, body: bytes, topic: str, query: bytes | None) -> tuple[int, Any]:
         params = {"topic": topic}
         try:
-            found = self.producer._prepare(self._request(b"", topic)).begin(body, params)
+            found = self.producer._prepare(self._request(b"", topic, query)).begin(body, params)
         except (Problem, StorageError):
             found = None
         if found is None:
-            return await self._general(body, topic)
+            return await self._general(body, topic, query)
         self.lanes_used += 1
         if isinstance(found, DeferredReply):
             await asyncio.wait({found.future})
             found = found.reply(found.future)
         return (201, json.loads(found)) if isinstance(found, bytes) else _decoded(found)
 
-    async def _general(self, body: bytes, topic: str) -> tuple[int, Any]:
+    async def _general(self, body: bytes, topic: str, query: bytes | None) -> tuple[int, Any]:
         try:
-            return _decoded(await self.producer._handle(self._request(body, topic)))
+            return _decoded(await self.producer._handle(self._request(body, topic, query)))
         except Problem as problem:
             return problem.kind.status, problem.detail
         except StorageError as error:
             return 0, str(error)
 
-    def _request(self, body: bytes, topic: str) -> HotRequest:
+    def _request(self, body: bytes, topic: str, query: bytes | None) -> HotRequest:
         async def receive() -> dict[str, Any]:
             return {"type": "http.request", "body": body, "more_body": False}
 
-        scope = {"method": "POST", "path": "/", "query_string": b"", "headers": HEADERS}
+        headers = HEADERS if query is None else BATCH_HEADERS
+        scope = {"method": "POST", "path": "/", "query_string": query or b"", "headers": headers}
         return HotRequest(scope, receive, {"topic": topic}, self.service.front.limits)
 
     def records(self, start: int) -> list[tuple[Any, ...]]:
@@ -105,7 +117,7 @@ class Writer:
         while start < self.service.store.log.max_offset:
             record = self.service.store.log.record_at(start)
             properties = dict(record.properties or {})
-            if properties["UNIQ_KEY"].startswith("006D7173"):
+            if properties.get("UNIQ_KEY", "").startswith("006D7173"):
                 del properties["UNIQ_KEY"]
             place = record.queue_id, record.queue_offset, record.size
             flags = record.flag, record.sys_flag
@@ -160,6 +172,61 @@ def test_records_and_replies_are_those_of_the_general_way(
         found = [comparable(each, is_generated=is_generated) for each in replies]
         assert found[0] == found[1]
     assert lanes.records(starts[0]) == general.records(starts[1])
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> tuple[bytes, bytes]:
+    """A query, and a body in RocketMQ's batch encoding, some of them damaged."""
+    keys = st.sampled_from([b"", b"", b"UNIQ_KEY\x01%b\x02" % os.urandom(8).hex().encode()])
+    keys |= st.sampled_from([b"UNIQ_KEY\x01A1\x02", b'UNIQ_KEY\x01a"b\x02'])
+    items = []
+    for _ in range(draw(st.integers(0, 5))):
+        own = draw(keys) + draw(st.sampled_from(BATCH_PROPERTIES))
+        body = draw(st.binary(max_size=9))
+        size = 22 + len(body) + len(own)
+        head = struct.pack(">iiiii", size, 0, 0, draw(st.integers(-9, 9)), len(body))
+        items.append(head + body + struct.pack(">h", len(own)) + own)
+    data = b"".join(items)[: draw(st.sampled_from([None, None, None, -1]))]
+    query = draw(
+        st.sampled_from([b"", b"queueId=0", b"queueId=1", b"durability=sync", b"durability=x"])
+    )
+    return query, data
+
+
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=100
+)
+@given(st.lists(batches(), min_size=1, max_size=4))
+def test_records_and_replies_to_batches_are_those_of_the_general_way(
+    writers: tuple[Writer, Writer], requests: list[tuple[bytes, bytes]]
+) -> None:
+    lanes, general = writers
+    starts = [writer.service.store.log.max_offset for writer in writers]
+    for query, data in requests:
+        replies = lanes.send(data, query=query), general.send_generally(data, query=query)
+        found = [comparable(each, is_generated=False) for each in replies]
+        assert found[0] == found[1]
+    assert lanes.records(starts[0]) == general.records(starts[1])
+
+
+def test_a_batch_is_stored_by_the_lane(
+    writers: tuple[Writer, Writer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lanes, _ = writers
+    monkeypatch.setattr(lanes.producer, "_batch", None)  # of the general way
+    keys = [os.urandom(8).hex() for _ in range(100)]
+    texts = [b"UNIQ_KEY\x01%b\x02" % key.encode() for key in keys]
+    data = b"".join(
+        struct.pack(">iiiii", 25 + len(own), 0, 0, 0, 3)
+        + b"abc"
+        + struct.pack(">h", len(own))
+        + own
+        for own in texts
+    )
+    for query in (b"", b"durability=sync"):
+        status, reply = lanes.send(data.replace(b"UNIQ", b"NAME") if query else data, query=query)
+        assert status == 201
+        assert [each["uniqKey"] for each in reply["messages"]] == ([""] * 100 if query else keys)
 
 
 def test_a_plain_request_is_stored_by_the_lane(writers: tuple[Writer, Writer]) -> None:
@@ -221,7 +288,7 @@ def test_a_request_under_a_key_is_left_while_another_thread_puts_one(
     body = b'{"messages":[{"body":"a","uniqKey":"%b"}]}' % os.urandom(8).hex().encode()
     client = Host(b"\x7f\0\0\1", 1)
 
-    def send() -> Sent | None:
+    def send() -> bytes | StoredSend | None:
         return lanes.producer._lanes.send(topic, body, client, stays=False)
 
     with dedup.lock:

@@ -8,7 +8,6 @@ requests on the fast path (``mqstore.service.fast_path``), without ASGI.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import re
 import secrets
 import time
@@ -32,9 +31,10 @@ from mqstore.service.limits import (
     has_body,
     shutdown_problem,
 )
-from mqstore.service.metrics import HttpMetrics
+from mqstore.service.metrics import Histogram, HttpMetrics
 from mqstore.service.problems import Problem
 from mqstore.storage.errors import StorageError
+from mqstore.storage.exchanges import RequestIds
 from mqstore.wire.operation import Role
 
 log = logs.get(__name__)
@@ -255,8 +255,8 @@ class Front:
         self.limits = limits
         self.metrics = metrics
         self._access_log = access_log
-        self._id_prefix = secrets.token_hex(4)
-        self._ids = itertools.count(1)
+        self.ids = RequestIds(secrets.token_hex(4))
+        """Generates the ids of requests without one."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -265,7 +265,7 @@ class Front:
         method = scope["method"] if scope["method"] in METHODS else "other"
         if method == "HEAD":  # handled as GET; uvicorn leaves the body out
             scope = {**scope, "method": "GET"}
-        request_id = self.given_id(scope["headers"]) or self.next_id()
+        request_id = self.given_id(scope["headers"]) or self.ids.next()
         exchange = _Exchange(send, request_id, received, self.limits)
         logs.request_id.set(request_id)
         started = time.perf_counter()
@@ -326,11 +326,13 @@ class Front:
                 client=client,
             )
 
-    def counter(self, route: HotRoute, status: int, client: str) -> Callable[[float], None]:
+    def counter(
+        self, route: HotRoute, status: int, client: str
+    ) -> Callable[[float], None] | Histogram:
         """Counts a reply with this status that took so many seconds, as ``count`` does."""
         if self._access_log:
             return partial(self._count_one, route, status, client)
-        return self.metrics.latency(route.template, route.method, status).observe
+        return self.metrics.latency(route.template, route.method, status)
 
     def _count_one(self, route: HotRoute, status: int, client: str, seconds: float) -> None:
         self.count(route.template, route.method, status, seconds, client)
@@ -379,10 +381,6 @@ class Front:
             if key == b"x-request-id" and _REQUEST_ID.fullmatch(value):
                 return str(value, "ascii")
         return None
-
-    def next_id(self) -> str:
-        """Generate an id for a request without one."""
-        return f"{self._id_prefix}-{next(self._ids):x}"
 
 
 class _Exchange:

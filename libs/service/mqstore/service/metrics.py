@@ -7,7 +7,6 @@ bookkeeping.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
@@ -29,6 +28,7 @@ from mqstore.service.busiest import Busiest
 from mqstore.service.exposition import LabelledFamily, render
 from mqstore.service.limits import Limits
 from mqstore.service.settings import Settings
+from mqstore.storage.exchanges import ValueCounts
 
 RPC_BUCKETS_S: Final = (0.001, 0.003, 0.005, 0.007, 0.01, 0.1, 1, 2, 3)
 """Bounds of rocketmq_rpc_latency, in seconds; that metric is in milliseconds."""
@@ -60,26 +60,14 @@ TRAFFIC_TEXTS: Final = {
 """Ends of the helps of incoming and outgoing traffic."""
 
 
-class Histogram:
-    """Counts of values by upper bound. Changed by one thread only."""
+class Histogram(ValueCounts):
+    """Counts of values by upper bound. Thread-safe."""
 
-    __slots__ = ("bounds", "counts", "total")
+    __slots__ = ()
 
     def __init__(self, bounds: tuple[float, ...] = BUCKETS_S) -> None:
         """``bounds`` are ascending; those of a latency are in seconds."""
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.total = 0.0
-
-    def observe(self, value: float) -> None:
-        """Count a value."""
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
-
-    def add(self, other: Histogram) -> None:
-        """Add the counts of another histogram with the same bounds."""
-        self.counts[:] = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
-        self.total += other.total
+        super().__init__(bounds)
 
     @property
     def count(self) -> int:

@@ -33,6 +33,7 @@ __all__ = [
     "admin",
     "directory",
     "errors",
+    "exchanges",
     "filter",
     "formats",
     "host",

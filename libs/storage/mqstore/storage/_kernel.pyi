@@ -43,6 +43,18 @@ from mqstore.storage.kernel.entries import (
 from mqstore.storage.kernel.entries import (
     Slices as Slices,
 )
+from mqstore.storage.kernel.exchange import (
+    Exchange as Exchange,
+)
+from mqstore.storage.kernel.exchange import (
+    RepeatedHead as RepeatedHead,
+)
+from mqstore.storage.kernel.exchange import (
+    RequestIds as RequestIds,
+)
+from mqstore.storage.kernel.exchange import (
+    ValueCounts as ValueCounts,
+)
 from mqstore.storage.kernel.filter import (
     Tags as Tags,
 )
@@ -155,7 +167,7 @@ from mqstore.storage.kernel.send_lane import (
     SendLane as SendLane,
 )
 from mqstore.storage.kernel.send_lane import (
-    ValueCounts as ValueCounts,
+    StoredSend as StoredSend,
 )
 from mqstore.storage.kernel.write import (
     Message as Message,

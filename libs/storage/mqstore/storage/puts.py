@@ -12,6 +12,7 @@ from mqstore.storage._kernel import (
     NameRules,
     QueueTurns,
     SendLane,
+    StoredSend,
     placements_json,
 )
 from mqstore.storage.codec.batch import decode_batch, encode_batch
@@ -22,9 +23,6 @@ from mqstore.storage.log.commit_log import Placement
 from mqstore.storage.log.put_checks import check_batch_size
 from mqstore.storage.log.requests import OffsetRequest, RequestService
 from mqstore.storage.put_refusal import PutRefusal
-
-Sent = bytes | tuple[bytes, list[str], list[Placement]]
-"""As ``_kernel.Sent``: what a SendLane returns."""
 
 __all__ = [
     "EncodedBatch",
@@ -41,7 +39,7 @@ __all__ = [
     "QueueTurns",
     "RequestService",
     "SendLane",
-    "Sent",
+    "StoredSend",
     "UniqueKeys",
     "check_batch_size",
     "decode_batch",

@@ -262,12 +262,13 @@ def read_batch(
     body: bytes, origin: Origin, end: LogEnd, store_format: StoreFormat, max_count: int
 ) -> EncodedBatch | None:
     """Return the batch if the kernel accepts it as it is, None if ``build_batch`` must check it."""
-    batch = end.read_batch(origin.message(b"", b"", 0), body, _batch_rules(store_format))
+    batch = end.read_batch(origin.message(b"", b"", 0), body, batch_rules(store_format))
     return batch if batch is not None and len(batch) <= max_count else None
 
 
 @cache
-def _batch_rules(store_format: StoreFormat) -> NameRules:
+def batch_rules(store_format: StoreFormat) -> NameRules:
+    """Return the rules of properties in RocketMQ's batch encoding."""
     return topic_names.property_rules(CLIENT_PROPERTIES, store_format)
 
 

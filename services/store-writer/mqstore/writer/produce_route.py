@@ -37,8 +37,8 @@ from mqstore.storage.errors import (
 )
 from mqstore.storage.formats import Host
 from mqstore.storage.puts import (
-    Placement,
     Put,
+    StoredSend,
     UniqueKeys,
     encode_batch,
     end_of,
@@ -74,9 +74,9 @@ class _RequestHead(msgspec.Struct, frozen=True, gc=False):
     idempotency_key: str | None = None
 
     @property
-    def is_plain_json(self) -> bool:
-        """Whether the head requests nothing beyond the messages of the body."""
-        return not self.is_encoded and self.crc32c is None and self.idempotency_key is None
+    def is_plain(self) -> bool:
+        """Whether the head requests nothing that only the general way does."""
+        return self.crc32c is None and self.idempotency_key is None
 
     def is_heavy(self, body: bytes) -> bool:
         """Return whether a thread must build the messages, instead of the event loop."""
@@ -147,15 +147,13 @@ class ProduceRoute:
         head = self._parse_head(request)
 
         def begin(body: bytes, _: Mapping[str, str]) -> HotResult:
-            service.require_puts()
             topic = self._topics.get(name)
-            if topic is None:
-                return None
-            if head.is_plain_json:
-                sent = self._lanes.send(topic, body, head.client, stays=head.has_shard)
+            if topic is not None and head.is_plain and service.takes_puts:
+                sent = self._send(head, topic, body)
                 if sent is not None:
-                    return sent if isinstance(sent, bytes) else self._synced(name, *sent)
-            if head.is_heavy(body):
+                    return sent if isinstance(sent, bytes) else self._synced(name, sent)
+            service.require_puts()
+            if topic is None or head.is_heavy(body):
                 return None
             batch = self._batch(head, topic, body)
             if not service.key_routing.are_own(self._parts(head, batch)):
@@ -171,9 +169,17 @@ class ProduceRoute:
 
         return Prepared(begin, _CREATED)
 
-    def _synced(
-        self, topic: str, reply: bytes, keys: list[str], placements: list[Placement]
-    ) -> DeferredReply:
+    def _send(
+        self, head: _RequestHead, topic: TopicConfig, body: bytes
+    ) -> bytes | StoredSend | None:
+        """Store a plain request in one call; None, and nothing is stored, for another one."""
+        client, stays = head.client, head.has_shard
+        if not head.is_encoded:
+            return self._lanes.send(topic, body, client, stays=stays)
+        sync = self._is_sync(head.durability)
+        return self._lanes.send_batch(topic, body, client, head.queue_id, sync=sync, stays=stays)
+
+    def _synced(self, topic: str, sent: StoredSend) -> DeferredReply:
         """Return the reply that a request gets once its messages are on disk."""
         service, started = self._service, time.perf_counter()
 
@@ -182,10 +188,11 @@ class ProduceRoute:
             try:
                 synced.result()
             except FlushTimeout as error:
-                raise self._not_synced(topic, (placements, frozenset()), keys, error) from error
-            return reply
+                put: Put = sent.placements, frozenset()
+                raise self._not_synced(topic, put, sent.keys, error) from error
+            return sent.reply
 
-        return DeferredReply(service.durability.start(placements[-1].end), finish)
+        return DeferredReply(service.durability.start(sent.end), finish)
 
     async def _store(self, topic: TopicConfig, batch: Batch | RawBatch) -> Reply:
         pending_files, store = self._service.pending_files, self._service.store

@@ -1,26 +1,26 @@
-"""Plain JSON requests to one topic, which the kernel stores in one call each.
+"""Plain requests to one topic, which the kernel stores in one call each.
 
 Called from ``routes`` on the event loop, before its general way, which has every reply.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from mqstore.storage import MessageStore
 from mqstore.storage.admin import TopicConfig
 from mqstore.storage.formats import Host
-from mqstore.storage.puts import SendLane, Sent, UniqueKeys
+from mqstore.storage.puts import SendLane, StoredSend, UniqueKeys
 from mqstore.storage.settings import FlushDiskType
 from mqstore.writer import produce
 from mqstore.writer.service import WriterService
 
 
 class _Entry(NamedTuple):
-    """A topic as it was when its lane was made."""
+    """A topic and a store as they were when their lane was made."""
 
     topic: TopicConfig
+    store: MessageStore
     lane: SendLane
 
 
@@ -35,49 +35,69 @@ class SendLanes:
         self._queues = queues
         self._entries: dict[str, _Entry] = {}
 
-    def send(self, topic: TopicConfig, body: bytes, client: Host, *, stays: bool) -> Sent | None:
-        """Store a plain request; None, and nothing is stored, leaves it to the general way.
+    def send(
+        self, topic: TopicConfig, body: bytes, client: Host, *, stays: bool
+    ) -> bytes | StoredSend | None:
+        """Store a plain request in JSON, and return the body of its reply.
 
-        ``stays``: the client named this shard, so its keys need not belong to it.
+        None, and nothing is stored, leaves it to the general way. ``stays``: the client named this
+        shard, so its keys need not belong to it.
         """
-        service = self._service
-        lane = self._lane(service.store, topic)
-        if lane is None:
+        lane = self._lane(topic)
+        if lane is None or not lane.read(body, client):
             return None
-        if stays or service.shards.members.alone:
-            return lane.send(body, client)
-        keys = lane.read(body, client)
-        if keys is None or not self._are_own(keys):
-            return None
-        return lane.put()
+        return lane.put() if stays or self._is_own(lane) else None
 
-    def _are_own(self, keys: Sequence[str | None]) -> bool:
-        """Return whether messages under these keys belong to this shard."""
-        window_ms = self._service.store.config.unique_key_window
-        routing = self._service.key_routing
+    def send_batch(
+        self,
+        topic: TopicConfig,
+        body: bytes,
+        client: Host,
+        queue_id: int | None,
+        *,
+        sync: bool,
+        stays: bool,
+    ) -> bytes | StoredSend | None:
+        """Store a request in RocketMQ's batch encoding, as ``send``."""
+        lane = self._lane(topic)
+        number = -1 if queue_id is None else queue_id
+        if lane is None or not lane.read_batch(body, client, number, sync):
+            return None
+        return lane.put() if stays or self._is_own(lane) else None
+
+    def _is_own(self, lane: SendLane) -> bool:
+        """Return whether the messages that a lane has read belong to this shard."""
+        service = self._service
+        if service.shards.members.alone:
+            return True
+        keys, routing = lane.given_keys, service.key_routing
+        window_ms = service.store.config.unique_key_window
         return not keys or routing.are_own(routing.parts(keys, window_ms))
 
-    def _lane(self, store: MessageStore, topic: TopicConfig) -> SendLane | None:
+    def _lane(self, topic: TopicConfig) -> SendLane | None:
         """Return the lane of a topic.
 
         None while the table of unique keys is not prepared, and for a store whose puts count only
         once they are committed.
         """
+        store = self._service.store
         entry = self._entries.get(topic.name)
-        if entry is not None and entry.topic is topic:
+        if entry is not None and entry.topic is topic and entry.store is store:
             return entry.lane
         dedup = store.dedup
         if store.commits is not None or (dedup is not None and dedup.tables is None):
             return None
         lane = self._make(store, topic)
-        self._entries[topic.name] = _Entry(topic, lane)
+        self._entries[topic.name] = _Entry(topic, store, lane)
         return lane
 
     def _make(self, store: MessageStore, topic: TopicConfig) -> SendLane:
         dedup, metrics = store.dedup, self._service.metrics
+        count_max = self._service.settings.max_batch_count
         return SendLane(
             store.log.end,
-            produce.json_reader(store.format, self._keys, self._service.settings.max_batch_count),
+            produce.json_reader(store.format, self._keys, count_max),
+            produce.batch_rules(store.format),
             topic.name,
             queues=topic.write_queues,
             turns=self._queues.turns(topic.name),
@@ -86,7 +106,6 @@ class SendLanes:
             lock=None if dedup is None else dedup.lock,
             shard=self._service.settings.shard,
             is_sync=store.config.flush_disk_type is FlushDiskType.SYNC,
-            quote=produce.quote,
             traffic=metrics.traffic.of(topic.name, "normal"),
             put_s=metrics.put_seconds,
             record_size=metrics.message_size,

@@ -213,6 +213,18 @@ class WriterService:
         self.require_writable()
         self.require_joined()
 
+    @property
+    def takes_puts(self) -> bool:
+        """Whether ``require_puts`` would return, unless the store refuses puts."""
+        store, state = self._store, self._initial_state
+        return (
+            store is not None
+            and store.write_pause.current is None
+            and self.shards.joining.reason is None
+            and (state is None or state.reason is None)
+            and not self.failure.done()
+        )
+
     def require_puts(self) -> None:
         """Raises Problem (503) while messages are refused."""
         self.require_writable()

@@ -523,6 +523,25 @@ def test_whatever_is_plain_is_one_head_to_its_last_byte(parts: list[bytes]) -> N
         assert all(b"\n" not in name + value for name, value in found.headers)
 
 
+def test_a_part_of_a_body_that_looks_like_a_request_is_a_part_of_the_body() -> None:
+    async def scenario(server: Server) -> None:
+        async with server.connection() as connection:
+            inner = post(ECHO[True], b"inner")
+            await connection.request(inner)
+            (protocol,) = server.protocols
+            whole = post(ECHO[True], b"x" + inner)
+            cut = len(whole) - len(inner)
+            protocol.data_received(whole[:cut])
+            protocol.data_received(whole[cut:])
+            assert (await connection.answer()).body == b"x" + inner
+            for part in (whole[:20], whole[20:cut], whole[cut:]):  # over uvicorn
+                protocol.data_received(part)
+            assert (await connection.answer()).body == b"x" + inner
+            assert (await connection.request(inner)).body == b"inner"
+
+    run(scenario)
+
+
 def test_the_minor_version_of_uvicorn_is_the_one_whose_protocol_is_extended() -> None:
     """``fast_path.bounds`` rests on a module of uvicorn that is no interface. With another minor
     version compare ``httptools_impl`` with this one, then change the pin and this test."""

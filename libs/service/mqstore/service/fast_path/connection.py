@@ -14,6 +14,7 @@ from mqstore.service.fast_path.prepared import PendingReply, PreparedHead
 from mqstore.service.http import Front
 from mqstore.service.limits import Connections
 from mqstore.service.problems import Problem
+from mqstore.storage.exchanges import RepeatedHead
 
 HEADS_MAX: Final = 16
 """Prepared heads of one connection."""
@@ -41,21 +42,20 @@ class FastConnection(BoundedProtocol):
     """One connection. While a reply is pending, it keeps received bytes and pauses reading."""
 
     collect_s: ClassVar[float]
-    due: ClassVar[list[FastConnection]]
-    """Connections whose replies are written at the end of this iteration of the event loop."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._heads: dict[Hashable, PreparedHead | None] = {}
         """Prepared heads by the parts that must be equal; None: the fast path rejects the head."""
-        self._latest: tuple[plain.RepeatedHead, _Prepared] | None = None
+        self._latest: tuple[RepeatedHead, _Prepared] | None = None
         """The head of the latest plain request with a body, and what does its requests."""
+        self._is_ready = False
+        """Whether the next bytes may be a request under that head: uvicorn has no bytes of this
+        connection, no request is incomplete, no reply is pending, and the client reads."""
         self._collected: _Collected | None = None
         self._pending: PendingReply | None = None
         self._behind = b""
         """Bytes received after the request whose reply is pending."""
-        self._due = b""
-        """A reply that is written at the end of this iteration of the event loop."""
         self._used_at = 0.0
         """Time of the latest reply of the fast path, which does not restart uvicorn's timer."""
         self._is_shutting_down = False
@@ -70,7 +70,6 @@ class FastConnection(BoundedProtocol):
 
     def shutdown(self) -> None:
         """Close the connection after the reply that is pending, because the service shuts down."""
-        self._write_due()
         self._leave_to_uvicorn()
         self._is_shutting_down = True
         if self._pending is None:
@@ -78,14 +77,26 @@ class FastConnection(BoundedProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Handle a plain request of a hot route; leave other bytes to uvicorn."""
-        if self._due:
-            self._write_due()
+        if self._is_ready and self._latest is not None:
+            repeated, prepared = self._latest
+            body = repeated.body_of(data)
+            if body is not None:
+                if not self._reply(prepared, body):
+                    self._is_ready = False
+                    super().data_received(data)
+                return
         if self._pending is not None:
             self._keep_behind(data)
         elif self._collected is not None:
             self._collect(self._collected, data)
         elif not self._begin(data):
+            self._is_ready = False
             super().data_received(data)
+
+    def pause_writing(self) -> None:
+        """Leave the fast path until the client has read its replies."""
+        self._is_ready = False
+        super().pause_writing()
 
     def timeout_keep_alive_handler(self) -> None:
         """Close the connection if it was idle on both paths, else restart the timer."""
@@ -110,11 +121,6 @@ class FastConnection(BoundedProtocol):
             or not self._is_idle()
         ):
             return False
-        if self._latest is not None:
-            repeated, latest = self._latest
-            body = repeated.body_of(data)
-            if body is not None:
-                return self._reply(latest, body)
         request = plain.read(data)
         if request is None or request.body_at > self.max_header_size:
             return False
@@ -128,6 +134,7 @@ class FastConnection(BoundedProtocol):
         if request.end - request.body_at > self.limits.max_request:
             return False
         self._unwatch_head()
+        self._is_ready = False
         timer = self.loop.call_later(self.collect_s, self._leave_to_uvicorn)
         self._collected = _Collected(prepared, request, timer)
         self._collect(self._collected, data)
@@ -185,10 +192,12 @@ class FastConnection(BoundedProtocol):
         reply = head.reply(body, params, self.server_state.default_headers)
         if reply is None:
             return False
-        self._unwatch_head()
+        if self._head_timer is not None:
+            self._unwatch_head()
         if isinstance(reply, bytes):
-            self._write_soon(reply)
+            self._write_reply(reply)
         else:
+            self._is_ready = False
             self._pending = reply
             if isinstance(reply.future, asyncio.Task):  # uvicorn cancels tasks in a long shutdown
                 self.tasks.add(reply.future)
@@ -203,11 +212,11 @@ class FastConnection(BoundedProtocol):
         if not is_connected:
             return
         if not self._is_shutting_down:
-            self._write_soon(reply)
+            self._write_reply(reply)
             if behind:
                 self.data_received(behind)
         elif behind:
-            self._write_soon(reply)
+            self._write_reply(reply)
             self.data_received(behind)
             self.shutdown()
         else:
@@ -228,32 +237,15 @@ class FastConnection(BoundedProtocol):
                 self.flow.resume_reading()
         return behind
 
-    def _write_soon(self, reply: bytes) -> None:
-        """Write a reply at the end of this iteration of the loop, with those of other connections.
-
-        Each write wakes a client. Written together, the replies cause fewer context switches.
-        """
-        self._due = reply
+    def _write_reply(self, reply: bytes) -> None:
+        """Write a reply. uvloop sends it at the end of its iteration, with those of the others:
+        each sending wakes a client."""
+        self._is_ready = True
         self._written = len(reply)
-        if not self.due:
-            self.loop.call_soon(self._write_all_due)
-        self.due.append(self)
         self._used_at = self.loop.time()
         if self.timeout_keep_alive_task is None:
             self.on_response_complete()
-        else:
-            self.server_state.total_requests += 1
-
-    def _write_all_due(self) -> None:
-        due = self.due.copy()
-        self.due.clear()
-        for each in due:
-            each._write_due()
-
-    def _write_due(self) -> None:
-        due, self._due = self._due, b""
-        if due and not self.transport.is_closing():
-            self.transport.write(due)
+        self.transport.write(reply)
 
 
 def connection_class(
@@ -274,5 +266,4 @@ def connection_class(
     Configured.limits = limits
     Configured.needs_certificate = needs_certificate
     Configured.open = Connections(limits.connections)
-    Configured.due = []
     return Configured

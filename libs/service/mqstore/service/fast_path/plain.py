@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 
 import httptools
 
+from mqstore.storage.exchanges import RepeatedHead
+
 HEAD_SIZE_MAX: Final = 2048
 """Maximum size in bytes of a plain head."""
 CACHE_SIZE: Final = 1024
@@ -55,27 +57,6 @@ class Head:
         """The header fields as received."""
         self.headers = headers
         """Names in lower case, and values. Shared: do not change it."""
-
-
-class RepeatedHead(NamedTuple):
-    """A head with a content-length, which most clients send again with the next body."""
-
-    before: bytes
-    """Up to the digits of the content-length."""
-    after: bytes
-    """From there to the end of the head."""
-
-    def body_of(self, data: bytes) -> bytes | None:
-        """The body of a whole request with this head; None for any other bytes."""
-        before, after = self
-        if not data.startswith(before):
-            return None
-        start = len(before)
-        end = data.find(after, start + 1, start + LENGTH_DIGITS_MAX + len(after))
-        if end < 0 or not data[start:end].isdigit():
-            return None
-        body_at = end + len(after)
-        return data[body_at:] if int(data[start:end]) == len(data) - body_at else None
 
 
 class PlainRequest(NamedTuple):

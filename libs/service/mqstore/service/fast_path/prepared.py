@@ -15,6 +15,7 @@ from mqstore.service.http import DeferredReply, Front, HotRequest, HotRoute, Pre
 from mqstore.service.limits import LARGE_ANSWER_SIZE, SAFE_METHODS
 from mqstore.service.problems import Problem
 from mqstore.storage.errors import StorageError
+from mqstore.storage.exchanges import Exchange
 
 Headers = list[tuple[bytes, bytes]]
 _STATUS_LINE: Final = {
@@ -27,14 +28,11 @@ class PreparedHead:
 
     __slots__ = (
         "_client",
-        "_count",
-        "_default_headers",
+        "_exchange",
         "_front",
-        "_given_id",
         "_head",
         "_prepared",
         "_route",
-        "_start",
         "_tokens",
     )
 
@@ -48,14 +46,19 @@ class PreparedHead:
     ) -> None:
         self._front = front
         self._tokens = front.auth.generation
-        self._given_id = front.given_id(head.headers)
         self._route = route
         self._prepared = prepared
         self._head = head
         self._client = client
-        self._default_headers: Headers | None = None
-        self._start = b""
-        self._count = front.counter(route, prepared.status, client)
+        self._exchange = Exchange(
+            prepared.begin,
+            later=self._reply_later,
+            encode_start=self._encode_start,
+            note_id=logs.request_id.set,
+            ids=front.ids,
+            given_id=front.given_id(head.headers),
+            count=front.counter(route, prepared.status, client),
+        )
 
     @classmethod
     def of(
@@ -94,38 +97,38 @@ class PreparedHead:
         front, limits = self._front, self._front.limits
         if len(body) > limits.max_request or not limits.has_room(self._client):
             return None
-        started = time.perf_counter()
-        request_id = self._given_id or front.next_id()
-        logs.request_id.set(request_id)
         try:
             if self._tokens != front.auth.generation:
                 front.auth.check(self._head.headers, self._route.role)
                 self._tokens = front.auth.generation
-            found = self._prepared.begin(body, params)
+            return self._exchange.reply(body, params, default_headers)
         except (Problem, StorageError):
             return None
-        if found is None:
-            return None
+
+    def _reply_later(
+        self,
+        found: Reply | DeferredReply,
+        size: int,
+        default_headers: Headers,
+        request_id: str,
+        started: float,
+    ) -> bytes | PendingReply:
+        """Return the reply to a body of ``size`` bytes that is more than a body in JSON."""
         if isinstance(found, DeferredReply):
-            return PendingReply(self, found, len(body), default_headers, request_id, started)
+            return PendingReply(self, found, size, default_headers, request_id, started)
         return self.encode(found, default_headers, request_id, started)
+
+    def _encode_start(self, default_headers: Headers) -> bytes:
+        """Return the head of a reply that is a body in JSON, up to its length."""
+        json = (b"content-type", b"application/json")
+        return _lines(self._prepared.status, (*default_headers, json))
 
     def encode(
         self, found: bytes | Reply, default_headers: Headers, request_id: str, started: float
     ) -> bytes:
         """Count a reply, and return its bytes on the wire."""
         if isinstance(found, bytes):
-            if default_headers is not self._default_headers:
-                self._default_headers = default_headers
-                json = (b"content-type", b"application/json")
-                self._start = _lines(self._prepared.status, (*default_headers, json))
-            self._count(time.perf_counter() - started)
-            return b"%bcontent-length: %d\r\nx-request-id: %b\r\n\r\n%b" % (
-                self._start,
-                len(found),
-                request_id.encode(),
-                found,
-            )
+            return self._exchange.encode(found, default_headers, request_id, started)
         try:
             self._check(found)
         except Exception as error:

@@ -44,12 +44,11 @@ cdef inline bint is_plain_json(Text text) noexcept:
     return True
 
 
-cdef inline char *add_id(char *p, Placement placed) except NULL:
+cdef char *add_id(char *p, Text address, uint32_t port, int64_t offset) noexcept:
     """As ``codec.message_id.encode``."""
     cdef uint8_t numbers[12]
-    cdef Text address = address_of(placed.store_host)
-    put32(numbers, port_of(placed.store_host))
-    put64(numbers + 4, <uint64_t> placed.physical_offset)
+    put32(numbers, port)
+    put64(numbers + 4, <uint64_t> offset)
     return add_hex(add_hex(p, address.at, address.length), numbers, 12)
 
 
@@ -75,12 +74,15 @@ cdef Text SHARD_JSON = text_of(_shard_text)
 cdef Text REPEAT_JSON = text_of(_repeat_text)
 
 
-cdef char *add_numbers(char *p, Placement placed, int64_t shard) noexcept:
-    p = add_number(add_text(p, QUEUE_JSON), placed.queue_id)
-    p = add_number(add_text(p, QUEUE_OFFSET_JSON), placed.queue_offset)
-    p = add_number(add_text(p, OFFSET_JSON), placed.physical_offset)
-    p = add_number(add_text(p, SIZE_JSON), placed.size)
-    p = add_number(add_text(p, TIME_JSON), placed.store_timestamp_ms)
+cdef char *add_numbers(
+    char *p, int64_t queue_id, int64_t queue_offset, int64_t offset, int64_t size, int64_t time,
+    int64_t shard,
+) noexcept:
+    p = add_number(add_text(p, QUEUE_JSON), queue_id)
+    p = add_number(add_text(p, QUEUE_OFFSET_JSON), queue_offset)
+    p = add_number(add_text(p, OFFSET_JSON), offset)
+    p = add_number(add_text(p, SIZE_JSON), size)
+    p = add_number(add_text(p, TIME_JSON), time)
     return add_number(add_text(p, SHARD_JSON), shard)
 
 
@@ -115,6 +117,7 @@ def placements_json(list placements not None, list keys not None, int64_t shard,
     cdef Py_ssize_t count = len(placements), i
     cdef Py_ssize_t room = 2 + PLACED_MAX * count
     cdef dict odd
+    cdef Placement placed
     cdef char *base
     cdef char *p
     if len(keys) != count:
@@ -126,14 +129,59 @@ def placements_json(list placements not None, list keys not None, int64_t shard,
     try:
         p = base + 1
         for i in range(count):
-            p = add_id(add_text(p, ID_JSON), <Placement?> placements[i])
+            placed = <Placement?> placements[i]
+            p = add_id(
+                add_text(p, ID_JSON), address_of(placed.store_host), port_of(placed.store_host),
+                placed.physical_offset,
+            )
             p = add_key(add_text(p, KEY_JSON), keys[i], odd.get(i) if odd else None)
-            p = add_numbers(p, placements[i], shard)
+            p = add_numbers(
+                p, placed.queue_id, placed.queue_offset, placed.physical_offset, placed.size,
+                placed.store_timestamp_ms, shard,
+            )
             if repeats and i in repeats:
                 p = add_text(p, REPEAT_JSON)
             p[0], p[1], p = c"}", c",", p + 2
         base[0], p = c"[", p - (1 if count else 0)
         p[0] = c"]"
+        return PyBytes_FromStringAndSize(base, p + 1 - base)
+    finally:
+        free(base)
+
+
+cdef bytes _messages_text = b'{"messages":['
+cdef Text MESSAGES_JSON = text_of(_messages_text)
+
+
+cdef bytes batch_json(EncodedBatch batch, const BatchPlace *first, int64_t shard):
+    """The reply to a batch: an object with the ``placements_json`` of its messages, whose keys need
+    no escapes."""
+    cdef Parts *m = &batch.shared
+    cdef int64_t offset = first.offset
+    cdef Py_ssize_t room = MESSAGES_JSON.length + 2, i
+    cdef Item *item
+    cdef char *base
+    cdef char *p
+    for i in range(batch.count):
+        room += PLACED_MAX + 2 + batch.items[i].uniq_key.length
+    base = <char *> malloc(room)
+    if base == NULL:
+        raise MemoryError("no memory for an answer")
+    p = add_text(base, MESSAGES_JSON)
+    for i in range(batch.count):
+        item = &batch.items[i]
+        p = add_id(add_text(p, ID_JSON), m.stored, m.stored_port, offset)
+        p = add_text(p, KEY_JSON)
+        p[0] = c'"'
+        p = add_text(p + 1, item.uniq_key)
+        p[0] = c'"'
+        p = add_numbers(
+            p + 1, m.queue_id, first.queue_offset + i, offset, item.size, first.time, shard
+        )
+        p[0], p[1], p = c"}", c",", p + 2
+        offset += item.size
+    (p - 1)[0], p[0] = c"]", c"}"
+    try:
         return PyBytes_FromStringAndSize(base, p + 1 - base)
     finally:
         free(base)

@@ -12,9 +12,16 @@ cdef struct Item:
     Text body
     Text properties
     Text uniq_key
+    int64_t size  # of its record
     int32_t flag
     uint32_t tags_hash
     int32_t hashes  # how many, of those that follow one another in the batch's
+
+
+cdef struct BatchPlace:  # of the first message of a batch
+    int64_t queue_offset
+    int64_t offset
+    int64_t time
 
 
 cdef inline int64_t read_item(const uint8_t *p, int64_t left, Item *item) noexcept nogil:
@@ -191,7 +198,8 @@ cdef class EncodedBatch:
         memcpy(self.hashes + self.hash_count, hashes.at, hashes.count * sizeof(uint32_t))
         self.hash_count += hashes.count
         item.hashes, item.tags_hash, item.uniq_key = hashes.count, f.tags_hash, f.uniq_key
-        self.size += size_of_parts(m, 1)
+        item.size = size_of_parts(m, 1)
+        self.size += item.size
         return True
 
     cdef bytes digest(self):
@@ -207,38 +215,36 @@ cdef class EncodedBatch:
             memcpy(at + 8 * i, &digest, 8)
         return packed
 
-    cdef list places(self, int64_t number, int64_t offset, int64_t time):
+    cdef list places(self, const BatchPlace *first):
         """The placements of the messages."""
-        cdef Parts *m = &self.shared
         cdef list placed = []
-        cdef int64_t size
+        cdef int64_t offset = first.offset
         cdef Py_ssize_t i
         for i in range(self.count):
-            m.body, m.properties = self.items[i].body, self.items[i].properties
-            size = size_of_parts(m, 1)
             placed.append(
-                placement_of(offset, size, m.queue_id, number + i, time, self.message.store_host)
+                placement_of(
+                    offset, self.items[i].size, self.shared.queue_id, first.queue_offset + i,
+                    first.time, self.message.store_host,
+                )
             )
-            offset += size
+            offset += self.items[i].size
         return placed
 
     cdef void write(
-        self, uint8_t *to, QueueState *queue, IndexState *index, int64_t number, int64_t offset,
-        int64_t time,
+        self, uint8_t *to, QueueState *queue, IndexState *index, const BatchPlace *first
     ) noexcept:
         """Records, queue entries and, unless ``index`` is NULL, items. There is room for them."""
         cdef Parts *m = &self.shared
         cdef const uint32_t *hash = self.hashes
         cdef Item *item
-        cdef int64_t size
+        cdef int64_t offset = first.offset, time = first.time
         cdef Py_ssize_t i
         cdef int k
         for i in range(self.count):
             item = &self.items[i]
             m.body, m.properties, m.flag = item.body, item.properties, item.flag
-            size = size_of_parts(m, 1)
-            put_parts(to, m, 1, size, number + i, offset, time)
-            put_entry(queue, offset, <uint32_t> size, item.tags_hash)
+            put_parts(to, m, 1, item.size, first.queue_offset + i, offset, time)
+            put_entry(queue, offset, <uint32_t> item.size, item.tags_hash)
             for k in range(item.hashes if index != NULL else 0):
                 insert(index.base, index.slots, index.index_num, hash[k], offset, time)
-            to, offset, hash = to + size, offset + size, hash + item.hashes
+            to, offset, hash = to + item.size, offset + item.size, hash + item.hashes

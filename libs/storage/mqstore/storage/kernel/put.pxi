@@ -195,36 +195,38 @@ cdef class LogEnd:
             return None
 
     def put_batch(self, EncodedBatch batch not None):
-        """As ``put_parts``."""
-        cdef int64_t now = self.now_ms(), offset = self.max_offset, number, time
+        cdef BatchPlace first
+        return batch.places(&first) if self.put_encoded(batch, &first) else None
+
+    cdef bint put_encoded(self, EncodedBatch batch, BatchPlace *first) except -1:
+        """Put a batch, and note its place; False where nothing was put. As ``put_parts``."""
+        cdef int64_t now = self.now_ms(), offset = self.max_offset
         cdef tuple queue = (batch.message.topic, batch.shared.queue_id)
         cdef QueueState *entries
         cdef IndexState *index = NULL
-        cdef list placed
         if not self.is_open() or batch.size > self.room_end - self.position:
-            return None
+            return False
         if not self.clock_low_ms <= now <= self.clock_high_ms:
-            return None
+            return False
         known = self.next_offsets.get(queue)
         if known is None:
-            return None
-        number = known
-        entries = self.dispatch.queue_for(queue, number)
-        if entries == NULL or number + batch.count > entries.first_index + entries.entries:
-            return None
+            return False
+        first.queue_offset, first.offset = known, offset
+        first.time = max(now, self.last_store_timestamp_ms)
+        entries = self.dispatch.queue_for(queue, first.queue_offset)
+        if entries == NULL:
+            return False
+        if first.queue_offset + batch.count > entries.first_index + entries.entries:
+            return False
         if not self.dispatch.index_for(offset, batch.hash_count, &index):
-            return None
-        time = max(now, self.last_store_timestamp_ms)
-        placed = batch.places(number, offset, time)
-        self.next_offsets[queue] = number + batch.count
-        batch.write(
-            <uint8_t *> self.log.bytes.buf + self.position, entries, index, number, offset, time
-        )
-        self.advance(batch.size, time)
-        self.dispatched(offset + batch.size, time, batch.count)
+            return False
+        self.next_offsets[queue] = first.queue_offset + batch.count
+        batch.write(<uint8_t *> self.log.bytes.buf + self.position, entries, index, first)
+        self.advance(batch.size, first.time)
+        self.dispatched(offset + batch.size, first.time, batch.count)
         if self.position > self.segment.populate_at and self.on_populate is not None:
             self.on_populate()
-        return placed
+        return True
 
     cdef inline void advance(self, int64_t size, int64_t time):
         self.position += size

@@ -2,33 +2,7 @@
 
 
 cdef enum:
-    BOUNDS_MAX = 32
-    LANE_KEYS_MAX = 64  # unique keys of a request, each of which is compared with those before
-
-
-@cython.final
-cdef class ValueCounts:
-    cdef object histogram  # of Python, which the lane adds to as its ``observe`` does
-    cdef list counts
-    cdef int bound_count
-    cdef double bounds[BOUNDS_MAX]
-
-    def __init__(self, histogram not None):
-        cdef int i
-        self.histogram, self.counts = histogram, histogram.counts
-        if not len(histogram.bounds) == len(self.counts) - 1 <= BOUNDS_MAX:
-            raise ValueError(f"a histogram has one count more than bounds, of at most {BOUNDS_MAX}")
-        self.bound_count = <int> len(histogram.bounds)
-        for i in range(self.bound_count):
-            self.bounds[i] = histogram.bounds[i]
-
-    cdef int observe(self, double value) except -1:
-        cdef int i = 0
-        while i < self.bound_count and self.bounds[i] < value:
-            i += 1
-        self.counts[i] += 1
-        self.histogram.total += value
-        return 0
+    LANE_KEYS_MAX = 256  # unique keys of a request, each of which is compared with those before
 
 
 cdef class KeyTables:
@@ -43,8 +17,9 @@ cdef class KeyTables:
     def limit(self, int64_t count_max, double span_s):
         self.count_max, self.span_s = count_max, span_s
 
-    cdef bint is_new(self, bytes digests, Py_ssize_t count) except -1:
-        """Whether none of these keys is known, they all differ, and the younger table takes them."""
+    cdef bint take_new(self, bytes digests, Py_ssize_t count) except -1:
+        """Whether none of these keys is known, they all differ, and the younger table takes them;
+        it then has room for them."""
         cdef const uint64_t *at = <const uint64_t *> PyBytes_AS_STRING(digests)
         cdef Py_ssize_t i, k
         if self.since is None or count > LANE_KEYS_MAX:
@@ -54,20 +29,24 @@ cdef class KeyTables:
         if mq_monotonic() - <double> self.since >= self.span_s:
             return False
         for i in range(count):
+            if at[i] == 0:
+                continue
             if self.younger.slot_of(at[i]).digest or self.older.slot_of(at[i]).digest:
                 return False
             for k in range(i):
                 if at[k] == at[i]:
                     return False
+        self.younger.reserve(count)
         return True
 
-    cdef int keep(self, bytes digests, list placed) except -1:
-        cdef const uint64_t *at = <const uint64_t *> PyBytes_AS_STRING(digests)
+    cdef void keep(self, EncodedBatch batch, int64_t offset) noexcept:
+        """Add the keys of a batch that was put; ``take_new`` made room for them."""
+        cdef const uint64_t *at = <const uint64_t *> PyBytes_AS_STRING(batch.digests)
         cdef Py_ssize_t i
-        self.younger.reserve(len(placed))
-        for i in range(len(placed)):
-            self.younger.put(at[i], (<Placement> placed[i]).physical_offset)
-        return 0
+        for i in range(batch.count):
+            if at[i]:
+                self.younger.put(at[i], offset)
+            offset += batch.items[i].size
 
 
 @cython.final
@@ -81,14 +60,32 @@ cdef class QueueTurns:
 
 
 @cython.final
+@cython.no_gc  # a batch does not lead back here
+cdef class StoredSend:
+    cdef readonly bytes reply
+    cdef readonly int64_t end
+    cdef EncodedBatch batch
+    cdef BatchPlace first
+
+    @property
+    def keys(self):
+        return self.batch.keys
+
+    @property
+    def placements(self):
+        return self.batch.places(&self.first)
+
+
+@cython.final
 cdef class SendLane:
     cdef LogEnd end
     cdef JsonReader reader
+    cdef NameRules rules
     cdef KeyTables keys
-    cdef object lock, quote, store_host
+    cdef object lock, store_host
     cdef str topic
     cdef QueueTurns turns
-    cdef int64_t shard
+    cdef int64_t shard, count_max
     cdef readonly int64_t queues
     cdef bint is_sync
     cdef EncodedBatch batch  # what was read and is not put
@@ -101,6 +98,7 @@ cdef class SendLane:
         self,
         LogEnd end not None,
         JsonReader reader not None,
+        NameRules rules not None,
         str topic not None,
         *,
         int64_t queues,
@@ -110,94 +108,112 @@ cdef class SendLane:
         lock,
         int64_t shard,
         bint is_sync,
-        quote,
         list traffic not None,
-        put_s,
-        record_size,
+        ValueCounts put_s not None,
+        ValueCounts record_size not None,
     ):
         if queues < 1:
             raise ValueError("a topic that takes messages has a write queue or more")
-        self.end, self.reader, self.topic, self.queues = end, reader, topic, queues
+        self.end, self.reader, self.rules, self.topic = end, reader, rules, topic
         self.store_host, self.keys, self.lock, self.turns = store_host, keys, lock, turns
-        self.shard, self.is_sync, self.quote = shard, is_sync, quote
-        self.traffic = traffic
-        self.put_s, self.record_size = ValueCounts(put_s), ValueCounts(record_size)
-
-    def send(self, bytes text not None, born_host not None):
-        return self.store() if self.prepare(text, born_host) else None
+        self.shard, self.is_sync, self.queues = shard, is_sync, queues
+        self.count_max = reader.count_max
+        self.traffic, self.put_s, self.record_size = traffic, put_s, record_size
 
     def read(self, bytes text not None, born_host not None):
-        if not self.prepare(text, born_host):
-            return None
-        return self.batch.keys if self.has_keys else []
-
-    def put(self):
-        return None if self.batch is None else self.store()
-
-    cdef bint prepare(self, bytes text, born_host) except -1:
-        """Read a request into ``batch``; False for one that is not plain."""
-        cdef int64_t now = self.end.now_ms(), queue_id
         cdef JsonBatch request
-        cdef EncodedBatch batch
-        cdef Message shared
-        self.batch = None
-        self.started_s = mq_monotonic()
-        if not self.end.system_clock or self.end.dispatch is None:
+        cdef int64_t now = self.begin()
+        if not self.can_put():
             return False
         request = self.reader.read(text, now)
         if request is None:
             return False
         self.waits = self.is_sync if request.durability is None else request.durability == "sync"
-        self.has_keys, self.is_turn = request.has_keys, request.queue_id < 0
-        queue_id = self.turns.count % self.queues if self.is_turn else request.queue_id
-        if queue_id >= self.queues:
-            return False
-        shared = Message(self.topic, queue_id, b"", b"", born_host, self.store_host, now)
-        batch = EncodedBatch.__new__(EncodedBatch)
-        if batch.read(
-            shared, request.data, self.end.body_max, self.end.dispatch.index_tags, None
-        ):
-            self.batch = batch
-        return self.batch is not None
+        self.has_keys = request.has_keys
+        return self.prepare(request.data, request.queue_id, born_host, now, None)
 
-    cdef object store(self):
-        """Put what was read. Keys are looked up and added under their lock, as other threads do."""
+    def read_batch(
+        self, bytes data not None, born_host not None, int64_t queue_id, bint waits
+    ):
+        cdef int64_t now = self.begin()
+        if not self.can_put():
+            return False
+        self.waits, self.has_keys = waits, False
+        return self.prepare(data, queue_id, born_host, now, self.rules)
+
+    @property
+    def given_keys(self):
+        return self.batch.keys if self.batch is not None and self.has_keys else []
+
+    def put(self):
+        """Keys are looked up and added under their lock, as other threads do."""
         cdef EncodedBatch batch = self.batch
-        cdef list placed
+        cdef BatchPlace first
+        cdef bint is_put
         self.batch = None
+        if batch is None:
+            return None
         if not self.has_keys or self.keys is None:
-            placed = self.end.put_batch(batch)
+            is_put = self.end.put_encoded(batch, &first)
         elif not self.lock.acquire(False):
             return None
         else:
             try:
-                placed = self.put_once(batch)
+                is_put = self.keys.take_new(batch.digests, batch.count)
+                is_put = is_put and self.end.put_encoded(batch, &first)
+                if is_put:
+                    self.keys.keep(batch, first.offset)
             finally:
                 self.lock.release()
-        if placed is None:
-            return None
+        return self.reply(batch, &first) if is_put else None
+
+    cdef inline int64_t begin(self) except? -1:
+        self.batch = None
+        self.started_s = mq_monotonic()
+        return self.end.now_ms()
+
+    cdef inline bint can_put(self):
+        return self.end.system_clock and self.end.dispatch is not None
+
+    cdef bint prepare(
+        self, bytes data, int64_t queue_id, born_host, int64_t now, NameRules rules
+    ) except -1:
+        """Read messages in RocketMQ's encoding into ``batch``; False where they are not plain."""
+        cdef EncodedBatch batch
+        cdef Message shared
+        cdef Py_ssize_t i
+        self.is_turn = queue_id < 0
+        if self.is_turn:
+            queue_id = self.turns.count % self.queues
+        if queue_id >= self.queues:
+            return False
+        shared = Message(self.topic, queue_id, b"", b"", born_host, self.store_host, now)
+        batch = EncodedBatch.__new__(EncodedBatch)
+        if not batch.read(shared, data, self.end.body_max, self.end.dispatch.index_tags, rules):
+            return False
+        if batch.count > self.count_max:
+            return False
+        for i in range(batch.count):
+            if not is_plain_json(batch.items[i].uniq_key):
+                return False
+            if rules is not None and batch.items[i].uniq_key.length:
+                self.has_keys = True  # its client gave it
+        self.batch = batch
+        return True
+
+    cdef object reply(self, EncodedBatch batch, const BatchPlace *first):
+        """Count an append, and return its reply."""
+        cdef StoredSend sent
+        cdef bytes reply = batch_json(batch, first, self.shard)
         if self.is_turn:
             self.turns.count += 1
-        self.note(batch)
-        reply = b'{"messages":%b}' % placements_json(
-            placed, batch.keys, self.shard, None, self.quote
-        )
-        return (reply, batch.keys, placed) if self.waits else reply
-
-    cdef list put_once(self, EncodedBatch batch):
-        """Put a batch none of whose keys is known; else None."""
-        cdef list placed
-        if not self.keys.is_new(batch.digests, batch.count):
-            return None
-        placed = self.end.put_batch(batch)
-        if placed is not None:
-            self.keys.keep(batch.digests, placed)
-        return placed
-
-    cdef int note(self, EncodedBatch batch) except -1:
-        """Count an append."""
         self.traffic[0] += batch.count
         self.traffic[1] += batch.size
-        self.put_s.observe(mq_monotonic() - self.started_s)
-        self.record_size.observe(<double> batch.size / <double> batch.count)
-        return 0
+        self.put_s.note(mq_monotonic() - self.started_s)
+        self.record_size.note(<double> batch.size / <double> batch.count)
+        if not self.waits:
+            return reply
+        sent = StoredSend.__new__(StoredSend)
+        sent.reply, sent.batch, sent.first = reply, batch, first[0]
+        sent.end = first.offset + batch.size
+        return sent

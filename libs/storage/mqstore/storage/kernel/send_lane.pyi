@@ -1,9 +1,10 @@
 """A plain produce request stored in one call."""
 
-from collections.abc import Callable
 from threading import Lock
-from typing import Protocol, final
+from typing import final
 
+from mqstore.storage.kernel.batch import NameRules
+from mqstore.storage.kernel.exchange import ValueCounts
 from mqstore.storage.kernel.json_batch import JsonReader
 from mqstore.storage.kernel.keys import KeyTable
 from mqstore.storage.kernel.put import LogEnd
@@ -28,15 +29,6 @@ class KeyTables:
     def span_s(self) -> float:
         """Seconds."""
 
-class ValueCounts(Protocol):
-    """A histogram; ``counts`` has one number for each bound and one for all above them."""
-
-    counts: list[int]
-    total: float
-    @property
-    def bounds(self) -> tuple[float, ...]:
-        """At most 32, in order."""
-
 @final
 class QueueTurns:
     """The write queues of a topic in turn, for messages that name none. Any thread."""
@@ -44,18 +36,33 @@ class QueueTurns:
     def take(self, queues: int) -> int:
         """The next one of so many queues, of which there is one at least."""
 
-Sent = bytes | tuple[bytes, list[str], list[Placement]]
-"""The body of the reply; with the unique keys and placements of the messages where the reply waits
-until the log is on disk."""
+@final
+class StoredSend:
+    """Messages that are stored, and whose reply waits until the log is on disk."""
+
+    @property
+    def reply(self) -> bytes:
+        """The body of the reply."""
+    @property
+    def end(self) -> int:
+        """The end of the messages, a physical offset."""
+    @property
+    def keys(self) -> list[str]:
+        """Their unique keys."""
+    @property
+    def placements(self) -> list[Placement]:
+        """Their places."""
 
 @final
 class SendLane:
-    """Stores plain requests to one topic, each in one call. For one thread; others may put."""
+    """Stores plain requests to one topic: ``read`` or ``read_batch``, then ``put``. For one thread;
+    others may put."""
 
     def __init__(
         self,
         end: LogEnd,
         reader: JsonReader,
+        rules: NameRules,
         topic: str,
         *,
         queues: int,
@@ -65,22 +72,30 @@ class SendLane:
         lock: Lock | None,
         shard: int,
         is_sync: bool,
-        quote: Callable[[str], bytes],
         traffic: list[int],
         put_s: ValueCounts,
         record_size: ValueCounts,
     ) -> None:
-        """``queues`` is the number of write queues, ``lock`` protects ``keys`` (None: duplicates
-        are stored), ``is_sync`` says whether a request without durability waits for the disk.
-        What is stored is added to ``traffic`` (messages, bytes of records) and the histograms (the
-        seconds that a put took, the mean bytes of a request's records). ValueError."""
-    def send(self, text: bytes, born_host: tuple[bytes, int]) -> Sent | None:
-        """Store the messages of a request. None, and nothing is stored, for a request that is not
-        plain, one with a key that is known, and while the store takes no put in one call."""
-    def read(self, text: bytes, born_host: tuple[bytes, int]) -> list[str] | None:
-        """The first half of ``send``: the unique keys that the client gave, which may be none."""
-    def put(self) -> Sent | None:
-        """The second half of ``send``, for the request that ``read`` returned keys of."""
+        """``rules`` are those of properties in RocketMQ's encoding. ``queues`` is the number of
+        write queues, ``lock`` protects ``keys`` (None: duplicates are stored), ``is_sync`` says
+        whether a JSON request without durability waits for the disk. What is stored is added to
+        ``traffic`` (messages, bytes of records), ``put_s`` (the seconds that a put took) and
+        ``record_size`` (the mean bytes of a request's records). ValueError."""
+    def read(self, text: bytes, born_host: tuple[bytes, int]) -> bool:
+        """Read a request in JSON. False for one that is not plain, and while the store takes no put
+        in one call."""
+    def read_batch(
+        self, data: bytes, born_host: tuple[bytes, int], queue_id: int, waits: bool
+    ) -> bool:
+        """Read messages in RocketMQ's batch encoding, as ``read``. ``queue_id`` -1 names no queue,
+        ``waits`` says whether the reply waits for the disk."""
+    @property
+    def given_keys(self) -> list[str]:
+        """The unique keys of what was read, which are "" or given by the client; empty where it
+        gave none."""
+    def put(self) -> bytes | StoredSend | None:
+        """Store what was read, and return the body of the reply. None, and nothing is stored: a key
+        is known, or the store takes no put in one call."""
     @property
     def queues(self) -> int:
         """Number of write queues."""

@@ -16,7 +16,6 @@ The log is the only state: everything in memory is read back from it. Used by st
 
 from mqstore.storage.transactions.begin import Begin, BeginResult
 from mqstore.storage.transactions.check import CheckSent
-from mqstore.storage.transactions.counts import Buckets
 from mqstore.storage.transactions.decide import Decide, DecisionResult
 from mqstore.storage.transactions.engine import Taken, TransactionEngine
 from mqstore.storage.transactions.halves import Verdict
@@ -28,7 +27,6 @@ from mqstore.storage.transactions.story import State, StoredHalf, Story
 __all__ = [
     "Begin",
     "BeginResult",
-    "Buckets",
     "CheckSent",
     "Decide",
     "DecisionResult",

@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from typing import Final
 
+from mqstore.storage._kernel import ValueCounts
 from mqstore.storage.transactions.halves import Verdict
 from mqstore.storage.transactions.table import Transaction
 
 FINISH_BUCKETS_S: Final = (5.0, 60.0, 600.0, 3_600.0, 43_200.0, 86_400.0)
 """The buckets of rocketmq_finish_message_latency."""
 BATCH_BUCKETS: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-
-
-class Buckets:
-    """The number of values at or below each bound, and above the last one."""
-
-    __slots__ = ("bounds", "counts", "total")
-
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.total = 0.0
-        """Sum of the values."""
-
-    def observe(self, value: float) -> None:
-        """Count a value."""
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
 
 
 class Counts:
@@ -40,12 +23,12 @@ class Counts:
         """Decided transactions."""
         self.messages: Counter[tuple[Verdict, str]] = Counter()
         """Messages of decided transactions, by topic."""
-        self.finish_s = Buckets(FINISH_BUCKETS_S)
+        self.finish_s = ValueCounts(FINISH_BUCKETS_S)
         """Seconds from begin to commit."""
         self.checks_sent = 0
         self.checks_answered = 0
         """Checked transactions that were then decided."""
-        self.batches = Buckets(BATCH_BUCKETS)
+        self.batches = ValueCounts(BATCH_BUCKETS)
         """Begins, decisions and checks of one append."""
         self.loads = 0
         self.load_s = 0.0

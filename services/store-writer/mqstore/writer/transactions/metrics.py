@@ -16,7 +16,8 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from mqstore.service.metrics import OTHER_TOPICS, Histogram, RocketmqNames
-from mqstore.storage.transactions import Buckets, TransactionEngine, Verdict
+from mqstore.storage.exchanges import ValueCounts
+from mqstore.storage.transactions import TransactionEngine, Verdict
 
 
 class TransactionMetrics(Collector):
@@ -116,7 +117,7 @@ class TransactionMetrics(Collector):
         return named | ({OTHER_TOPICS: rest} if rest else {})
 
 
-def _histogram(found: Buckets) -> Histogram:
+def _histogram(found: ValueCounts) -> Histogram:
     made = Histogram(found.bounds)
-    made.counts, made.total = list(found.counts), found.total
+    made.add(found)
     return made
