@@ -93,8 +93,8 @@ def test_opening_and_pause_are_events_and_the_end_of_the_service_ends_the_stream
         process.kill()
     with writer(tmp_path / "store") as process, Client(process.url, process.url) as client:
         assert _await(process, "opened")["maxOffset"] > 0
-        operations = httpx.get(f"{process.url}/v1/operations").json()["operations"]
-        assert ("opening", 100) in [(each["name"], each["percent"]) for each in operations]
+        operations = client.operations().operations
+        assert ("opening", 100) in [(each.name, each.percent) for each in operations]
         client.put_writes(paused=True, reason="moving")
         assert _await(process, "writes")["reason"] == "moving"
         with httpx.stream("GET", f"{process.url}/v1/events", timeout=30) as stream:

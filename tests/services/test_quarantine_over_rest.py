@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import httpx
+import pytest
 
-from mqstore.client import Client, NewMessage
+from mqstore.client import Client, NewMessage, ProblemError
 from tests.services.service_processes import writer
-
-PATH = "/v1/store/quarantine"
 
 
 def test_what_a_recovery_cut_is_shown_and_can_be_removed(tmp_path: Path) -> None:
@@ -22,20 +21,21 @@ def test_what_a_recovery_cut_is_shown_and_can_be_removed(tmp_path: Path) -> None
     with (store / "commitlog" / f"{0:020d}").open("r+b") as log:
         log.seek(placed.physical_offset + placed.size)
         log.write(b"no record")
-    with writer(store) as process, httpx.Client(base_url=process.url) as http:
-        held = http.get(PATH).json()
-        (entry,) = (each for each in held["entries"] if each["source"].startswith("commitlog/"))
-        assert entry["length"] == 9
-        assert entry["position"] == placed.physical_offset + placed.size
-        assert held["bytes"] == sum(each["length"] for each in held["entries"])
-        shown = http.get("/metrics").text
-        assert f"mqstore_quarantine_bytes {float(held['bytes'])}" in shown
+    with writer(store) as process, Client(process.url) as client:
+        held = client.quarantine()
+        (entry,) = (each for each in held.entries if each.source.startswith("commitlog/"))
+        assert entry.length == 9
+        assert entry.position == placed.physical_offset + placed.size
+        assert held.bytes == sum(each.length for each in held.entries)
+        shown = httpx.get(f"{process.url}/metrics").text
+        assert f"mqstore_quarantine_bytes {float(held.bytes)}" in shown
 
-        assert http.delete(f"{PATH}/{entry['name']}").status_code == 204
-        assert entry not in http.get(PATH).json()["entries"]
-        gone = http.delete(f"{PATH}/{entry['name']}")
-        assert gone.status_code == 404
-        assert gone.json()["type"].endswith("quarantine-entry-unknown")
-        escaping = http.delete(f"{PATH}/..%2F..%2Fcommitlog")
-        assert escaping.status_code == 404
+        client.remove_quarantined(entry.name)
+        assert entry not in client.quarantine().entries
+        for name, kind in {
+            entry.name: "quarantine-entry-unknown",
+            "../../commitlog": "not-found",
+        }.items():
+            with pytest.raises(ProblemError, match=kind):
+                client.remove_quarantined(name)
         assert (store / "commitlog").exists()

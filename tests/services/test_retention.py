@@ -105,6 +105,7 @@ def test_a_pin_keeps_its_range_until_it_is_ended(tmp_path: Path) -> None:
         assert (gone.status_code, gone.json()["type"]) == (409, "urn:mqstore:problem:pin-refused")
         again = client.put_pin("backup-1", 2 * SEGMENT, lease_s=60)
         assert client.pins().pins == (again,)
+        assert client.pin("backup-1") == again
         assert client.remove_pin("backup-1") is not None
         assert httpx.get(url).json()["type"] == "urn:mqstore:problem:pin-unknown"
         _await_segments(client, 1)

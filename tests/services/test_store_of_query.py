@@ -45,9 +45,9 @@ def test_query_says_whether_the_writer_lives_and_answers_without_it(tmp_path: Pa
         assert client.pull("t", 0).messages[0].body == "x"
         assert _writer_states(find.url) == {"down"}
         with writer(root):
-            again = httpx.get(f"{find.url}/v1/store").json()
-            assert again["writer"] == "alive"
-            assert again["epoch"] > alive["epoch"]
+            again = client.store_state()
+            assert again.writer == "alive"
+            assert again.epoch > alive["epoch"]
             assert client.pull("t", 0).messages[0].body == "x"
 
 

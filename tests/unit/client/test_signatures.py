@@ -8,8 +8,19 @@ from typing import Any
 
 import pytest
 
-from mqstore.client import AsyncClient, Client, NewMessage
+from mqstore.client import (
+    AsyncClient,
+    Client,
+    NewMessage,
+    calls,
+    events,
+    lookup_calls,
+    rebuild_calls,
+    transaction_calls,
+)
 from mqstore.client.calls import produce
+from mqstore.wire.operation import Operation, Role
+from mqstore.wire.operations import all_operations
 
 METHODS = [
     pytest.param(method, id=f"{client.__name__}.{name}")
@@ -31,6 +42,26 @@ def test_a_method_shows_its_parameters_its_result_and_what_it_does(
     assert str(signature.return_annotation).count("Call") == 0
     assert signature.return_annotation not in ("", "Any", inspect.Signature.empty)
     assert inspect.getdoc(method)
+
+
+def test_each_operation_for_applications_has_a_method() -> None:
+    builders = [
+        each
+        for module in (calls, lookup_calls, rebuild_calls, transaction_calls, events)
+        for _, each in inspect.getmembers(module, inspect.isfunction)
+    ]
+    called = {
+        each.name + str(each.targets)
+        for build in builders
+        for each in inspect.getclosurevars(build).globals.values()
+        if isinstance(each, Operation)
+    }
+    offered = {
+        each.name + str(each.targets)
+        for each in all_operations()
+        if each.role is not Role.SYSTEM and not each.path.startswith("/v1/internal/")
+    }
+    assert offered <= called
 
 
 def test_help_of_produce_names_what_it_takes_and_returns() -> None:

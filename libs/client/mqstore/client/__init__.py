@@ -36,12 +36,16 @@ from mqstore.wire.rebuilds import (
     SegmentRange,
 )
 from mqstore.wire.retention import Pin, Pins, Retention
-from mqstore.wire.segments import LogFile, LogFiles
+from mqstore.wire.segments import LogFile, LogFiles, StoreState
 from mqstore.wire.shards import ShardEntry, Shards
 from mqstore.wire.stores import (
     DelayLevel,
     DelayLevels,
     FlushReply,
+    Operation,
+    Operations,
+    Quarantine,
+    QuarantineEntry,
     Recovery,
     Segment,
     Segments,
@@ -95,6 +99,8 @@ __all__ = [
     "NewMessage",
     "OffsetChange",
     "OffsetsReset",
+    "Operation",
+    "Operations",
     "Pin",
     "Pins",
     "ProblemError",
@@ -103,6 +109,8 @@ __all__ = [
     "Producers",
     "PublishedIndex",
     "Pull",
+    "Quarantine",
+    "QuarantineEntry",
     "Queue",
     "QueueOffset",
     "Queues",
@@ -115,6 +123,7 @@ __all__ = [
     "Shards",
     "Store",
     "StoreEvent",
+    "StoreState",
     "Subscription",
     "Subscriptions",
     "Target",

@@ -38,6 +38,7 @@ from mqstore.wire.operations.retention import (
     ARCHIVE,
     END_ARCHIVE,
     EXPIRY_REPORT,
+    PIN,
     PINS,
     PUT_ARCHIVE,
     PUT_EXPIRY_REPORT,
@@ -49,8 +50,11 @@ from mqstore.wire.operations.retention import (
 from mqstore.wire.operations.stores import (
     DELAYS,
     FLUSH,
+    OPERATIONS,
     PUT_WRITES,
+    QUARANTINE,
     RECOVERY,
+    REMOVE_QUARANTINED,
     REPAIR,
     RUN_SCRUB,
     SCRUB,
@@ -65,6 +69,8 @@ from mqstore.wire.retention import Archive, Pin, Pins, Retention
 from mqstore.wire.stores import (
     DelayLevels,
     FlushReply,
+    Operations,
+    Quarantine,
     Recovery,
     RepairReport,
     Scrub,
@@ -355,6 +361,21 @@ def repair_log(*, dry_run: bool = False) -> Call[RepairReport]:
     return call(REPAIR, params=given(dryRun=dry_run or None))
 
 
+def quarantine() -> Call[Quarantine]:
+    """List the quarantine: bytes that recoveries and repairs set aside."""
+    return call(QUARANTINE)
+
+
+def remove_quarantined(name: str) -> Call[Nothing]:
+    """Remove an entry of the quarantine, for good."""
+    return call(REMOVE_QUARANTINED, at={"name": name})
+
+
+def operations() -> Call[Operations]:
+    """List the long operations that run, and the last finished one of each name, newest first."""
+    return call(OPERATIONS)
+
+
 def run_retention() -> Call[Retention]:
     """Delete expired segments now, at any hour; returns the plan."""
     return call(RUN_RETENTION)
@@ -363,6 +384,11 @@ def run_retention() -> Call[Retention]:
 def pins() -> Call[Pins]:
     """List the pins: leases that keep a range of the log from deletion."""
     return call(PINS)
+
+
+def pin(name: str) -> Call[Pin]:
+    """Return a pin."""
+    return call(PIN, at={"name": name})
 
 
 def archive() -> Call[Archive]:

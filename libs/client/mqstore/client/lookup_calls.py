@@ -19,9 +19,9 @@ from mqstore.wire.operations.lookups import (
     TRACES,
 )
 from mqstore.wire.operations.queues import OFFSET_BY_TIME, PULL, QUEUES
-from mqstore.wire.operations.segments import LOG_BYTES, LOG_FILES
+from mqstore.wire.operations.segments import LOG_BYTES, LOG_FILES, STORE_STATE
 from mqstore.wire.queues import Pull, QueueOffset, Queues
-from mqstore.wire.segments import LogFiles
+from mqstore.wire.segments import LogFiles, StoreState
 from mqstore.wire.traces import MessageTrace, Traces
 
 
@@ -51,6 +51,11 @@ def message_body(
     params = given(topic=topic, inflate=inflate)
     headers = _range(start, stop)
     return download(MESSAGE_BODY, at={"id": message_id}, params=params, headers=headers)
+
+
+def store_state() -> Call[StoreState]:
+    """Return the state of the store that query reads: its bounds, and whether its writer lives."""
+    return call(STORE_STATE)
 
 
 def log_files() -> Call[LogFiles]:

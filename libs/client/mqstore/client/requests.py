@@ -35,31 +35,53 @@ class Call(Generic[Answer]):
 
 
 def call(
-    operation: Operation[Answer], *, at: Mapping[str, str | int] | None = None, **options: Any
+    operation: Operation[Answer],
+    *,
+    at: Mapping[str, str | int] | None = None,
+    params: Mapping[str, Any] | None = None,
+    json: Mapping[str, Any] | None = None,
+    content: bytes | Iterable[bytes] | AsyncIterable[bytes] | None = None,
+    headers: Mapping[str, str] | None = None,
+    wait_s: float = 0.0,
+    patience_s: float = 0.0,
+    with_keys: Callable[[int | None], Call[Answer]] | None = None,
 ) -> Call[Answer]:
-    """Build a request of an operation. ``at`` has the parameters of its path, ``options`` other
-    fields of ``Call``."""
-    return _call(operation, operation.reply, at, options)
+    """Build a request of an operation. ``at`` has the parameters of its path, the other arguments
+    are fields of ``Call``."""
+    return Call(
+        operation.targets[0],
+        operation.method,
+        operation.path_for(**(at or {})),
+        operation.reply,
+        params=params or {},
+        json=json,
+        content=content,
+        headers=headers or {},
+        wait_s=wait_s,
+        patience_s=patience_s,
+        with_keys=with_keys,
+    )
 
 
 def download(
-    operation: Operation[Any], *, at: Mapping[str, str | int] | None = None, **options: Any
+    operation: Operation[Any],
+    *,
+    at: Mapping[str, str | int],
+    params: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str],
 ) -> Call[Download]:
     """Build a request of an operation whose reply is bytes, as ``call``."""
-    return _call(operation, Download, at, options)
+    return Call(
+        operation.targets[0],
+        operation.method,
+        operation.path_for(**at),
+        Download,
+        params=params or {},
+        headers=headers,
+    )
 
 
-def _call(
-    operation: Operation[Any],
-    answer: type[Answer],
-    at: Mapping[str, str | int] | None,
-    options: Mapping[str, Any],
-) -> Call[Answer]:
-    path = operation.path_for(**(at or {}))
-    return Call(operation.targets[0], operation.method, path, answer, **options)
-
-
-def document(operation: Operation[Any], **fields: Any) -> dict[str, Any]:
+def document(operation: Operation[Any], **fields: object) -> dict[str, Any]:
     """Return the JSON body of a request, without fields that are None.
 
     The service checks the values.
@@ -69,6 +91,6 @@ def document(operation: Operation[Any], **fields: Any) -> dict[str, Any]:
     return {known[name].alias or name: each for name, each in fields.items() if each is not None}
 
 
-def given(**params: Any) -> dict[str, Any]:
+def given(**params: object) -> dict[str, Any]:
     """Return the parameters without those that are None."""
     return {name: value for name, value in params.items() if value is not None}

@@ -151,12 +151,6 @@ class HotRequest:
         """The content type without parameters, in lower case; empty without the header."""
         return (self.header(b"content-type") or b"").partition(b";")[0].strip().lower()
 
-    @property
-    def client_address(self) -> tuple[str, int]:
-        """Address and port of the client."""
-        client = self.scope.get("client") or ("127.0.0.1", 0)
-        return client[0], client[1]
-
     def query(self) -> dict[str, str]:
         """Parse the query's parameters. Raises Problem (400) for an invalid or repeated one."""
         raw: bytes = self.scope["query_string"]

@@ -19,7 +19,7 @@
     ├── PutRefused                 nothing was stored; one class per reason of RocketMQ
     │   ├── MessageTooLarge, PropertiesTooLong, TopicTooLong, MessageInvalid
     │   ├── PageCacheBusy, StoreNotWritable, SegmentCreationFailed, LmqQueuesExceeded
-    │   ├── UniqueKeyTaken, KeysKnown, OriginalsUnread
+    │   ├── UniqueKeyTaken, OriginalsUnread
     │   ├── DiskFull               a StoreNotWritable: diskSpaceWarningLevelRatio is exceeded
     ├── FilePending                nothing was stored yet: a file is to be made before
     ├── FlushTimeout               stored, but not known to be on disk in time
@@ -278,11 +278,6 @@ class SegmentCreationFailed(PutRefused):
     def reason(self) -> str:
         """The value of ``lack``, as ``PutRefusal`` shows it."""
         return self.lack.value
-
-
-class KeysKnown(PutRefused):
-    """A record has one of the keys that an append requires to be absent, or the index does not
-    cover the log, so that it cannot be known."""
 
 
 class UniqueKeyTaken(PutRefused):

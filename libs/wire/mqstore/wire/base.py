@@ -12,7 +12,6 @@ from pydantic_core import CoreSchema
 INT32_MIN: Final = -(2**31)
 INT32_MAX: Final = 2**31 - 1
 UINT32_MAX: Final = 2**32 - 1
-INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
 
 Milliseconds = Annotated[int, Field(description="Milliseconds since the epoch.")]

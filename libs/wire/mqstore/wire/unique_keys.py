@@ -8,7 +8,6 @@ from typing import Final
 GENERATED_PREFIX: Final = "006D7143"
 """First characters of a generated key; a RocketMQ client's keys have its address there, and
 0.109.113.67 is no host's."""
-SHARD_MAX: Final = 0xFFFF_FFFF
 _RANDOM_BYTES: Final = 8
 _LENGTH: Final = 32
 _DIGITS: Final = frozenset("0123456789ABCDEF")

@@ -15,7 +15,6 @@ import msgspec
 from crc32c import crc32c
 
 from mqstore.service import bodies, problems
-from mqstore.service.http import HotRequest, refuse_unknown
 from mqstore.service.problems import Problem
 from mqstore.service.structs import struct_of
 from mqstore.storage import topic_names
@@ -167,13 +166,6 @@ def _decode_heavy(body: bytes, max_count: int) -> ProduceRequest:
         except Problem as problem:
             raise Problem(problem.kind, f"message {number}: {problem.detail}") from None
     return _Request(messages=messages, durability=outline.durability)
-
-
-def check_json_head(request: HotRequest) -> None:
-    """Raises Problem (400, 415) unless a request has JSON and no parameters."""
-    refuse_unknown(request.query(), ())
-    if request.media_type != JSON_TYPE:
-        raise Problem(problems.UNSUPPORTED_MEDIA_TYPE, f"send content-type {JSON_TYPE.decode()}")
 
 
 def check_count(count: int, max_count: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Final
+from typing import Annotated
 
 from fastapi import Path as PathParameter
 
@@ -22,7 +22,6 @@ EntryName = Annotated[
         openapi_examples={"an entry": {"value": examples.QUARANTINE["entries"][0]["name"]}},
     ),
 ]
-_PATH: Final = "/v1/store/quarantine"
 
 
 class QuarantineRoutes:

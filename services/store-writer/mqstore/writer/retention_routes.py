@@ -34,9 +34,6 @@ SegmentLimit = Annotated[
         ge=1, le=SEGMENTS_MAX, description="Maximum number of segments in the plan, oldest first."
     ),
 ]
-_PATH: Final = "/v1/store/retention"
-_PIN_PATH: Final = "/v1/store/pins/{name}"
-_ARCHIVE_PATH: Final = "/v1/store/archive"
 
 
 class RetentionRoutes:

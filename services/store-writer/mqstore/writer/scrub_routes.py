@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Final
+from typing import Annotated
 
 from fastapi import Query
 
@@ -13,8 +13,6 @@ from mqstore.storage.status import RepairReport
 from mqstore.wire.operations import stores as operations
 from mqstore.wire.stores import Scrub
 from mqstore.writer.service import WriterService
-
-_PATH: Final = "/v1/store/scrub"
 
 
 class ScrubRoutes:

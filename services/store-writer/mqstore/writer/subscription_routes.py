@@ -7,7 +7,6 @@ from typing import Final
 
 from fastapi import Request, Response
 
-from mqstore.service import problems
 from mqstore.service.app import Api, GroupName, TopicName
 from mqstore.service.endpoint import Endpoint
 from mqstore.service.expressions import Compilations
@@ -19,8 +18,6 @@ from mqstore.writer.fan_out import apply_to_all_shards, delete_on_all_shards
 from mqstore.writer.service import WriterService
 
 _ALL: Final = "/v1/groups/{group}/subscriptions"
-_PATH: Final = _ALL + "/{topic}"
-_UNWRITTEN: Final = (problems.STORE_READ_ONLY, problems.STORE_FAILED, problems.GROUP_INVALID)
 
 
 class SubscriptionRoutes:

@@ -9,7 +9,6 @@ from typing import Annotated
 
 from fastapi import Body, Query, Request, Response
 
-from mqstore.service import problems
 from mqstore.service.app import Api, TopicName
 from mqstore.service.endpoint import Endpoint
 from mqstore.storage import topic_names
@@ -19,9 +18,6 @@ from mqstore.wire.operations import topics as operations
 from mqstore.wire.topics import Topic, TopicDeletion, Topics, TopicSpec
 from mqstore.writer.fan_out import apply_to_all_shards
 from mqstore.writer.service import WriterService
-
-_PATH = "/v1/topics/{topic}"
-_CHANGES = (problems.TOPIC_INVALID, problems.STORE_READ_ONLY, problems.STORE_FAILED)
 
 DryRun = Annotated[
     bool, Query(alias="dryRun", description="Only return what would be deleted; change nothing.")

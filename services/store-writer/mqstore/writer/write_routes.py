@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
 
 from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint
 from mqstore.wire.operations import stores as operations
 from mqstore.wire.stores import FlushReply, PutRefusal, Writes, WritesSpec
 from mqstore.writer.service import WriterService
-
-_PATH: Final = "/v1/store/writes"
 
 
 class WriteRoutes:

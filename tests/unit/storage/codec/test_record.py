@@ -29,7 +29,6 @@ from mqstore.storage.errors import (
     RecordTruncated,
     TopicTooLong,
 )
-from mqstore.storage.layout import StoreFormat
 from tests.unit.storage.record_examples import messages, with_record_crc
 
 # Written by real brokers; docs/formats.md describes them.
@@ -321,21 +320,6 @@ def test_what_no_record_can_hold_has_no_size(
 ) -> None:
     with pytest.raises(error):
         record.size_of(sample(**fields), version)
-
-
-@pytest.mark.parametrize(
-    ("topic", "store_format", "version"),
-    [
-        ("t" * 127, StoreFormat.V5_X, 1),
-        ("t" * 128, StoreFormat.V5_X, 2),
-        ("t" * 128, StoreFormat.V4_9, 1),
-        ("é" * 100, StoreFormat.V5_X, 1),
-    ],
-)
-def test_5_x_writes_v2_for_topics_over_127_characters(
-    topic: str, store_format: StoreFormat, version: int
-) -> None:
-    assert record.version_for(topic, store_format) == version
 
 
 def test_a_batch_stands_one_record_after_another() -> None:

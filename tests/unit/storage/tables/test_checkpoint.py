@@ -76,18 +76,18 @@ def test_read_only_makes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("physic", "logics", "index", "expected", "with_index"),
+    ("physic", "logics", "expected"),
     [
-        (0, 0, 0, 0, 0),
-        (10_000, 9_000, 7_000, 6_000, 6_000),
-        (9_000, 10_000, 5_000, 6_000, 5_000),
-        (2_000, 10_000, 5_000, 0, 0),
+        (0, 0, 0),
+        (10_000, 9_000, 6_000),
+        (9_000, 10_000, 6_000),
+        (2_000, 10_000, 0),
     ],
 )
 def test_recovery_starts_three_seconds_before_the_lesser_time(
-    tmp_path: Path, physic: int, logics: int, index: int, expected: int, with_index: int
+    tmp_path: Path, physic: int, logics: int, expected: int
 ) -> None:
     checkpoint = open_checkpoint(tmp_path / "checkpoint")
-    checkpoint.physic_ms, checkpoint.logics_ms, checkpoint.index_ms = physic, logics, index
+    checkpoint.physic_ms, checkpoint.logics_ms = physic, logics
 
-    assert (checkpoint.min_ms, checkpoint.min_with_index_ms) == (expected, with_index)
+    assert checkpoint.min_ms == expected

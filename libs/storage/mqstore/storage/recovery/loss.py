@@ -188,11 +188,6 @@ def _without(lost: ByteRange, known: Sequence[ByteRange]) -> Iterator[ByteRange]
         yield ByteRange(start=start, stop=lost.stop)
 
 
-def _holding(present: Sequence[Segment], end: int) -> Segment | None:
-    """The segment of the byte before an offset."""
-    return next((each for each in present if each.base < end <= each.end), None)
-
-
 def _reached(view: StoreView, segment: Segment, end: int) -> int:
     """``end`` where the segment's records reach it, else where they end.
 

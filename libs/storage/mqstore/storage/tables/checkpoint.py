@@ -78,11 +78,6 @@ class Checkpoint:
         """The store time before which log and queues are certainly on disk."""
         return max(0, min(self.physic_ms, self.logics_ms) - CLOCK_TOLERANCE_MS)
 
-    @property
-    def min_with_index_ms(self) -> int:
-        """The store time before which log, queues and index are certainly on disk."""
-        return min(self.min_ms, self.index_ms)
-
     def set_physic_ms(self, store_timestamp_ms: int) -> None:
         """Note that records up to this store time are on disk; ``flush`` makes it durable."""
         self.physic_ms = store_timestamp_ms
