@@ -5,7 +5,7 @@ from __future__ import annotations
 from mqstore.service import logs
 from mqstore.service.server import main
 from mqstore.service.settings import Settings
-from mqstore.writer import routes
+from mqstore.writer import interface
 from mqstore.writer.service import WriterService
 
 log = logs.get(__name__)
@@ -16,7 +16,7 @@ def build(settings: Settings) -> WriterService:
     if unused := settings.unused_names():
         log.warning("settings of a broker without effect here", names=" ".join(unused))
     service = WriterService(settings)
-    routes.add(service.api, service)
+    interface.add(service.api, service)
     return service
 
 

@@ -219,7 +219,7 @@ class StoreMetrics(Collector):
             "rocketmq_brokeruntime_pagecache_lock_time_mills",
             "Milliseconds that the put with the lock has waited for a segment. Above "
             "osPageCacheBusyTimeOutMills further puts are refused (page-cache-busy).",
-            value=store.log.waiting_for_segment_ms,
+            value=store.log.next_segment.waiting_ms,
         )
         yield from self._put_times()
 
