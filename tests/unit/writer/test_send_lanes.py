@@ -285,6 +285,7 @@ def test_a_request_under_a_key_is_left_while_another_thread_puts_one(
     lanes, _ = writers
     dedup, topic = lanes.service.store.dedup, lanes.service.store.topic(TOPIC)
     assert dedup is not None
+    lanes.send(b'{"messages":[{"body":"a","uniqKey":"first"}]}')  # the table of keys begins
     body = b'{"messages":[{"body":"a","uniqKey":"%b"}]}' % os.urandom(8).hex().encode()
     client = Host(b"\x7f\0\0\1", 1)
 
