@@ -39,7 +39,6 @@ FILE_LINES: Final = 600
 CODE: Final = frozenset({".py", ".pyi", ".pyx", ".pxi", ".h", ".sh"})
 
 TOO_LONG: Final[tuple[str, ...]] = (
-    "libs/storage/mqstore/storage/log/commit_log.py",
     "tests/unit/storage/lookup/test_lookups.py",
     "tests/unit/storage/recovery/test_recovered_store.py",
     "tests/unit/storage/test_kernel_lookup.py",

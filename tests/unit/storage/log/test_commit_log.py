@@ -478,7 +478,7 @@ def test_a_log_whose_puts_do_not_wait_goes_on_below_the_segment_that_is_not_made
         assert opened.log.append(message()).physical_offset == small.end
         segments.may_go_on.set()
         waiting.result(WAIT_S)
-    assert opened.log.waiting_for_segment_ms == 0
+    assert opened.log.next_segment.waiting_ms == 0
     assert opened.log.append(large).physical_offset == SEGMENT
 
 

@@ -50,7 +50,6 @@ from mqstore.storage.layout import (
     TOPIC_LENGTH_MAX_V1,
     TOPIC_LENGTH_MAX_V2,
     TRANSACTION_MASK,
-    StoreFormat,
     SysFlag,
 )
 
@@ -59,6 +58,10 @@ Buffer = memoryview | bytes | bytearray
 ANY_OFFSET: Final = -1
 """For ``decode``: do not compare the physical offset inside the record."""
 _CRC_MARK: Final = (PROPERTY_CRC32 + NAME_VALUE_SEPARATOR).encode()
+_OVERHEAD_MAX: Final = (
+    RECORD_FIXED_SIZE + RECORD_V2_EXTRA_SIZE + 2 * RECORD_IPV6_EXTRA_SIZE + TOPIC_LENGTH_MAX_V2
+)
+"""Bytes of the longest record without a body and properties."""
 
 
 class Blank(NamedTuple):
@@ -186,11 +189,6 @@ def body_crc(body: bytes | None) -> int:
     return isal_zlib.crc32(body) & BODY_CRC_MASK if body else 0
 
 
-def version_for(topic: str, store_format: StoreFormat) -> int:
-    """The record version: 2 for a topic of more than 127 characters in a 5.x store, else 1."""
-    return 2 if store_format.writes_v2_records and len(topic) > TOPIC_LENGTH_MAX_V1 else 1
-
-
 def size_of(message: Message, version: int) -> int:
     """Compute the size in bytes of the record that ``message`` becomes.
 
@@ -208,6 +206,13 @@ def size_of(message: Message, version: int) -> int:
         )
     v6_hosts = message.born_host.is_v6 + message.store_host.is_v6
     return size + v6_hosts * RECORD_IPV6_EXTRA_SIZE
+
+
+def size_bound(message: Message) -> int:
+    """Return an upper bound of the size in bytes of a message's record; cheaper than the size."""
+    body = message.body
+    size = _OVERHEAD_MAX + len(message.properties)
+    return size if body is None else size + len(body)
 
 
 def _topic_length(topic: str, version: int) -> int:

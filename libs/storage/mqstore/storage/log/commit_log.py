@@ -13,7 +13,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from mqstore.storage._kernel import LogEnd, put_ordinary_batch
 from mqstore.storage._kernel import Placement as Placement
@@ -24,28 +24,23 @@ from mqstore.storage.codec.record import (
     encode_batch_into,
     encode_into,
     message_of,
+    size_bound,
     size_of,
     write_blank,
 )
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import (
     DiskFull,
-    FilePending,
     MessageInvalid,
     OffsetOutOfRange,
     PageCacheBusy,
     RecordExpired,
-    SegmentCreationFailed,
     StoreFailed,
     StoreNotWritable,
 )
 from mqstore.storage.layout import (
     BLANK_RECORD_SIZE,
     QUEUED_TYPES,
-    RECORD_FIXED_SIZE,
-    RECORD_IPV6_EXTRA_SIZE,
-    RECORD_V2_EXTRA_SIZE,
-    TOPIC_LENGTH_MAX_V2,
     TRANSACTION_MASK,
     StoreFormat,
 )
@@ -53,6 +48,7 @@ from mqstore.storage.log.clock_watch import ClockWatch
 from mqstore.storage.log.commit import CommitService
 from mqstore.storage.log.flush import FlushService, Watermarks
 from mqstore.storage.log.multi_dispatch import MultiDispatch, Queue
+from mqstore.storage.log.next_segment import NextSegment, SegmentSource, segment_failure
 from mqstore.storage.log.put_checks import (
     BATCH_ITEM_FIXED_SIZE,
     PutLimits,
@@ -65,45 +61,10 @@ from mqstore.storage.log.queue_offsets import QueueOffsets
 from mqstore.storage.mapped.mapped_file import RESERVE_CHUNK_SIZE, MappedFile
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
 from mqstore.storage.mapped.transient_store_pool import TransientStorePool
-from mqstore.storage.put_refusal import FileShortage, PutRefusal, file_failure
+from mqstore.storage.put_refusal import FileShortage, PutRefusal
 from mqstore.storage.seams import Seams
 
-SEGMENT_WAIT_S: Final = 5.0
-"""How long a put waits for the next segment (AllocateMappedFileService's 5 s)."""
-
-_OVERHEAD_MAX: Final = (
-    RECORD_FIXED_SIZE + RECORD_V2_EXTRA_SIZE + 2 * RECORD_IPV6_EXTRA_SIZE + TOPIC_LENGTH_MAX_V2
-)
 _UNENCODABLE: Final = (OverflowError, TypeError, ValueError)
-
-
-class SegmentSource(Protocol):
-    """Makes segments ahead of need (``allocation.AllocationService``, which documents the
-    methods)."""
-
-    def request(self, queue: MappedFileQueue, offset: int, next_offset: int | None) -> None:
-        """Request the segment at ``offset``, and the next one as a spare."""
-
-    def retry(self, queue: MappedFileQueue, offset: int) -> bool:
-        """Request the segment again unless it exists; returns whether it exists."""
-
-    def has(self, offset: int) -> bool:
-        """Whether a requested segment is made and not taken."""
-
-    def is_settled(self, offset: int) -> bool:
-        """Whether ``take`` would not block."""
-
-    def wait(self, offset: int, timeout_s: float) -> None:
-        """Wait for a requested segment."""
-
-    def take(self, offset: int, timeout_s: float) -> MappedFile:
-        """Wait for a requested segment, and take it."""
-
-    def populate(self, queue: MappedFileQueue) -> None:
-        """Fault in pages ahead of the write position."""
-
-    def unlock(self, file: MappedFile) -> None:
-        """Unlock the pages of a full segment."""
 
 
 class _PutLock:
@@ -166,15 +127,14 @@ class CommitLog:
         self.end = LogEnd(self.offsets.table, self._limits.body_size_max, seams.clock)
         """The position of the next record; it stores plain messages itself, once it may publish."""
         self._lock = _PutLock(self.end)
-        self._waits = waits
-        self._rolling_since: float | None = None
-        self._waiting_since: float | None = None
-        """While a put waits for a segment, under the lock; and while one does without it."""
         self._refusal: Callable[[], Exception] | None = None
         self._refused_for_good = False
         self._refusal_lock = threading.Lock()
         self.shortage = FileShortage(on_lacking)
         """The last failure of a put to get a file."""
+        self.next_segment = NextSegment(
+            files, config, seams.clock, allocation, self.shortage, waits=waits
+        )
         self.end.last_store_timestamp_ms = last_store_timestamp_ms
         self.end.max_offset = files.max_offset
         self._segment: MappedFile | None = None
@@ -235,19 +195,6 @@ class CommitLog:
     def last_store_timestamp_ms(self) -> int:
         """STORETIMESTAMP of the newest record; 0 when there is none."""
         return self.end.last_store_timestamp_ms
-
-    @property
-    def waiting_for_segment_ms(self) -> float:
-        """Time that a put has waited for the next segment; 0 when none does."""
-        since = self._waiting_since if self._rolling_since is None else self._rolling_since
-        return 0.0 if since is None else (self._clock.monotonic() - since) * 1000
-
-    @property
-    def has_next_segment(self) -> bool:
-        """Whether the segment after the newest one is made already."""
-        last = self.files.last
-        offset = 0 if last is None else last.end_offset
-        return self._allocation is not None and self._allocation.has(offset)
 
     def check_clock(self) -> None:
         """Record a step of the clock, if there was one; each put that meets a step does so too."""
@@ -314,10 +261,10 @@ class CommitLog:
         nothing was written) or StoreFailed.
         """
         version = check_message(message, self._limits)
-        if self._rolling_since is not None:
-            self._check_busy()
+        if self.next_segment.is_awaited:
+            self.next_segment.check_busy()
         with self._lock:
-            if self._refusal is not None or self._rolling_since is not None:
+            if self._refusal is not None or self.next_segment.is_awaited:
                 raise self._rejection()
             if self.multi_dispatch.applies_to(message):
                 return self._place_multi(message)
@@ -329,7 +276,7 @@ class CommitLog:
         As in RocketMQ, they share one store timestamp, and multi-dispatch does not apply. Raises as
         ``append``, and MessageInvalid for a message that RocketMQ accepts in no batch.
         """
-        if self._rolling_since is None:
+        if not self.next_segment.is_awaited:
             with self._lock:
                 placements = self._place_ordinary_batch(messages)
             if placements is not None:
@@ -340,10 +287,10 @@ class CommitLog:
     def append_run(self, messages: Sequence[Message]) -> list[Placement]:
         """Append as ``append_batch``, for messages of any topics, queues and transaction types."""
         versions = [check_message(message, self._limits) for message in messages]
-        if self._rolling_since is not None:
-            self._check_busy()
+        if self.next_segment.is_awaited:
+            self.next_segment.check_busy()
         with self._lock:
-            if self._refusal is not None or self._rolling_since is not None:
+            if self._refusal is not None or self.next_segment.is_awaited:
                 raise self._rejection()
             return self._place_run(messages, versions)
 
@@ -415,7 +362,7 @@ class CommitLog:
     def _place_ordinary_batch(self, messages: Sequence[Message]) -> list[Placement] | None:
         """Place a batch in one call of the kernel; None when it needs a full check, or puts are
         rejected."""
-        if self._refusal is not None or self._rolling_since is not None:
+        if self._refusal is not None or self.next_segment.is_awaited:
             return None
         timestamp = self._store_timestamp()
         first = self.end.max_offset
@@ -436,7 +383,7 @@ class CommitLog:
         return placed
 
     def _place(self, message: Message, version: int) -> Placement:
-        if self.end.position + _size_bound(message) > self.end.room_end:
+        if self.end.position + size_bound(message) > self.end.room_end:
             self._make_room([message], [version])
         queued = message.sys_flag & TRANSACTION_MASK in QUEUED_TYPES
         queue_offset = self.offsets.next(message.topic, message.queue_id) if queued else 0
@@ -473,7 +420,7 @@ class CommitLog:
         return placement
 
     def _place_run(self, messages: Sequence[Message], versions: list[int]) -> list[Placement]:
-        if self.end.position + sum(map(_size_bound, messages)) > self.end.room_end:
+        if self.end.position + sum(map(size_bound, messages)) > self.end.room_end:
             self._make_room(messages, versions)
         counts: dict[Queue, int] = {}
         numbers = [self._number_in_run(message, counts) for message in messages]
@@ -557,7 +504,7 @@ class CommitLog:
         try:
             segment.ensure_reserved(end)
         except OSError as error:
-            refused = _segment_failure(segment.base_offset, error, size)
+            refused = segment_failure(segment.base_offset, error, size)
             self.shortage.begin(refused, partial(self._is_reserved, segment, size))
             raise refused from error
         self.shortage.end()
@@ -578,7 +525,7 @@ class CommitLog:
         """
         if self.commits is not None:
             self.commits.check_buffers()
-        segment = self._new_segment(offset)
+        segment = self.next_segment.get(offset)
         if full is not None and self.end.position < full.size:
             self._close_with_blank(full)
         if full is not None and self._allocation is not None:
@@ -607,49 +554,7 @@ class CommitLog:
         if self.commits is None and not self._view.readonly:
             self.end.attach(segment, self._view)
 
-    def _new_segment(self, offset: int) -> MappedFile:
-        if self._allocation is not None:
-            self._allocation.request(self.files, offset, offset + self.files.file_size)
-            if not self._waits and not self._allocation.is_settled(offset):
-                self._check_busy()
-                wait = partial(self._wait_without_lock, self._allocation, offset)
-                raise FilePending(self.files.path_of(offset), wait)
-        # Only this can hold the put lock for long, so only here is the time measured.
-        self._rolling_since = self._clock.monotonic()
-        try:
-            if self._allocation is None:
-                return self.files.create(offset)
-            return self._allocation.take(offset, SEGMENT_WAIT_S)
-        except OSError as error:
-            raise _segment_failure(offset, error, self.files.file_size) from error
-        except SegmentCreationFailed as error:
-            self._note_missing_segment(offset, error)
-            raise
-        finally:
-            self._rolling_since = None
-
-    def _note_missing_segment(self, offset: int, error: SegmentCreationFailed) -> None:
-        if self._allocation is not None:
-            self.shortage.begin(error, partial(self._allocation.retry, self.files, offset))
-
-    def _wait_without_lock(self, allocation: SegmentSource, offset: int) -> None:
-        self._waiting_since = self._clock.monotonic()
-        try:
-            allocation.wait(offset, SEGMENT_WAIT_S)
-        except SegmentCreationFailed as error:
-            self._note_missing_segment(offset, error)
-            raise
-        finally:
-            self._waiting_since = None
-
     # rejections
-
-    def _check_busy(self) -> None:
-        held_ms = self.waiting_for_segment_ms
-        if held_ms > self._config.os_page_cache_busy_time_out_mills:
-            raise PageCacheBusy(
-                f"a put has waited {held_ms:.0f} ms for a segment; the disk is busy, try later"
-            )
 
     def _rejection(self) -> Exception:
         if self._refusal is not None:
@@ -680,14 +585,3 @@ def _placements(
         Placement(offset, size, message.queue_id, number, timestamp, message.store_host)
         for size, offset, number, message in zip(sizes, offsets, numbers, messages, strict=False)
     ]
-
-
-def _size_bound(message: Message) -> int:
-    """An upper bound of the size of a message's record; cheaper than the size itself."""
-    body = message.body
-    size = _OVERHEAD_MAX + len(message.properties)
-    return size if body is None else size + len(body)
-
-
-def _segment_failure(offset: int, error: OSError, needed: int) -> SegmentCreationFailed:
-    return file_failure(f"segment {offset}", error, needed)

@@ -122,7 +122,7 @@ class Retention:
     def _lacks_segment(self) -> bool:
         """Whether the next segment is not made yet and, by the last measurement, will not fit."""
         log = self._log
-        if not self.disks.volumes or log.has_next_segment:
+        if not self.disks.volumes or log.next_segment.is_made:
             return False
         volume, size = self.disks.volumes[0], log.files.file_size
         return volume.free_bytes + volume.unlinked_bytes < size + size // OTHERS_PART
