@@ -10,11 +10,11 @@ from typing import Any, cast
 import pytest
 
 from mqstore.query import event_routes
-from mqstore.query.arrivals import Arrivals
-from mqstore.query.bodies import BodyForm
 from mqstore.query.opened_store import OpenedStore
 from mqstore.query.service import QueryService
+from mqstore.service.arrivals import Arrivals
 from mqstore.service.events import RETRY
+from mqstore.service.message_bodies import BodyForm
 from mqstore.storage.codec import cursors
 from mqstore.storage.errors import RecordExpired, StorageError, StoreNotOpen, TopicUnknown
 from mqstore.storage.lookup.answers import KeyAnswer, ScanRange

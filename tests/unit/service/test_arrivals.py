@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import threading
 
-from mqstore.query.arrivals import Arrivals
+from mqstore.service.arrivals import Arrivals
 
 
 class _Source:

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from mqstore.query import views
-from mqstore.query.bodies import BodyForm, BodyShape
+from mqstore.service import message_views
+from mqstore.service.message_bodies import BodyForm, BodyShape
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.lookup.record_place import Cover, RecordPlace
 from mqstore.storage.queues.queue_entry import QueueEntry
@@ -15,7 +16,7 @@ from tests.unit.service.stored import stored
 
 
 def test_message_has_the_fields_of_the_documented_example() -> None:
-    shown = json.loads(msgspec.json.encode(views.message(stored(), 0, BodyForm())))
+    shown = json.loads(msgspec.json.encode(message_views.message(stored(), 0, BodyForm())))
     assert set(shown) == set(examples.MESSAGE)
 
 
@@ -30,7 +31,7 @@ def test_message_with_its_place_has_the_fields_of_the_documented_example() -> No
 
 def test_properties_tags_and_keys_are_shown() -> None:
     raw = b"KEYS\x01a b\x02TAGS\x01t\x02UNIQ_KEY\x01u\x02x\x01y"
-    shown = views.message(stored(raw=raw), 0, BodyForm())
+    shown = message_views.message(stored(raw=raw), 0, BodyForm())
     assert (shown.keys, shown.tags, shown.uniq_key) == (("a", "b"), "t", "u")
     assert shown.properties["x"] == "y"
 
@@ -47,11 +48,11 @@ def test_properties_tags_and_keys_are_shown() -> None:
     ],
 )
 def test_sys_flag_has_names(sys_flag: int, names: tuple[str, ...]) -> None:
-    assert views.flag_names(sys_flag) == names
+    assert message_views.flag_names(sys_flag) == names
 
 
 def test_ipv6_hosts_stand_in_brackets() -> None:
-    assert views.host_text(Host(b"\0" * 15 + b"\1", 5)) == "[0:0:0:0:0:0:0:1]:5"
+    assert message_views.host_text(Host(b"\0" * 15 + b"\1", 5)) == "[0:0:0:0:0:0:0:1]:5"
 
 
 def _nested(depth: int) -> bytes:
@@ -70,7 +71,7 @@ def test_json_that_is_nested_too_deep_for_who_reads_the_answer_is_not_shown_as_s
     form = BodyForm(BodyShape.JSON)
     deepest = next(depth for depth in range(200_000, 0, -50) if _is_read(_nested(depth)))
     for depth, is_shown in ((150, True), (deepest - 50, False)):
-        view = views.message(stored(body=_nested(depth)), 0, form)
+        view = message_views.message(stored(body=_nested(depth)), 0, form)
         assert (view.body_json is not None) == is_shown
         assert (view.body == _nested(depth).decode()) == (not is_shown)
     assert "it is no JSON" in str(view.body_problem)

@@ -12,6 +12,14 @@ from mqstore.client.errors import ClientError, EventUnknown, ProblemError, Unrea
 from mqstore.client.events import StoreEvent, TopicEvent
 from mqstore.client.models import Download, Health, NewMessage
 from mqstore.client.rebuild_calls import part_frames
+from mqstore.wire.consumers import (
+    LeasedMessage,
+    ReceiptResult,
+    ReceiptResults,
+    ReceiptStatus,
+    ReceivedMessages,
+    WantedMessages,
+)
 from mqstore.wire.groups import (
     Group,
     GroupOffset,
@@ -88,6 +96,7 @@ __all__ = [
     "IndexPart",
     "IndexRebuild",
     "IndexRebuilds",
+    "LeasedMessage",
     "LogFile",
     "LogFiles",
     "Message",
@@ -114,6 +123,10 @@ __all__ = [
     "Queue",
     "QueueOffset",
     "Queues",
+    "ReceiptResult",
+    "ReceiptResults",
+    "ReceiptStatus",
+    "ReceivedMessages",
     "Recovery",
     "Retention",
     "Segment",
@@ -139,6 +152,7 @@ __all__ = [
     "Transactions",
     "Unreachable",
     "UnreadableMessage",
+    "WantedMessages",
     "Writes",
     "make_tls_context",
     "part_frames",

@@ -17,7 +17,13 @@ from crc32c import crc32c
 from httpx_sse import EventSource
 from pydantic import BaseModel, ValidationError
 
-from mqstore.client import calls, lookup_calls, rebuild_calls, transaction_calls
+from mqstore.client import (
+    calls,
+    consumer_calls,
+    lookup_calls,
+    rebuild_calls,
+    transaction_calls,
+)
 from mqstore.client.errors import ClientError, ProblemError, Unreachable
 from mqstore.client.events import (
     HEARTBEAT_S,
@@ -290,6 +296,10 @@ class Client(_Base[httpx.Client]):
     subscribe = _blocking(calls.subscribe)
     subscription = _blocking(calls.subscription)
     unsubscribe = _blocking(calls.unsubscribe)
+    receive = _blocking(consumer_calls.receive)
+    acknowledge = _blocking(consumer_calls.acknowledge)
+    give_back = _blocking(consumer_calls.give_back)
+    extend = _blocking(consumer_calls.extend)
     store = _blocking(calls.store)
     recovery = _blocking(calls.recovery)
     delays = _blocking(calls.delays)
@@ -439,6 +449,10 @@ class AsyncClient(_Base[httpx.AsyncClient]):
     subscribe = _asynchronous(calls.subscribe)
     subscription = _asynchronous(calls.subscription)
     unsubscribe = _asynchronous(calls.unsubscribe)
+    receive = _asynchronous(consumer_calls.receive)
+    acknowledge = _asynchronous(consumer_calls.acknowledge)
+    give_back = _asynchronous(consumer_calls.give_back)
+    extend = _asynchronous(consumer_calls.extend)
     store = _asynchronous(calls.store)
     recovery = _asynchronous(calls.recovery)
     delays = _asynchronous(calls.delays)

@@ -73,6 +73,8 @@ _RULES: Final = (
     _Rule(errors.TopicNameError, TOPIC_INVALID),
     _Rule(errors.TopicConfigError, TOPIC_CONFIG),
     _Rule(errors.GroupNameError, GROUP_INVALID),
+    _Rule(errors.GroupDisabled, GROUP_DISABLED),
+    _Rule(errors.ReceiptInvalid, RECEIPT_INVALID),
     _Rule(errors.OffsetRefused, OFFSET_REFUSED),
     _Rule(errors.SubscriptionUnknown, SUBSCRIPTION_UNKNOWN),
     _Rule(errors.GroupUnknown, GROUP_UNKNOWN),

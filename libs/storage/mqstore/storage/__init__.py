@@ -44,6 +44,7 @@ __all__ = [
     "repair",
     "retention",
     "settings",
+    "shared_groups",
     "status",
     "topic_names",
     "transactions",

@@ -26,7 +26,7 @@
     ├── StoreFailed                a failed sync or lost disk: this process must not go on
     ├── StoreLocked, StoreOfAnother, StoreUnsupported, StoreDamaged, StoreNotOpen
     ├── ConfigTableError, CheckpointError, MessageIdError, TopicNameError, PropertyError
-    ├── GroupNameError, TopicConfigError, OffsetRefused
+    ├── GroupNameError, GroupDisabled, TopicConfigError, OffsetRefused, ReceiptInvalid
     ├── QueryError                 OffsetOutOfRange, RecordExpired, QueueUnknown, TopicUnknown,
     │                              KeyUnknown, CursorError, FilterError, PinUnknown,
     │                              QuarantineEntryUnknown, GroupUnknown,
@@ -459,6 +459,14 @@ class GroupNameError(StorageError):
 
 class TopicConfigError(StorageError):
     """Queue counts, permissions or attributes that no topic can have."""
+
+
+class GroupDisabled(StorageError):
+    """The group's consumeEnable is false."""
+
+
+class ReceiptInvalid(StorageError):
+    """A text that is no receipt of a leased message."""
 
 
 class OffsetRefused(StorageError):

@@ -157,6 +157,11 @@ class StorePaths:
         return self.ours / "write-pause.json"
 
     @cached_property
+    def shared_groups(self) -> Path:
+        """What shared groups have acknowledged above their offsets."""
+        return self.ours / "shared-groups.json"
+
+    @cached_property
     def deleted_topics(self) -> Path:
         """Topics that were deleted while the log still holds their messages."""
         return self.ours / "deleted-topics.json"

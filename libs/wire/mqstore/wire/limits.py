@@ -19,3 +19,12 @@ BODY_MAX: Final = 1 << 30
 """Bytes of a body that a reply shows."""
 PULL_COUNT_DEFAULT: Final = 32
 PULL_WAIT_MAX_S: Final = 30
+LEASE_DEFAULT_S: Final = 60
+"""Seconds for which a received message is leased."""
+LEASE_MAX_S: Final = 43_200
+TOPICS_MAX: Final = 64
+"""Topics that one receive names."""
+RECEIPT_LENGTH_MAX: Final = 512
+"""Characters; the longest topic has 255."""
+REASON_LENGTH_MAX: Final = 500
+"""Characters of the reason of a return, which is stored as a property."""

@@ -263,6 +263,20 @@ ARCHIVE_REFUSED = _register(
     "The offset is not durable or before the recorded one, or another archive is registered.",
     "Continue from the archive's recorded offset, or end it: `DELETE /v1/store/archive`.",
 )
+GROUP_DISABLED = _register(
+    "group-disabled",
+    409,
+    "The group may not consume",
+    "The group's `consumeEnable` is false.",
+    "Set it to true: `PUT /v1/groups/GROUP`.",
+)
+RECEIPT_INVALID = _register(
+    "receipt-invalid",
+    422,
+    "No receipt of a message",
+    "A receipt is not one that `:receive` returned, or names a shard that is unknown.",
+    "Send each receipt as it was received.",
+)
 OFFSET_REFUSED = _register(
     "offset-refused",
     409,

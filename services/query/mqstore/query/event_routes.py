@@ -14,16 +14,16 @@ import msgspec
 from fastapi import Depends, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
-from mqstore.query import store_cursor, views
-from mqstore.query.bodies import BodyForm
+from mqstore.query import store_cursor
 from mqstore.query.opened_store import OpenedStore
 from mqstore.query.routes import BodyOptions, body_options
 from mqstore.query.service import QueryService
-from mqstore.service import problems
+from mqstore.service import message_views, problems
 from mqstore.service.app import Api, TopicName
 from mqstore.service.endpoint import Endpoint
 from mqstore.service.events import RETRY
 from mqstore.service.limits import client_of
+from mqstore.service.message_bodies import BodyForm
 from mqstore.service.problems import Problem
 from mqstore.storage.errors import RecordExpired, StoreNotOpen, TopicUnknown
 from mqstore.storage.formats import decode_cursor, encode_cursor
@@ -186,12 +186,12 @@ class _Stream:
         found: list[tuple[int, bytes]] = []
         for record in answer.records:
             if self._wanted is None or self._wanted.matches(record):
-                shown = views.message(record, shard, self._form)
+                shown = message_views.message(record, shard, self._form)
                 at = record.physical_offset
                 found.append((at, self._event("message", at + 1, shown)))
         for each in answer.unreadable:
             at = each.physical_offset
-            found.append((at, self._event("unreadable", at + 1, views.unreadable(each))))
+            found.append((at, self._event("unreadable", at + 1, message_views.unreadable(each))))
         return b"".join(event for _, event in sorted(found))
 
     def _position_event(self) -> bytes:

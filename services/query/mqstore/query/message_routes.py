@@ -13,13 +13,13 @@ from fastapi import Depends, Header, Query, Request, Response
 from fastapi import Path as PathParameter
 
 from mqstore.query import merging, shard_cursor, store_cursor, views
-from mqstore.query.bodies import BodyForm, BodyShape
 from mqstore.query.merging import Paging
 from mqstore.query.routes import BodyOptions, body_options, json_reply
 from mqstore.query.service import QueryService
 from mqstore.service import problems
 from mqstore.service.app import Api, TopicName
 from mqstore.service.endpoint import Endpoint
+from mqstore.service.message_bodies import BodyForm, BodyShape
 from mqstore.service.problems import Problem
 from mqstore.service.ranges import parse_range
 from mqstore.storage.errors import RecordError, RecordExpired

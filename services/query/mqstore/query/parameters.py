@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from mqstore.query.bodies import BodyShape
 from mqstore.query.routes import BodyOptions
 from mqstore.service import problems
+from mqstore.service.message_bodies import BodyShape
 from mqstore.service.problems import Problem
 from mqstore.wire.limits import BODY_MAX
 

@@ -16,7 +16,6 @@ from typing import Final
 import msgspec
 
 from mqstore.query import views
-from mqstore.query.bodies import BodyForm
 from mqstore.query.opened_store import OpenedStore
 from mqstore.query.parameters import Parameters, path_integer
 from mqstore.query.service import QueryService
@@ -36,6 +35,7 @@ from mqstore.service.http import (
 )
 from mqstore.service.limits import client_of
 from mqstore.service.membership import ShardEntry
+from mqstore.service.message_bodies import BodyForm
 from mqstore.service.problems import Problem
 from mqstore.storage import topic_names
 from mqstore.storage.errors import QueueUnknown, StorageError

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import Path as PathParameter
 from fastapi import Query, Response
 
-from mqstore.query.bodies import BodyShape
+from mqstore.service.message_bodies import BodyShape
 from mqstore.wire.base import INT32_MAX
 from mqstore.wire.limits import BODY_MAX
 

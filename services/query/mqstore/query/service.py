@@ -16,8 +16,6 @@ from prometheus_client import Gauge
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from mqstore.query.arrivals import Arrivals
-from mqstore.query.bodies import BodyForm, BodyShape, InflateBounds
 from mqstore.query.committed_offsets import CommittedOffsets
 from mqstore.query.damage_reports import DamageReports
 from mqstore.query.lag_metrics import LagMetrics
@@ -28,11 +26,13 @@ from mqstore.query.topic_queues import TopicQueues
 from mqstore.query.writer_state import WriterHeader, WriterWatch
 from mqstore.service import logs
 from mqstore.service.app import Api
+from mqstore.service.arrivals import Arrivals
 from mqstore.service.auth import OwnToken
 from mqstore.service.configuration_error import ConfigurationError
 from mqstore.service.expressions import Compilations
 from mqstore.service.health import Health
 from mqstore.service.http import Front
+from mqstore.service.message_bodies import BodyForm, BodyShape, InflateBounds
 from mqstore.service.metrics import OTHER_TOPICS, RocketmqNames, Traffic
 from mqstore.service.problems import BAD_PARAMETER, OVERLOADED, STORE_NOT_READY, Problem
 from mqstore.service.settings import Settings

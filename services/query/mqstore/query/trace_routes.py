@@ -15,6 +15,7 @@ from mqstore.query import group_routes, merging, replies, shard_cursor, store_cu
 from mqstore.query.message_routes import MessageId, UniqueKeyTopic
 from mqstore.query.routes import json_reply
 from mqstore.query.service import QueryService
+from mqstore.service import message_views
 from mqstore.service.app import Api, TopicName
 from mqstore.service.endpoint import Endpoint
 from mqstore.service.forwarding import ForwardedRequest, RelayedResponse
@@ -183,9 +184,9 @@ def _trace_view(found: Trace, shard: int) -> replies.Trace:
         keys=shown.keys,
         tags=shown.tags,
         born_timestamp=shown.born_timestamp,
-        born_host=views.host_text(found.copies[0].record.born_host),
+        born_host=message_views.host_text(found.copies[0].record.born_host),
         copies=tuple([_copy_view(each, shard) for each in found.copies]),
-        unreadable=tuple([views.unreadable(each) for each in found.unreadable]),
+        unreadable=tuple([message_views.unreadable(each) for each in found.unreadable]),
         complete=found.complete,
     )
 
@@ -208,12 +209,12 @@ def _copy_view(copy: Copy, shard: int) -> replies.MessageCopy:
         offset_msg_id=record.offset_message_id,
         origin_message_id=copy.origin_message_id,
         store_timestamp=record.store_timestamp_ms,
-        store_host=views.host_text(record.store_host),
+        store_host=message_views.host_text(record.store_host),
         reconsume_times=record.reconsume_times,
         segment=None if place is None else segment_name(place.segment),
         in_queue=entry is not None and entry.names_it,
         groups=tuple([_stand_view(each) for each in copy.stands]),
-        checked_by=views.checked_by(record),
+        checked_by=message_views.checked_by(record),
     )
 
 

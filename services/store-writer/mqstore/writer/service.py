@@ -36,6 +36,7 @@ from mqstore.storage.host import production_seams
 from mqstore.storage.retention import FORCED_DELETION
 from mqstore.storage.settings import FlushDiskType
 from mqstore.storage.status import Progress
+from mqstore.writer.consumers.waiting import SharedConsumers
 from mqstore.writer.durability import DurabilityWaiter
 from mqstore.writer.initial_state import InitialState
 from mqstore.writer.key_routing import KeyRouting
@@ -62,6 +63,7 @@ TAGS: Final = {
     "topics": "Created before they take messages, unless autoCreateTopicEnable is set.",
     "transactions": "Begin, commit, roll back; pending transactions; outcomes of finished ones.",
     "groups": "Consumer groups: their offsets and their configuration.",
+    "consumers": "Shared groups: consumers lease messages, acknowledge or return them.",
     "internal": "For mqstore's other services, role system: due checks, reports of damage.",
     "store": "Bounds, files and the recovery report of the store directory.",
     "index": "Rebuild of the index by a job, while messages are stored and found. Role system.",
@@ -120,6 +122,7 @@ class WriterService:
         self._copying_state: asyncio.Task[None] | None = None
         self.producers = Producers(time.monotonic)
         self._transactions: ShardTransactions | None = None
+        self._consumers: SharedConsumers | None = None
         self.metrics = StoreMetrics(
             self.api.metrics.registry,
             self.api.metrics.rocketmq,
@@ -162,6 +165,19 @@ class WriterService:
             self.health.require_started()
             raise Problem(STORE_NOT_READY, "the store is not open for writing")
         return self._transactions
+
+    @property
+    def consumers(self) -> SharedConsumers:
+        """The shared groups of the open store. Raises Problem (503) while there are none."""
+        if self._consumers is None:
+            self.health.require_started()
+            raise Problem(STORE_NOT_READY, "the store is not open for writing")
+        return self._consumers
+
+    @property
+    def is_sync(self) -> bool:
+        """Whether a change waits for the disk unless its request says otherwise."""
+        return self.store.config.flush_disk_type is FlushDiskType.SYNC
 
     @property
     def has_transactions(self) -> bool:
@@ -294,6 +310,10 @@ class WriterService:
         self._initial_state = InitialState(self.shards, store, self._own_token)
         self._copying_state = self._loop.create_task(self._initial_state.run(self.topics.clear))
         self._transactions = self._begin_transactions(store)
+        self._consumers = SharedConsumers(
+            *(store, self.seams, self.settings.shard, self.settings.max_open_polls),
+            self._note_failure,
+        )
         self.observer.note_opened(store)
         self.metrics.watch(store)
         self._note_address(store)
@@ -344,6 +364,8 @@ class WriterService:
             self.observer.note_closing(self._store)
         if self._transactions is not None:
             self._transactions.end()
+        if self._consumers is not None:
+            self._consumers.end()
         self.events.end()
 
     async def stop(self) -> None:
@@ -359,6 +381,8 @@ class WriterService:
         await self.shards.stop()
         if self._transactions is not None:
             await self._transactions.stop()
+        if self._consumers is not None:
+            await self._consumers.stop()
         store, self._store = self._store, None
         if store is not None:
             await asyncio.to_thread(self._close, store)

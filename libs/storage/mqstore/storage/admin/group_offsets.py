@@ -161,6 +161,10 @@ class GroupOffsets:
         names = [topic] if topic is not None else sorted(self.topics_of(group))
         return [found for name in names for found in self._of_topic(group, name)]
 
+    def committed(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The offset of a group in a queue; None without one."""
+        return self._table.get(group, topic, queue_id)
+
     def commit(
         self, group: str, commits: Sequence[Commit], *, allow_back: bool = False
     ) -> list[GroupOffset]:

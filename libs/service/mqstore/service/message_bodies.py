@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from mqstore.query import replies
+from mqstore.service import message_structs
 from mqstore.service.settings import Settings
 from mqstore.storage.errors import BodyNotInflatable
 from mqstore.storage.formats import Record, SysFlag
@@ -68,7 +68,7 @@ class BodyForm:
         """Whether compressed bodies are inflated."""
         return self.inflate is not None
 
-    def add_body(self, found: Record, view: replies.Message) -> None:
+    def add_body(self, found: Record, view: message_structs.Message) -> None:
         """Put the body of a record into its view."""
         body = found.body
         if found.sys_flag & SysFlag.COMPRESSED:
@@ -82,7 +82,7 @@ class BodyForm:
             body = body[: self.max_bytes]
         self._add_text(body, view)
 
-    def _describe_compression(self, found: Record, view: replies.Message) -> bytes:
+    def _describe_compression(self, found: Record, view: message_structs.Message) -> bytes:
         """Put the compression into the view. Return the body, inflated if the request wants it."""
         try:
             view.compression = compression_of(found.sys_flag)
@@ -94,7 +94,7 @@ class BodyForm:
             view.body_problem = str(error)
         return found.body
 
-    def _add_json(self, body: bytes, view: replies.Message) -> bool:
+    def _add_json(self, body: bytes, view: message_structs.Message) -> bool:
         if self.max_bytes is not None and len(body) > self.max_bytes:
             view.body_problem = "it is longer than bodyMax, so it is not shown as JSON"
             return False
@@ -109,7 +109,7 @@ class BodyForm:
         view.body_json = msgspec.Raw(body)
         return True
 
-    def _add_text(self, body: bytes, view: replies.Message) -> None:
+    def _add_text(self, body: bytes, view: message_structs.Message) -> None:
         if self.shape is BodyShape.BASE64:
             view.body_base64 = base64.b64encode(body).decode()
             return

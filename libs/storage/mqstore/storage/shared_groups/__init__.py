@@ -1,0 +1,33 @@
+"""Shared consumer groups: any number of consumers lease messages, acknowledge or return them.
+
+::
+
+    engine         the interface: receive, acknowledge, return, extend, save
+    queue_leases   the state of one group in one queue
+    receipts       the text that names a lease
+    returned       messages for ``%RETRY%group`` and ``%DLQ%group``, as a broker makes them
+    saved_leases   the file of what is acknowledged above a group's offsets
+
+The group's offset in consumerOffset.json is that of its lowest message that is not acknowledged, so
+a broker continues there. Used by store-writer.
+"""
+
+from mqstore.storage.shared_groups.engine import (
+    Delivered,
+    ReceiptStatus,
+    Received,
+    SharedGroups,
+    Subscription,
+    decode_receipts,
+)
+from mqstore.storage.shared_groups.receipts import Receipt
+
+__all__ = [
+    "Delivered",
+    "Receipt",
+    "ReceiptStatus",
+    "Received",
+    "SharedGroups",
+    "Subscription",
+    "decode_receipts",
+]

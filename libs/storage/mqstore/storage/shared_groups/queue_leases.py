@@ -1,0 +1,177 @@
+"""The state of one group in one queue: which messages are leased, waiting or acknowledged.
+
+A pure value: no clock, no files, no messages. ``engine`` reads the messages and saves the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from heapq import heappop, heappush
+from math import inf
+from typing import Final
+
+PENDING_MAX: Final = 2_048
+"""Maximum number of messages of one group and queue that are delivered and not acknowledged. Their
+offsets and attempts are saved, about 20 bytes each."""
+
+NO_LEASE: Final = 0
+"""Lease id of a message that waits to be delivered again."""
+
+
+class LeaseState(StrEnum):
+    """The state of a message, as the holder of a lease sees it."""
+
+    HELD = "held"
+    """The lease is the present one, or has expired and the message was not delivered again."""
+    ACKNOWLEDGED = "acknowledged"
+    """The message needs no delivery any more."""
+    LOST = "lost"
+    """The message was delivered again, to another lease."""
+    UNKNOWN = "unknown"
+    """The group has not received this message since it was set to an earlier offset."""
+
+
+@dataclass(slots=True)
+class Pending:
+    """A message that was delivered, and is not acknowledged."""
+
+    attempts: int
+    """How often it was delivered."""
+    lease: int
+    """Id of the present lease, or NO_LEASE."""
+    deadline: float
+    """Monotonic seconds: when the lease expires."""
+
+
+class QueueLeases:
+    """One group in one queue. For one thread at a time.
+
+    Each offset below ``next`` is pending or acknowledged; ``next`` and all behind it were never
+    looked at.
+    """
+
+    def __init__(self, start: int, following: int | None = None) -> None:
+        """``start`` is the group's offset, ``following`` the first offset never looked at."""
+        self.next = start if following is None else following
+        self._pending: dict[int, Pending] = {}
+        """By offset, in the order of offsets: only ``lease`` of a new message adds one."""
+        self._waiting: list[int] = []
+        """A heap of offsets to deliver again; one that is leased or acknowledged is skipped."""
+        self._deadlines: list[tuple[float, int, int]] = []
+        """A heap of (deadline, offset, lease); one that is not present any more is skipped."""
+        self.committed: int | None = start
+        """The group's offset as it was last written or compared; None for a group without one."""
+        self.is_changed = False
+        """Whether the state differs from the one that was saved."""
+
+    @property
+    def floor(self) -> int:
+        """The lowest offset that is not acknowledged."""
+        return next(iter(self._pending), self.next)
+
+    @property
+    def pending_count(self) -> int:
+        """Number of messages that are delivered and not acknowledged."""
+        return len(self._pending)
+
+    @property
+    def room(self) -> int:
+        """Number of further messages that may be delivered now."""
+        return PENDING_MAX - len(self._pending)
+
+    @property
+    def next_deadline(self) -> float:
+        """Monotonic seconds: when the next lease expires; infinite without leases."""
+        while self._deadlines and not self._is_present(*self._deadlines[0]):
+            heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else inf
+
+    def restore(self, saved: Iterable[tuple[int, int]]) -> None:
+        """Add saved pending offsets with their attempts, in order; they wait for delivery."""
+        for offset, attempts in saved:
+            self._pending[offset] = Pending(attempts, NO_LEASE, 0.0)
+            self._waiting.append(offset)
+
+    def saved(self) -> list[tuple[int, int]]:
+        """The pending offsets with their attempts, in order."""
+        return [(offset, each.attempts) for offset, each in self._pending.items()]
+
+    def expire(self, now: float) -> None:
+        """End the leases whose deadline has passed."""
+        while self.next_deadline <= now:
+            _, offset, _ = heappop(self._deadlines)
+            self._pending[offset].lease = NO_LEASE
+            heappush(self._waiting, offset)
+
+    def waiting(self, count: int) -> Sequence[int]:
+        """The first offsets that wait to be delivered again, at most ``count``, in order."""
+        found: list[int] = []
+        while self._waiting and len(found) < count:
+            offset = heappop(self._waiting)
+            known = self._pending.get(offset)
+            if known is not None and known.lease == NO_LEASE and offset not in found[-1:]:
+                found.append(offset)
+        for offset in found:
+            heappush(self._waiting, offset)
+        return found
+
+    def attempts(self, offset: int) -> int:
+        """How often a message was delivered; 0 for one that is not pending."""
+        known = self._pending.get(offset)
+        return 0 if known is None else known.attempts
+
+    def pass_to(self, offset: int) -> None:
+        """Note that nothing in front of an offset is to be delivered that is not pending."""
+        if offset > self.next:
+            self.next, self.is_changed = offset, True
+
+    def lease(self, offset: int, lease: int, deadline: float) -> int:
+        """Lease a message that waits, or the one at ``next`` or behind it; return its attempts."""
+        known = self._pending.get(offset)
+        if known is None:
+            assert offset >= self.next, "a message in front of `next` is pending or acknowledged"
+            known = self._pending[offset] = Pending(0, lease, deadline)
+            self.next = offset + 1
+        assert known.attempts == 0 or known.lease == NO_LEASE, "a message has one lease at a time"
+        known.attempts, known.lease, known.deadline = known.attempts + 1, lease, deadline
+        heappush(self._deadlines, (deadline, offset, lease))
+        self.is_changed = True
+        return known.attempts
+
+    def state_of(self, offset: int, lease: int) -> LeaseState:
+        """The state of the message of a lease."""
+        known = self._pending.get(offset)
+        if known is None:
+            return LeaseState.ACKNOWLEDGED if offset < self.next else LeaseState.UNKNOWN
+        return LeaseState.HELD if known.lease in (lease, NO_LEASE) else LeaseState.LOST
+
+    def acknowledge(self, offset: int) -> None:
+        """Note that a pending message needs no delivery any more."""
+        if self._pending.pop(offset, None) is not None:
+            self.is_changed = True
+
+    def release(self, offset: int) -> None:
+        """End the lease of a pending message: it waits to be delivered again."""
+        self._pending[offset].lease = NO_LEASE
+        heappush(self._waiting, offset)
+
+    def extend(self, offset: int, lease: int, deadline: float) -> None:
+        """Lease a held message until another deadline."""
+        known = self._pending[offset]
+        known.lease, known.deadline = lease, deadline
+        heappush(self._deadlines, (deadline, offset, lease))
+
+    def drop_below(self, offset: int) -> int:
+        """Forget messages in front of an offset; return how many were pending."""
+        gone = [each for each in self._pending if each < offset]
+        for each in gone:
+            del self._pending[each]
+        self.pass_to(offset)
+        self.is_changed = self.is_changed or bool(gone)
+        return len(gone)
+
+    def _is_present(self, deadline: float, offset: int, lease: int) -> bool:
+        known = self._pending.get(offset)
+        return known is not None and (known.lease, known.deadline) == (lease, deadline)

@@ -1,0 +1,96 @@
+"""Builds the copy of a message that a consumer returned: for a retry, or as a dead letter.
+
+Source: SendMessageProcessor.asyncConsumerSendMsgBack of 4.9.7, AbstractSendMessageProcessor of
+5.4.0: both keep body, flag, system flag, born time and born host, count ``reconsumeTimes`` up, and
+set RETRY_TOPIC and ORIGIN_MESSAGE_ID once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mqstore.storage.codec import properties
+from mqstore.storage.codec.record import Message, Record
+from mqstore.storage.layout import (
+    PROPERTY_CRC32,
+    PROPERTY_DELAY,
+    PROPERTY_ORIGIN_MESSAGE_ID,
+    PROPERTY_RETRY_TOPIC,
+    PROPERTY_WAIT,
+    PROPERTY_WHY,
+    StoreFormat,
+)
+from mqstore.storage.topic_names import DLQ_PREFIX, RETRY_PREFIX
+
+FIRST_RETRY_LEVEL: Final = 3
+"""Delay level of the first retry, 10 s by default; each further retry takes the next level."""
+DEAD: Final = -1
+"""Delay level that makes a message a dead letter at once."""
+BY_COUNT: Final = 0
+"""Delay level that follows the number of retries."""
+
+
+def level_for(found: Record, requested: int) -> int:
+    """The delay level of the next retry of a message."""
+    return FIRST_RETRY_LEVEL + found.reconsume_times if requested == BY_COUNT else requested
+
+
+def copy_for_retry(
+    found: Record,
+    group: str,
+    queue_id: int,
+    level: int,
+    store_format: StoreFormat,
+    *,
+    reason: str = "",
+) -> Message:
+    """Build the copy for ``%RETRY%group``, which the store delivers after a delay level.
+
+    Raises PropertyError.
+    """
+    return _copy(found, RETRY_PREFIX + group, queue_id, level, store_format, reason)
+
+
+def copy_for_dead_letters(
+    found: Record, group: str, store_format: StoreFormat, *, reason: str = ""
+) -> Message:
+    """Build the copy for queue 0 of ``%DLQ%group``. Raises PropertyError."""
+    return _copy(found, DLQ_PREFIX + group, 0, 0, store_format, reason)
+
+
+def source_topic(found: Record) -> str:
+    """The topic that a message was produced to."""
+    return (found.properties or {}).get(PROPERTY_RETRY_TOPIC) or found.topic
+
+
+def _copy(
+    found: Record,
+    topic: str,
+    queue_id: int,
+    level: int,
+    store_format: StoreFormat,
+    reason: str,
+) -> Message:
+    known = found.properties or {}
+    changes: dict[str, str | None] = {
+        PROPERTY_DELAY: str(level),
+        PROPERTY_WAIT: "false",
+        PROPERTY_RETRY_TOPIC: source_topic(found),
+        PROPERTY_ORIGIN_MESSAGE_ID: known.get(PROPERTY_ORIGIN_MESSAGE_ID)
+        or found.offset_message_id,
+        PROPERTY_WHY: reason or None,
+        PROPERTY_CRC32: None,  # of the original; the copy has other bytes
+    }
+    separator = store_format.trailing_property_separator
+    return Message(
+        topic=topic,
+        queue_id=queue_id,
+        body=found.body,
+        properties=properties.replace(found.raw_properties, changes, trailing_separator=separator),
+        born_host=found.born_host,
+        store_host=found.store_host,
+        born_timestamp_ms=found.born_timestamp_ms,
+        flag=found.flag,
+        sys_flag=found.sys_flag,
+        reconsume_times=found.reconsume_times + 1,
+    )

@@ -1,0 +1,238 @@
+"""The endpoints of shared groups."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from mqstore.service import bodies, message_structs, problems
+from mqstore.service.app import Api
+from mqstore.service.endpoint import Endpoint, Hot
+from mqstore.service.expressions import Compilations
+from mqstore.service.http import HotRequest, Reply, await_while_connected, refuse_unknown
+from mqstore.service.limits import client_of
+from mqstore.service.message_bodies import BodyForm
+from mqstore.service.message_views import fields, unreadable
+from mqstore.service.problems import Problem
+from mqstore.storage import topic_names
+from mqstore.storage.reads import PullFilter, SqlFilter, parse_tags
+from mqstore.storage.shared_groups import (
+    Delivered,
+    Receipt,
+    Received,
+    Subscription,
+    decode_receipts,
+)
+from mqstore.wire.consumers import ReceiptStatus
+from mqstore.wire.operations import consumers as operations
+from mqstore.writer.consumers.over_shards import Settle, ShardedConsumers
+from mqstore.writer.service import WriterService
+
+OTHERS_INTERVAL_S: Final = 1.0
+"""Seconds between two looks at the other shards while a receive waits."""
+_RECEIVE: Final = msgspec.json.Decoder(message_structs.ReceiveSpec)
+_ACKNOWLEDGE: Final = msgspec.json.Decoder(message_structs.Acknowledgement)
+_RETURN: Final = msgspec.json.Decoder(message_structs.Return)
+_EXTEND: Final = msgspec.json.Decoder(message_structs.Extension)
+_encode: Final = msgspec.json.Encoder().encode
+_FORM: Final = BodyForm()
+
+
+class ConsumerRoutes:
+    """Used on the event loop only."""
+
+    def __init__(self, service: WriterService) -> None:
+        self._service = service
+        self._sharded = ShardedConsumers(service.shards)
+        self._compilations = Compilations()
+
+    def add(self, api: Api) -> None:
+        """Register the routes with ``api``."""
+        Endpoint(operations.RECEIVE, self.receive, Hot()).add(api)
+        Endpoint(operations.ACKNOWLEDGE, self.acknowledge, Hot()).add(api)
+        Endpoint(operations.RETURN, self.give_back, Hot()).add(api)
+        Endpoint(operations.EXTEND, self.extend, Hot()).add(api)
+
+    # receive ------------------------------------------------------------------------------
+
+    async def receive(self, request: HotRequest) -> Reply:
+        """Lease messages to the caller."""
+        group = _group(request)
+        refuse_unknown(request.query(), ("shard",))
+        body = await request.body()
+        spec = bodies.read(_RECEIVE, request, body)
+        other = self._other_shard(request)
+        if other is not None:
+            return await other(body)
+        wanted = [
+            Subscription(topic, await self._filter(request, each))
+            for topic, each in spec.topics.items()
+        ]
+        receiving = self._receive(request, group, spec, wanted, msgspec.json.decode(body))
+        return await await_while_connected(request, receiving)
+
+    async def _receive(
+        self,
+        request: HotRequest,
+        group: str,
+        spec: message_structs.ReceiveSpec,
+        wanted: Sequence[Subscription],
+        members: dict[str, Any],
+    ) -> Reply:
+        """Receive here; where there are several shards, and this one has nothing, from another."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + spec.wait
+        alone = self._sharded.is_alone(request)
+        while True:
+            left = max(0.0, until - loop.time())
+            wait_s = left if alone else 0.0
+            found = await self._receive_here(group, spec, wanted, wait_s)
+            if found.messages or alone:
+                return self._reply(group, found, spec.invisible_s)
+            there = await self._sharded.receive(request, members, spec.max)
+            if there is not None:
+                return Reply(_encode(there))
+            left = until - loop.time()
+            if left <= 0 or self._service.consumers.arrivals.interrupted:
+                return self._reply(group, found, spec.invisible_s)
+            found = await self._receive_here(group, spec, wanted, min(left, OTHERS_INTERVAL_S))
+            if found.messages:
+                return self._reply(group, found, spec.invisible_s)
+
+    async def _receive_here(
+        self,
+        group: str,
+        spec: message_structs.ReceiveSpec,
+        wanted: Sequence[Subscription],
+        wait_s: float,
+    ) -> Received:
+        service = self._service
+        service.require_writable()
+        return await service.consumers.receive(
+            group,
+            wanted,
+            count=spec.max,
+            max_bytes=service.settings.max_answer_bytes,
+            invisible_s=spec.invisible_s,
+            wait_s=wait_s,
+        )
+
+    async def _filter(
+        self, request: HotRequest, wanted: message_structs.WantedMessages
+    ) -> PullFilter | None:
+        """Compile the filter of a topic. Raises Problem (422, 429, 503), FilterError."""
+        if wanted.sql is None:
+            return parse_tags(wanted.tags or "")
+        if wanted.tags is not None:
+            raise Problem(problems.BODY_INVALID, "give tags or sql, not both")
+        store_format, client = self._service.store.format, client_of(request.scope)
+        return SqlFilter(await self._compilations.compile(wanted.sql, store_format, client))
+
+    def _other_shard(self, request: HotRequest) -> Callable[[bytes], Awaitable[Reply]] | None:
+        """Forwards a request that names another shard; None for one that does not."""
+        named = request.query().get("shard")
+        if named is not None and not (named.isascii() and named.isdigit() and len(named) <= 10):
+            raise Problem(problems.BAD_PARAMETER, "shard is a number from 0")
+        shards = self._service.shards
+        entry = shards.find_remote(None if named is None else int(named), request.scope)
+        if entry is None:
+            return None
+        return lambda body: shards.reply(entry, self._service.build_forwarded(request.scope, body))
+
+    def _reply(self, group: str, found: Received, invisible_s: float) -> Reply:
+        expires_ms = int((time.time() + invisible_s) * 1000)
+        view = message_structs.ReceivedMessages(
+            group=group,
+            messages=tuple([self._view(each, expires_ms) for each in found.messages]),
+            unreadable=tuple([unreadable(each) for each in found.unreadable]),
+            expired=found.expired,
+            dead=found.dead,
+            full=found.is_full,
+        )
+        return Reply(_encode(view))
+
+    def _view(self, found: Delivered, expires_ms: int) -> message_structs.LeasedMessage:
+        view = message_structs.LeasedMessage(
+            **fields(found.record, self._service.settings.shard),
+            receipt=found.receipt,
+            delivery_attempt=found.attempt,
+            source_topic=found.source_topic,
+            lease_expires=expires_ms,
+        )
+        _FORM.add_body(found.record, view)
+        return view
+
+    # acknowledge, return, extend ----------------------------------------------------------
+
+    async def acknowledge(self, request: HotRequest) -> Reply:
+        """Acknowledge messages: the group gets them no more."""
+        group = _group(request)
+        body = await request.body()
+        given = bodies.read(_ACKNOWLEDGE, request, body)
+
+        async def here(receipts: Sequence[Receipt]) -> Sequence[str]:
+            engine = self._service.consumers.engine
+            return await asyncio.to_thread(engine.acknowledge, group, receipts)
+
+        return await self._settle(request, group, given.receipts, body, here)
+
+    async def give_back(self, request: HotRequest) -> Reply:
+        """Return messages: each is delivered again after a delay, or becomes a dead letter."""
+        group = _group(request)
+        body = await request.body()
+        given = bodies.read(_RETURN, request, body)
+        topic_names.check_property_text("reason", given.reason)
+
+        async def here(receipts: Sequence[Receipt]) -> Sequence[str]:
+            service = self._service
+            service.require_puts()
+            act = partial(service.consumers.engine.give_back, group, receipts)
+            statuses, end = await asyncio.to_thread(act, given.delay_level, given.reason)
+            if end:
+                await service.await_durability(end, sync=service.is_sync)
+            return statuses
+
+        return await self._settle(request, group, given.receipts, body, here)
+
+    async def extend(self, request: HotRequest) -> Reply:
+        """Let leases end at another time."""
+        group = _group(request)
+        body = await request.body()
+        given = bodies.read(_EXTEND, request, body)
+
+        async def here(receipts: Sequence[Receipt]) -> Sequence[str]:
+            engine = self._service.consumers.engine
+            return await asyncio.to_thread(engine.extend, group, receipts, given.invisible_s)
+
+        return await self._settle(request, group, given.receipts, body, here)
+
+    async def _settle(
+        self, request: HotRequest, group: str, texts: Sequence[str], body: bytes, here: Settle
+    ) -> Reply:
+        refuse_unknown(request.query(), ("shard",))
+        other = self._other_shard(request)
+        if other is not None:
+            return await other(body)
+        self._service.require_writable()
+        receipts = decode_receipts(texts)
+        members = msgspec.json.decode(body)
+        statuses = await self._sharded.settle(request, members, receipts, here)
+        self._service.consumers.wake()
+        results = [
+            message_structs.ReceiptResult(receipt=text, status=ReceiptStatus(status))
+            for text, status in zip(texts, statuses, strict=True)
+        ]
+        view = message_structs.ReceiptResults(group=group, results=tuple(results))
+        return Reply(_encode(view))
+
+
+def _group(request: HotRequest) -> str:
+    """The name of the group in the path. Raises GroupNameError."""
+    group = request.params["group"]
+    topic_names.check_own_group(group)
+    return group

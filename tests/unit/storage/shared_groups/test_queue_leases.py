@@ -1,0 +1,135 @@
+"""The leases of one group in one queue, compared with a plain model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from mqstore.storage.shared_groups.queue_leases import LeaseState, QueueLeases
+
+
+@dataclass
+class Model:
+    """Each offset by what happened to it."""
+
+    next: int = 0
+    acknowledged: set[int] = field(default_factory=set)
+    leases: dict[int, tuple[int, float]] = field(default_factory=dict)
+    """Offset: lease and deadline, for messages that are leased."""
+    attempts: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def pending(self) -> list[int]:
+        return [each for each in range(self.next) if each not in self.acknowledged]
+
+    @property
+    def waiting(self) -> list[int]:
+        return [each for each in self.pending if each not in self.leases]
+
+
+class LeasesMachine(RuleBasedStateMachine):
+    """Consumers that lease, acknowledge, extend, release, and let leases expire."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.leases = QueueLeases(0)
+        self.model = Model()
+        self.now = 0.0
+        self.last_lease = 0
+
+    def _lease(self, offset: int, seconds: float) -> None:
+        self.last_lease += 1
+        attempts = self.leases.lease(offset, self.last_lease, self.now + seconds)
+        self.model.attempts[offset] = self.model.attempts.get(offset, 0) + 1
+        assert attempts == self.model.attempts[offset]
+        self.model.leases[offset] = (self.last_lease, self.now + seconds)
+
+    @rule(skipped=st.integers(0, 3), seconds=st.floats(0.5, 20))
+    def deliver_new(self, skipped: int, seconds: float) -> None:
+        offset = self.model.next + skipped
+        self.model.acknowledged.update(range(self.model.next, offset))
+        self._lease(offset, seconds)
+        self.model.next = offset + 1
+
+    @rule(count=st.integers(1, 5), seconds=st.floats(0.5, 20))
+    def deliver_again(self, count: int, seconds: float) -> None:
+        offsets = list(self.leases.waiting(count))
+        assert offsets == self.model.waiting[:count]
+        for offset in offsets:
+            self._lease(offset, seconds)
+
+    @rule(seconds=st.floats(0, 15))
+    def let_time_pass(self, seconds: float) -> None:
+        self.now += seconds
+        self.leases.expire(self.now)
+        for offset, (_, deadline) in list(self.model.leases.items()):
+            if deadline <= self.now:
+                del self.model.leases[offset]
+
+    @precondition(lambda self: self.model.leases)
+    @rule(data=st.data(), how=st.sampled_from(["acknowledge", "release", "extend"]))
+    def settle(self, data: st.DataObject, how: str) -> None:
+        offset = data.draw(st.sampled_from(sorted(self.model.leases)))
+        lease, _ = self.model.leases[offset]
+        assert self.leases.state_of(offset, lease) is LeaseState.HELD
+        assert self.leases.state_of(offset, lease + 1_000_000) is LeaseState.LOST
+        if how == "extend":
+            self.leases.extend(offset, lease, self.now + 30)
+            self.model.leases[offset] = (lease, self.now + 30)
+            return
+        del self.model.leases[offset]
+        if how == "release":
+            self.leases.release(offset)
+        else:
+            self.leases.acknowledge(offset)
+            self.model.acknowledged.add(offset)
+
+    @rule(further=st.integers(0, 4))
+    def pass_over(self, further: int) -> None:
+        self.leases.pass_to(self.model.next + further)
+        self.model.acknowledged.update(range(self.model.next, self.model.next + further))
+        self.model.next += further
+
+    @rule()
+    def be_killed_after_a_save(self) -> None:
+        saved = self.leases.saved()
+        self.leases = QueueLeases(self.leases.floor, self.leases.next)
+        self.leases.restore(saved)
+        self.model.leases.clear()
+
+    @invariant()
+    def the_lowest_pending_message_is_the_floor(self) -> None:
+        pending = self.model.pending
+        assert self.leases.floor == (pending[0] if pending else self.model.next)
+        assert [offset for offset, _ in self.leases.saved()] == pending
+
+    @invariant()
+    def each_acknowledged_message_stays_so(self) -> None:
+        for offset in self.model.acknowledged:
+            assert self.leases.state_of(offset, 1) is LeaseState.ACKNOWLEDGED
+
+    @invariant()
+    def the_next_deadline_is_the_first_one(self) -> None:
+        deadlines = [deadline for _, deadline in self.model.leases.values()]
+        assert self.leases.next_deadline == min(deadlines, default=float("inf"))
+
+
+LeasesMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+test_leases_are_those_of_the_model = LeasesMachine.TestCase
+
+
+def test_a_message_in_front_of_the_next_one_was_acknowledged() -> None:
+    leases = QueueLeases(5)
+    assert leases.state_of(4, 1) is LeaseState.ACKNOWLEDGED
+    assert leases.state_of(5, 1) is LeaseState.UNKNOWN
+
+
+def test_messages_that_expired_are_forgotten() -> None:
+    leases = QueueLeases(0)
+    leases.lease(0, 1, 10.0)
+    leases.lease(1, 2, 10.0)
+    assert leases.drop_below(7) == 2
+    assert (leases.floor, leases.next, leases.pending_count) == (7, 7, 0)

@@ -1,0 +1,322 @@
+"""Shared groups over a real store: what is delivered, to whom, and what a broker finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mqstore.storage.admin.group_offsets import Commit
+from mqstore.storage.admin.topics import TopicChange
+from mqstore.storage.codec.record import Record
+from mqstore.storage.errors import GroupDisabled, ReceiptInvalid, TopicUnknown
+from mqstore.storage.lookup.pull_filter import parse_tags
+from mqstore.storage.message_store import MessageStore
+from mqstore.storage.seams import Seams
+from mqstore.storage.shared_groups import queue_leases
+from mqstore.storage.shared_groups.engine import (
+    Delivered,
+    ReceiptStatus,
+    Received,
+    SharedGroups,
+    Subscription,
+    decode_receipts,
+)
+from mqstore.storage.system.threads import production_seams
+from tests.unit.storage.puts import put_message
+from tests.unit.storage.stores import CONFIG, abandon, message, open_store, put_some
+
+T = [Subscription("T")]
+OK = ReceiptStatus.OK
+
+
+class HandClock:
+    """A clock that goes on when the test says so."""
+
+    def __init__(self) -> None:
+        self.time_s = 0.0
+        self._clock = production_seams().clock
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    def monotonic(self) -> float:
+        return self.time_s
+
+
+class Consumers:
+    """A store with the shared groups of one process."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self.store = store
+        self.clock = HandClock()
+        seams: Seams = replace(production_seams(), clock=self.clock)
+        self.groups = SharedGroups(store, seams, 0)
+
+    def receive(
+        self,
+        count: int = 100,
+        group: str = "g",
+        *,
+        topics: Sequence[Subscription] = T,
+        max_bytes: int = 1 << 20,
+    ) -> Received:
+        return self.groups.receive(group, topics, count=count, max_bytes=max_bytes, invisible_s=60)
+
+    def acknowledge(self, *delivered: Delivered, group: str = "g") -> list[ReceiptStatus]:
+        return self.groups.acknowledge(group, decode_receipts(each.receipt for each in delivered))
+
+    def give_back(self, *delivered: Delivered, level: int = 0, reason: str = "") -> None:
+        given = decode_receipts(each.receipt for each in delivered)
+        statuses, _ = self.groups.give_back("g", given, level, reason)
+        assert statuses == [OK] * len(delivered)
+
+    def offsets(self, group: str = "g") -> list[int | None]:
+        return [each.committed for each in self.store.offsets.of(group, "T")]
+
+    def of_topic(self, topic: str) -> list[Record]:
+        return self.store.lookups.records(topic, 0, 0, 100).records
+
+
+@pytest.fixture
+def consumers(tmp_path: Path) -> Iterator[Consumers]:
+    with open_store(tmp_path / "store", deliver_delayed=False) as store:
+        store.create_topic("T", queues=3)
+        put_some(store, 30)
+        yield Consumers(store)
+
+
+def places(delivered: Sequence[Delivered]) -> list[tuple[int, int]]:
+    return [(each.record.queue_id, each.record.queue_offset) for each in delivered]
+
+
+def test_each_message_is_leased_to_one_consumer(consumers: Consumers) -> None:
+    first, second, third = (consumers.receive(12) for _ in range(3))
+
+    found = [*first.messages, *second.messages, *third.messages]
+    assert sorted(places(found)) == [(q, n) for q in range(3) for n in range(10)]
+    assert [len(each.messages) for each in (first, second, third)] == [12, 12, 6]
+    assert {each.attempt for each in found} == {1}
+    assert consumers.receive().messages == []
+
+
+def test_the_offset_is_that_of_the_lowest_message_that_is_not_acknowledged(
+    consumers: Consumers,
+) -> None:
+    found = {place: each for each in consumers.receive().messages for place in places([each])}
+    assert consumers.offsets() == [0, 0, 0]
+
+    assert consumers.acknowledge(found[0, 1], found[0, 2], found[1, 0]) == [OK] * 3
+    assert consumers.offsets() == [0, 1, 0]
+
+    assert consumers.acknowledge(found[0, 0]) == [OK]
+    assert consumers.offsets() == [3, 1, 0]
+
+
+def test_an_acknowledgement_may_be_sent_again(consumers: Consumers) -> None:
+    first, *_, last = consumers.receive().messages
+    assert consumers.acknowledge(first, last) == [OK, OK]
+    assert consumers.acknowledge(first, last) == [OK, OK]
+
+
+def test_a_lease_that_expires_delivers_again_under_another_receipt(consumers: Consumers) -> None:
+    before = consumers.receive().messages
+    consumers.clock.time_s += 61
+    again = consumers.receive().messages
+
+    assert sorted(places(again)) == sorted(places(before))
+    assert {each.attempt for each in again} == {2}
+    assert consumers.acknowledge(before[0]) == [ReceiptStatus.LOST]
+    assert consumers.acknowledge(*again) == [OK] * 30
+    assert consumers.offsets() == [10, 10, 10]
+
+
+def test_a_late_acknowledgement_counts_while_nobody_else_has_the_message(
+    consumers: Consumers,
+) -> None:
+    found = consumers.receive().messages
+    consumers.clock.time_s += 61
+    assert consumers.acknowledge(*found) == [OK] * 30
+    assert consumers.receive().messages == []
+
+
+def test_an_extended_lease_expires_later(consumers: Consumers) -> None:
+    kept, *others = consumers.receive().messages
+    receipts = decode_receipts([kept.receipt])
+    assert consumers.groups.extend("g", receipts, 600) == [OK]
+    consumers.clock.time_s += 61
+    assert sorted(places(consumers.receive().messages)) == sorted(places(others))
+
+
+def test_a_lease_of_no_time_delivers_again_at_once(consumers: Consumers) -> None:
+    given, *_ = consumers.receive().messages
+    consumers.groups.extend("g", decode_receipts([given.receipt]), 0)
+    assert places(consumers.receive().messages) == places([given])
+
+
+def test_the_next_deadline_is_that_of_the_first_lease(consumers: Consumers) -> None:
+    consumers.clock.time_s = 5
+    assert consumers.receive(1).next_deadline == 65
+
+
+def test_a_filter_passes_over_messages_that_nobody_wants(consumers: Consumers) -> None:
+    none = [Subscription("T", parse_tags("b"))]
+    assert consumers.receive(topics=none).messages == []
+    assert consumers.offsets() == [10, 10, 10]
+
+
+def test_a_reply_has_one_message_at_least_whatever_the_bytes(consumers: Consumers) -> None:
+    assert len(consumers.receive(max_bytes=1).messages) == 1
+
+
+def test_a_full_window_says_so_and_stops_no_other_queue(
+    consumers: Consumers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_leases, "PENDING_MAX", 4)
+    found = consumers.receive()
+    assert sorted(places(found.messages)) == [(q, n) for q in range(3) for n in range(4)]
+    assert consumers.receive().is_full
+    consumers.acknowledge(*[each for each in found.messages if each.record.queue_id == 1])
+    assert places(consumers.receive().messages) == [(1, n) for n in range(4, 8)]
+
+
+def test_a_reset_ends_the_leases(consumers: Consumers) -> None:
+    found = consumers.receive().messages
+    consumers.acknowledge(*found)
+    consumers.store.offsets.commit("g", [Commit("T", 0, 0)], allow_back=True)
+
+    again = consumers.receive().messages
+    assert sorted(places(again)) == [(0, n) for n in range(10)]
+    assert {each.attempt for each in again} == {1}
+    consumers.store.offsets.commit("g", [Commit("T", 0, 0)], allow_back=True)
+    assert consumers.offsets()[0] == 0
+
+
+def test_a_commit_of_another_consumer_acknowledges_what_is_below(consumers: Consumers) -> None:
+    found = [each for each in consumers.receive().messages if each.record.queue_id == 0]
+    consumers.store.offsets.commit("g", [Commit("T", 0, 4)])
+    consumers.clock.time_s += 61
+    again = [each for each in consumers.receive().messages if each.record.queue_id == 0]
+    assert [each.record.queue_offset for each in again] == list(range(4, 10))
+    assert consumers.acknowledge(found[2]) == [OK]
+
+
+def test_a_returned_message_comes_back_through_the_retry_topic(consumers: Consumers) -> None:
+    given = consumers.receive(1).messages[0]
+    consumers.give_back(given, reason="no teapot")
+
+    # queue 2 is of level 3, 10 s: that of the first retry
+    (delayed,) = consumers.store.lookups.records("SCHEDULE_TOPIC_XXXX", 2, 0, 10).records
+    assert delayed.body == given.record.body
+    assert delayed.reconsume_times == 1
+    found = delayed.properties or {}
+    assert found["RETRY_TOPIC"] == "T"
+    assert found["REAL_TOPIC"] == "%RETRY%g"
+    assert found["ORIGIN_MESSAGE_ID"] == given.record.offset_message_id
+    assert found["MQSTORE_WHY"] == "no teapot"
+    assert consumers.acknowledge(given) == [OK]
+
+
+def test_a_retry_is_received_with_the_topics_of_the_group(consumers: Consumers) -> None:
+    consumers.acknowledge(*consumers.receive().messages)
+    retries = "%RETRY%g"
+    consumers.store.put_topic(retries, TopicChange(1, 1, 6))
+    put_message(consumers.store, message(consumers.store, 1, topic=retries))
+
+    (found,) = consumers.receive().messages
+    assert found.record.topic == retries
+    assert consumers.acknowledge(found) == [OK]
+    assert [each.committed for each in consumers.store.offsets.of("g", retries)] == [1]
+
+
+def test_a_message_that_failed_as_often_as_allowed_is_a_dead_letter(consumers: Consumers) -> None:
+    consumers.store.groups.put("g", lambda known: replace(known, retry_times_max=1))
+    given, *others = consumers.receive().messages
+    consumers.acknowledge(*others)
+    consumers.clock.time_s += 61
+    (again,) = consumers.receive().messages
+    assert (places([again]), again.attempt) == (places([given]), 2)
+    consumers.clock.time_s += 61
+    found = consumers.receive()
+
+    assert (found.dead, found.messages) == (1, [])
+    (dead,) = consumers.of_topic("%DLQ%g")
+    assert dead.body == given.record.body
+    assert (dead.properties or {})["RETRY_TOPIC"] == "T"
+
+
+def test_a_consumer_may_make_a_dead_letter_at_once(consumers: Consumers) -> None:
+    given = consumers.receive(1).messages[0]
+    consumers.give_back(given, level=-1, reason="malformed")
+    (dead,) = consumers.of_topic("%DLQ%g")
+    assert (dead.body, dead.reconsume_times) == (given.record.body, 1)
+    assert (dead.properties or {})["MQSTORE_WHY"] == "malformed"
+
+
+def test_a_group_that_is_disabled_receives_nothing(consumers: Consumers) -> None:
+    consumers.store.groups.put("g", lambda known: replace(known, consume_enable=False))
+    with pytest.raises(GroupDisabled, match="consumeEnable"):
+        consumers.receive()
+
+
+def test_an_unknown_topic_is_refused(consumers: Consumers) -> None:
+    with pytest.raises(TopicUnknown):
+        consumers.receive(topics=[Subscription("unknown")])
+
+
+@pytest.mark.parametrize("text", ["", "x", "0.0.0.0", "0.0.0.0.T.T", "0.0.0.0." + "T" * 600])
+def test_a_text_that_is_no_receipt_is_refused(text: str) -> None:
+    with pytest.raises(ReceiptInvalid):
+        decode_receipts([text])
+
+
+def test_acknowledgements_survive_a_kill_once_they_are_saved(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "store")
+    store.create_topic("T", queues=3)
+    put_some(store, 30)
+    before = Consumers(store)
+    found = before.receive().messages
+    before.acknowledge(*[each for each in found if each.record.queue_offset % 2])
+    before.groups.save()
+    unsaved = [each for each in found if each.record.queue_offset == 0]
+    before.acknowledge(*unsaved)
+    abandon(store)
+
+    with open_store(tmp_path / "store") as opened:
+        after = Consumers(opened)
+        again = after.receive().messages
+        assert sorted(places(again)) == [(q, n) for q in range(3) for n in range(0, 10, 2)]
+        assert {each.attempt for each in again} == {2}
+        assert after.acknowledge(*again) == [OK] * 15
+        assert after.offsets() == [10, 10, 10]
+
+
+def test_what_a_broker_consumed_meanwhile_is_not_delivered(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        store.create_topic("T", queues=3)
+        put_some(store, 30)
+        before = Consumers(store)
+        found = before.receive().messages
+        before.acknowledge(*[each for each in found if each.record.queue_offset == 5])
+        before.groups.save()
+    with open_store(tmp_path / "store", CONFIG) as store:  # as a broker that has no file of ours
+        store.offsets.commit("g", [Commit("T", 0, 3), Commit("T", 1, 10), Commit("T", 2, 0)])
+    with open_store(tmp_path / "store") as store:
+        again = Consumers(store).receive().messages
+        left = {q: [n for queue, n in sorted(places(again)) if queue == q] for q in range(3)}
+        assert left == {0: [3, 4, 6, 7, 8, 9], 1: [], 2: [0, 1, 2, 3, 4, 6, 7, 8, 9]}
+
+
+def test_a_damaged_file_delivers_again(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        store.create_topic("T", queues=3)
+        put_some(store, 30)
+        before = Consumers(store)
+        before.acknowledge(*before.receive().messages[1:])
+        before.groups.save()
+        path = store.paths.shared_groups
+        content = path.read_bytes()
+        path.write_bytes(content[:-5] + b"9" + content[-4:])
+        assert len(Consumers(store).receive().messages) > 0
