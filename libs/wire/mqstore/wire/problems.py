@@ -2,31 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
-CONTENT_TYPE: Final = "application/problem+json"
-TYPE_PREFIX: Final = "urn:mqstore:problem:"
-
-
-@dataclass(frozen=True, slots=True)
-class ProblemType:
-    """One kind of error: its stable name and HTTP status, when it is returned, and what to do."""
-
-    name: str
-    status: int
-    title: str
-    when: str
-    remedy: str
-    """Remedy for the caller or the operator, for the reference of problems."""
-    retry_after_s: int | None = None
-    """Sent as Retry-After: the same request may succeed later."""
-
-    @property
-    def urn(self) -> str:
-        """The member ``type`` of the problem: stable, and the same in every service."""
-        return TYPE_PREFIX + self.name
-
+from mqstore.wire.problem_type import CONTENT_TYPE as CONTENT_TYPE
+from mqstore.wire.problem_type import TYPE_PREFIX as TYPE_PREFIX
+from mqstore.wire.problem_type import ProblemType as ProblemType
 
 REGISTRY: Final[dict[str, ProblemType]] = {}
 

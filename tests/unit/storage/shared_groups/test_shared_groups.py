@@ -133,7 +133,7 @@ def test_a_lease_that_expires_delivers_again_under_another_receipt(consumers: Co
     assert consumers.offsets() == [10, 10, 10]
 
 
-def test_a_late_acknowledgement_counts_while_nobody_else_has_the_message(
+def test_a_late_acknowledgement_counts_while_no_other_consumer_has_the_message(
     consumers: Consumers,
 ) -> None:
     found = consumers.receive().messages
@@ -161,7 +161,7 @@ def test_the_next_deadline_is_that_of_the_first_lease(consumers: Consumers) -> N
     assert consumers.receive(1).next_deadline == 65
 
 
-def test_a_filter_passes_over_messages_that_nobody_wants(consumers: Consumers) -> None:
+def test_a_filter_passes_over_messages_that_do_not_match(consumers: Consumers) -> None:
     none = [Subscription("T", parse_tags("b"))]
     assert consumers.receive(topics=none).messages == []
     assert consumers.offsets() == [10, 10, 10]
