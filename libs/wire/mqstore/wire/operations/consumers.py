@@ -39,6 +39,7 @@ _UNWRITTEN: Final = (problems.STORE_READ_ONLY, problems.STORE_FAILED)
 _RECEIPTS: Final = (
     problems.GROUP_INVALID,
     problems.RECEIPT_INVALID,
+    *problems.OF_SHARDS,
     *_UNWRITTEN,
     *problems.WITH_BODY,
 )
@@ -67,6 +68,7 @@ RECEIVE: Final = Operation(
         problems.GROUP_INVALID,
         problems.GROUP_DISABLED,
         problems.OVERLOADED,
+        *problems.OF_SHARDS,
         *_UNWRITTEN,
         *problems.WITH_BODY,
     ),
