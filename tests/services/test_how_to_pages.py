@@ -34,6 +34,9 @@ RUN_HERE: Final = {
     ("back-up-and-restore", ".venv/bin/mqstore store verify"),
     ("back-up-and-restore", "curl -X PUT"),
     ("check-a-clock-step", "chronyc"),
+    ("consume-messages", "curl -X POST localhost:8081/v1/groups/shipping:receive"),
+    ("consume-messages", "curl -X POST localhost:8081/v1/groups/shipping:ack"),
+    ("consume-messages", "curl 'localhost:8082/v1/topics/%25DLQ%25shipping"),
     ("find-a-lost-message", ".venv/bin/mqstore message trace"),
     ("find-a-lost-message", "curl 'localhost:8082/v1/messages/ID'"),
     ("find-a-lost-message", "curl 'localhost:8082/v1/topics/TOPIC/messages?key=KEY'"),
@@ -230,6 +233,24 @@ def test_monitor_lag(reader: Reader) -> None:
     of_all, of_one, by_http = reader.replies(_block("monitor-lag", ".venv/bin/mqstore lag"))
     assert [each["group"] for each in of_all["groups"]] == ["billing"]
     assert of_one["topics"][0]["topic"] == by_http["topics"][0]["topic"] == "orders"
+
+
+def test_consume_messages(reader: Reader) -> None:
+    url = "curl -X POST localhost:8081/v1/groups/shipping"
+    (received,) = reader.replies(_block("consume-messages", f"{url}:receive"))
+    (message,) = received["messages"]
+    assert message["body"] == "two teapots"
+    acknowledge = _block("consume-messages", f"{url}:ack")
+    (settled,) = reader.replies(acknowledge, RECEIPT=message["receipt"])
+    assert settled["results"] == [{"receipt": message["receipt"], "status": "ok"}]
+    with reader.run.client() as client:
+        client.create_topic("bad-orders", queues=1)
+        client.produce("bad-orders", NewMessage(body="no teapot"))
+        (bad,) = client.receive("shipping", "bad-orders").messages
+        client.give_back("shipping", bad, delay_level=-1)
+    pull = "curl 'localhost:8082/v1/topics/%25DLQ%25shipping"
+    (dead,) = reader.replies(_block("consume-messages", pull))
+    assert [each["body"] for each in dead["messages"]] == ["no teapot"]
 
 
 def test_replay_from_a_time(reader: Reader) -> None:
