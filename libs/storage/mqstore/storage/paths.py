@@ -158,7 +158,7 @@ class StorePaths:
 
     @cached_property
     def shared_groups(self) -> Path:
-        """What shared groups have acknowledged above their offsets."""
+        """The acknowledgements of shared groups above their offsets."""
         return self.ours / "shared-groups.json"
 
     @cached_property

@@ -53,7 +53,7 @@ class WantedMessages(Request):
 
 
 class ReceiveSpec(Request):
-    """What a consumer receives. All consumers of a group name the same topics and filters, as
+    """The messages that a consumer wants. All consumers of a group name the same topics and filters, as
     RocketMQ requires: a message that a filter excludes is passed over for the whole group."""
 
     topics: Annotated[

@@ -115,7 +115,7 @@ class Received:
 
 @dataclass(slots=True)
 class _Limits:
-    """What one receive may still take."""
+    """The room that is left in one reply."""
 
     count: int
     bytes: int
