@@ -53,8 +53,11 @@ class WantedMessages(Request):
 
 
 class ReceiveSpec(Request):
-    """The messages that a consumer wants. All consumers of a group name the same topics and filters, as
-    RocketMQ requires: a message that a filter excludes is passed over for the whole group."""
+    """The messages that a consumer wants.
+
+    All consumers of a group name the same topics and filters, as RocketMQ requires: a message that
+    a filter excludes is passed over for the whole group.
+    """
 
     topics: Annotated[
         dict[str, WantedMessages],
