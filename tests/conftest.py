@@ -1,4 +1,4 @@
-"""What every test has: hypothesis profiles, real RocketMQ, the list of what a run left out."""
+"""Shared parts of all tests: hypothesis profiles, real RocketMQ, the list of skipped tests."""
 
 from __future__ import annotations
 

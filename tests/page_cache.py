@@ -1,4 +1,4 @@
-"""What of a file is in memory, and putting it out of there."""
+"""The pages of a file that are in memory, and their eviction."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ Put = Callable[[int], object]
 def prepare(
     store: MessageStore, shape: Shape, body: bytes, properties: list[bytes]
 ) -> tuple[Put, range]:
-    """What puts one message, or one batch, and the numbers of all of them."""
+    """Return a call that puts one message or one batch, and the numbers of all calls."""
     numbers = range(len(properties) // shape.batch)
 
     def batch_of(number: int) -> list[Message]:

@@ -73,7 +73,7 @@ def _ours(store: MessageStore, url: str, filled: Filled, puts: int) -> Figures:
 
 
 def _p99(store: MessageStore, puts: int) -> float:
-    """Of puts at a steady pace, in µs."""
+    """The 99th percentile of puts at a steady pace, in µs."""
     body, took = make_body(BODY_SIZE), []
     for number, encoded in enumerate(encoded_properties(0, puts)):
         message = message_of(number % QUEUES, body, encoded)

@@ -42,7 +42,7 @@ WINDOW: Final = StoreConfig.model_fields["unique_key_window_count"].default
 
 @dataclass(frozen=True)
 class Load:
-    """What connections send; each side has its exchange of the same messages."""
+    """The requests of the connections; each side has its exchange of the same messages."""
 
     name: str
     ours: Exchange

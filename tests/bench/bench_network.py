@@ -37,7 +37,7 @@ class Shape:
     flush: FlushDiskType = FlushDiskType.ASYNC
 
     def sends(self, records: int) -> int:
-        """Of each connection."""
+        """Sends of each connection."""
         messages = records // RECORDS_PER_SEND * (BATCH // 10 if self.batch > 1 else 1)
         if self.flush is FlushDiskType.SYNC:
             messages //= 4

@@ -48,7 +48,7 @@ PASSES: Final = {"rate": "", "again": ", again"}
 
 
 class Taking(StrEnum):
-    """What is done with what was read."""
+    """The use of the read messages."""
 
     UNDECODED = "undecoded"
     COPIED = "copied"
@@ -64,7 +64,7 @@ class Plan:
     taking: Taking
     loop: Loop
     picks: list[int]
-    """What the peer reads: offsets, or numbers of records; empty for everything."""
+    """Offsets, or numbers of records, that the peer reads; empty for everything."""
     timed: Callable[[Lookups], list[float]] | None = None
     """Seconds of some calls of the loop, each by itself."""
 

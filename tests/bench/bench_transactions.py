@@ -54,7 +54,7 @@ class Shape:
         return f"transactions 1 KiB over loopback, {clients}{keys}{flush}"
 
     def transactions(self, records: int) -> int:
-        """Of each client."""
+        """Transactions of each client."""
         count = records // RECORDS_PER_TRANSACTION
         if self.flush is FlushDiskType.SYNC:
             count //= SYNC_SHARE

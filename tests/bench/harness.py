@@ -41,7 +41,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Setting:
-    """What every benchmark is given."""
+    """The parameters of every benchmark."""
 
     directory: Path
     """Scratch room on the disk that is meant."""
@@ -78,7 +78,7 @@ class Bench:
     peer: Side | None = None
     disk: Side | None = None
     processes: Mapping[str, Sequence[int]] | None = None
-    """Whose peak memory counts, where the sides are processes of their own."""
+    """Processes whose peak memory counts, if the sides are processes of their own."""
     warm_up: Mapping[str, Side] | None = None
     """Short rounds of each side by its name, with the figure COST; None: one round warms up."""
 

@@ -52,7 +52,7 @@ class LeanError(SideError):
 
 @dataclass(frozen=True)
 class Exchange:
-    """What a connection repeats."""
+    """The request that a connection repeats, and its reply."""
 
     protocol: Protocol
     parts: tuple[Part, ...]

@@ -12,7 +12,7 @@ from tests.bench import rocketmq
 
 
 def facts(rounds: int) -> dict[str, str]:
-    """What a run's figures depend on."""
+    """The facts of a machine on which a run's figures depend."""
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
         "began": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),

@@ -22,8 +22,8 @@ class Server:
 
 
 def metrics(name: str, unit: str, costs: dict[str, str], record_size: int | None) -> list[Metric]:
-    """Of a row: its rate, what ``costs`` says is costly by key, and latencies; ``unit`` is one of
-    what the rate counts."""
+    """The metrics of a row: its rate, ``costs`` by key, and latencies; ``unit`` names one counted
+    thing."""
     rate = Metric("rate", name, f"{unit}s/s", record_size=record_size)
     each = [
         Metric(key, f"{name}, {what}", f"µs a {unit}", higher_is_better=False)

@@ -51,7 +51,7 @@ class Filled:
     segment: int
     records: int
     offsets: list[int]
-    """Where the records stand, by number (``workload.unique_key``)."""
+    """Physical offsets of the records, by number (``workload.unique_key``)."""
     log_bytes: int
 
 

@@ -81,7 +81,7 @@ class Dump:
 
 
 def differences(ours: Dump, theirs: Dump) -> list[str]:
-    """What differs between our view of a store and RocketMQ's, readably; [] when nothing does."""
+    """Differences between our view of a store and RocketMQ's, as text; [] without one."""
     found = [
         _differs(name, ours.recovered.get(name), theirs.recovered.get(name))
         for name in ("path", "minPhyOffset", "maxPhyOffset")
@@ -164,7 +164,7 @@ def _query_differences(
 
 
 def script_differences(expected: Sequence[Expected], dump: Dump) -> list[str]:
-    """What a dump lacks or has otherwise than the script said that was put."""
+    """Differences between a dump and the puts of its script."""
     found: list[str] = []
     messages = {line["off"]: line for line in dump.messages}
     for record in expected:
@@ -269,7 +269,7 @@ def index_file_differences(ours: Path, theirs: Path, hash_slots: int) -> list[st
 
 
 def fingerprint(directory: Path) -> dict[str, str]:
-    """Of every file below, to see whether anything changed."""
+    """Digest of every file below a directory, to detect changes."""
     return {
         name: hashlib.sha256(data).hexdigest() for name, data in sorted(_files(directory).items())
     }

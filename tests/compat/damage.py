@@ -20,7 +20,7 @@ from tests.compat.scripts import (
 )
 
 BODY_POSITION = 88
-"""Where the body begins in a V1 record with IPv4 hosts."""
+"""Position of the body in a V1 record with IPv4 hosts."""
 STORE_TIME_POSITION = 56
 V6_EXTRA = 12
 HOUR_MS = 3_600_000

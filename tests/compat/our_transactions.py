@@ -97,7 +97,7 @@ class OurSide:
             self.engine.step(time.monotonic() + 10 * (turn + 1))
 
     def check_times(self) -> dict[str, int]:
-        """Of each pending transaction."""
+        """Check times of each pending transaction."""
         pending = self.engine.stories([State.PENDING], None, ALWAYS_MS)
         return {each.key: each.check_times for each in pending}
 

@@ -104,14 +104,14 @@ class Referee:
     def times(
         self, directory: Path, config: Mapping[str, Any], topic: str, times_ms: Iterable[int]
     ) -> list[int]:
-        """Where in a topic's queue 0 a consumer that seeks each of the times begins."""
+        """Offsets in a topic's queue 0 at which a consumer begins that seeks each of the times."""
         requests = [{"topic": topic, "q": 0, "ms": time_ms} for time_ms in times_ms]
         command = {"cmd": "times", "dir": str(directory), "config": config, "requests": requests}
         return [line["offset"] for line in self._served(command)]
 
     def evaluate(self, requests: list[Line]) -> list[list[str]]:
-        """What filter expressions say of each of their ``properties``: ``true``, ``false``,
-        ``null`` or ``throws``; only ``refused`` for one that RocketMQ does not take."""
+        """Evaluate filter expressions with each of their ``properties``: ``true``, ``false``,
+        ``null`` or ``throws``; only ``refused`` for an expression that RocketMQ rejects."""
         lines = self._served({"cmd": "evaluate", "requests": requests})
         return [line["answers"] for line in lines]
 
@@ -195,7 +195,7 @@ class Referee:
 
     @property
     def class_path(self) -> str:
-        """What a JVM needs of RocketMQ, and this program; valid after ``build``."""
+        """The class path of a JVM: RocketMQ and this program; valid after ``build``."""
         return f"{self.out / 'classes'}{os.pathsep}{self._classpath_file.read_text().strip()}"
 
     def _java(self, scratch: Path, *arguments: str) -> list[str]:

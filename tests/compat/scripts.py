@@ -236,7 +236,7 @@ def java_host(host: str) -> str:
 
 @dataclass
 class Expected:
-    """What a record of a script must look like in a dump, `props` apart (see `props_fit`)."""
+    """The expected fields of a script's record in a dump, without `props` (see `props_fit`)."""
 
     fields: dict[str, Any]
     props: dict[str, str] | None
@@ -335,7 +335,7 @@ def _expected_common(operation: Put | Batch, body: bytes, flag: int) -> dict[str
 
 
 def visible(properties: Properties | None) -> dict[str, str] | None:
-    """What a broker keeps of a producer's properties: none without a value; None when none are."""
+    """The properties that a broker keeps: none without a value; None when none remain."""
     return {name: value for name, value in properties or () if name and value} or None
 
 

@@ -32,7 +32,7 @@ INTS = (0, 0, 0, 1, -1, 2**31 - 1, -(2**31))
 
 @dataclass(frozen=True)
 class Shape:
-    """What kind of store; the `…_percent` say how many of the operations are of a kind."""
+    """The kind of a store; the `…_percent` are shares of the operations."""
 
     messages: int = 40
     segment_bytes: int = 64 * 1024

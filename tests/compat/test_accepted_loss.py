@@ -1,4 +1,4 @@
-"""What a real broker makes of a store that goes on after a loss of durable data was accepted."""
+"""Real brokers open stores that continued after a loss of durable data was accepted."""
 
 from __future__ import annotations
 

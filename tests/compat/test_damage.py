@@ -46,7 +46,7 @@ SHAPE = Shape(
     large_body_percent=0,
 )
 SEED = 57
-"""Of a store whose last record has a body of more than half its size."""
+"""Seed of a store whose last record has a body of more than half its size."""
 APPENDED = Shape(**{**SHAPE.__dict__, "messages": 12})
 End = Literal["clean", "crashed"]
 QUICK = {
@@ -54,8 +54,7 @@ QUICK = {
     "crashed": ("torn", "zeroheadmid", "nocq", "emptycq", "clockback"),
 }
 UNSEEN = {"nofirstseg", "clockback", "zerocheckpoint", "strangedir", "strangetopic"}
-"""What may also be a store as it should be: expiry, a clock that steps, an early halt, files where
-brokers do not look."""
+"""Damage that looks like an undamaged store: expiry, a clock step, an early halt, unread files."""
 FOUND = KEPT / "damage"
 THEIR_TIME_S = 30
 """With a segment missing RocketMQ may wait for ever in its start."""
@@ -187,7 +186,7 @@ def _examine(referee: Referee, original: Original, end: End, names: list[str], s
 
 
 def _their_view(referee: Referee, patient: Patient) -> Dump | None:
-    """What RocketMQ keeps of the damaged store by itself; None when it refuses to start."""
+    """RocketMQ's own recovery of the damaged store; None when it refuses to start."""
     try:
         lines = referee.dump(
             copy_of(patient.root), SHAPE.config, queries=False, timeout_s=THEIR_TIME_S

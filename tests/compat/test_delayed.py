@@ -33,7 +33,7 @@ Run = Callable[[Script, Path], Sequence[Line]]
 
 
 def puts(first: int = 0, count: int = PENDING) -> list[Put]:
-    """Of all levels and beyond, some without a delay; bodies say which."""
+    """Puts of all levels and beyond, some without a delay; the bodies name the level."""
     return [
         Put(
             topic="TopicTest" if number % 2 else "%RETRY%group-a",
@@ -76,7 +76,7 @@ def delivered(found: Dump) -> list[Line]:
 
 
 def fields(line: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a copy, what does not depend on when and where it was stored."""
+    """The fields of a copy that do not depend on its time and place."""
     return {name: line[name] for name in (*COPIED, "props", "bodySha256", "tagsCode")}
 
 
@@ -123,7 +123,7 @@ def test_both_delay_a_put_alike(referee: Referee) -> None:
 
 
 def test_a_halted_brokers_deliveries_are_not_repeated(referee: Referee) -> None:
-    """It wrote no progress: that comes after ten seconds."""
+    """The broker wrote no progress, because it does so after ten seconds."""
     script = Script(DELIVERING, [*puts(), WaitDelayed(), *puts(200, 3)]).ending("halt")
     with example_directory(script) as directory:
         store = directory / "store"
@@ -141,7 +141,7 @@ def _progress(store: Path) -> bool:
 
 
 def test_a_broker_goes_on_after_our_kill(referee: Referee) -> None:
-    """It repeats at most what a kill of its own would repeat, and loses nothing."""
+    """The broker repeats at most as much as after a kill of its own, and loses nothing."""
     script = Script(DELIVERING, [*puts(), Sleep(1300)]).ending("halt")
     with example_directory(script) as directory:
         store = directory / "store"

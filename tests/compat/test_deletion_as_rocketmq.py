@@ -1,4 +1,4 @@
-"""What RocketMQ's own cleaner deletes from a copy with the same times is what ours deletes."""
+"""Our cleaner deletes the same segments as RocketMQ's from a copy with the same times."""
 
 from __future__ import annotations
 

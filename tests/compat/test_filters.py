@@ -39,7 +39,7 @@ def ours(text: str, properties: list[dict[str, str]], store_format: StoreFormat)
 
 
 def without_rest(text: str, store_format: StoreFormat) -> str:
-    """What RocketMQ reads of an expression with something behind it, where we refuse that."""
+    """RocketMQ's reading of an expression with trailing text, which we refuse."""
     try:
         compile_expression(text, store_format)
     except FilterError as error:

@@ -1,4 +1,4 @@
-"""What went through a TransientStorePool, real RocketMQ opens, recovers and reads."""
+"""Real RocketMQ opens, recovers and reads stores that were written through a TransientStorePool."""
 
 from __future__ import annotations
 

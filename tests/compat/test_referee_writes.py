@@ -50,7 +50,7 @@ def test_we_read_a_store_halted_after_the_last_put(referee: Referee, wait_dispat
 
 
 def _read_halted(script: Script, referee: Referee) -> None:
-    """What RocketMQ recovers we recover; where its queues lack delivery times, those aside."""
+    """Our recovery equals RocketMQ's, apart from queues without delivery times."""
     with example_directory(script) as directory:
         store = directory / "store"
         answers = referee.write(script, store)

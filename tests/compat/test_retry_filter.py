@@ -27,7 +27,7 @@ COUNT = 60
 
 
 def sent_back() -> list[Put]:
-    """Of two topics, of which the group subscribed to one; a property that may be missing."""
+    """Messages of two topics, one of them subscribed by the group; a property may be missing."""
     return [
         Put(
             RETRY,

@@ -24,7 +24,7 @@ QUEUE = ("T", 0)
 def test_a_seek_by_time_finds_its_message_before_and_behind_tombstones(
     referee: Referee, tmp_path: Path, lost: range
 ) -> None:
-    """What was lost begins where the durable watermark was: nothing before it is looked at."""
+    """The lost range begins at the durable watermark: nothing before it is read."""
     machine = SimulatedMachine(1)
     machine.disk.make_directories(ROOT)
     store_format = StoreFormat(referee.format)

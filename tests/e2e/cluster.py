@@ -22,7 +22,7 @@ import pytest
 ROOT: Final = Path(__file__).parents[2]
 CHART: Final = ROOT / "charts" / "mqstore"
 PREVIOUS_CHART: Final = ROOT / "build" / "previous" / "charts" / "mqstore"
-"""Of the release before; its image has the tag ``previous``."""
+"""Chart of the previous release; its image has the tag ``previous``."""
 KUBE: Final = Path(os.environ.get("MQSTORE_E2E_KUBE") or ROOT.parent / "shared" / "kube")
 IMAGE_PREFIX: Final = os.environ.get("MQSTORE_E2E_IMAGE_PREFIX", "")
 PATIENCE_S: Final = 120
@@ -260,6 +260,6 @@ def _client_pod(
 
 
 def version() -> str:
-    """Of the chart, and of the images that `make images` makes."""
+    """Version of the chart, and of the images that `make images` makes."""
     lines = (CHART / "Chart.yaml").read_text(encoding="utf-8").splitlines()
     return next(line.partition(": ")[2] for line in lines if line.startswith("version: "))

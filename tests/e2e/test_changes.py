@@ -80,7 +80,7 @@ COMPONENT = "app.kubernetes.io/component"
 
 
 def _drained(release: Release) -> str:
-    """What kubectl says while it waits for the budget, in vain."""
+    """Output of kubectl while a drain waits for the disruption budget."""
     selector = f"--pod-selector={INSTANCE}={release.name},{COMPONENT}=shard"
     words = ["kubectl", "drain", NODE, selector, "--delete-emptydir-data", "--ignore-daemonsets"]
     done = subprocess.run([*words, "--timeout=20s"], capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""What the chart makes for Prometheus' operator, ingresses and gateways: an API server takes it."""
+"""An API server accepts the chart's resources for Prometheus' operator, ingresses and gateways."""
 
 from __future__ import annotations
 

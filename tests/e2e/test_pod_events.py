@@ -1,4 +1,4 @@
-"""What happens in a shard's store, as Kubernetes Events on its pod."""
+"""Events of a shard's store appear as Kubernetes Events on its pod."""
 
 from __future__ import annotations
 

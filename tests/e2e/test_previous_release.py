@@ -68,7 +68,7 @@ def _goes_on(pod: ClientPod) -> None:
 
 
 def _tag(release: Release) -> str:
-    """Of the image that the shard runs."""
+    """Tag of the image that the shard runs."""
     containers = release.get("pod", release.shard)["spec"]["containers"]
     [tag] = {str(each["image"]).rpartition(":")[2] for each in containers}
     return tag

@@ -1,4 +1,4 @@
-"""What the chart installs, in a namespace that enforces the restricted profile."""
+"""The chart installs a release in a namespace that enforces the restricted profile."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class OnCall:
     home: Path
 
     def does(self, step: str, **chosen: str) -> str:
-        """What the step's commands print, line by line as they stand."""
+        """Output of the step's commands, which run line by line as printed."""
         said = [self._ran(line, chosen) for line in step.splitlines()]
         return "".join(said)
 

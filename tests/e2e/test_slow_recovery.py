@@ -89,7 +89,7 @@ def _stands_still(release: Release) -> bool:
 
 
 def _request(release: Release, probe: str) -> Any:
-    """What store-writer answers to a probe; nothing while it does not."""
+    """Reply of store-writer to a probe; empty without one."""
     said = release.in_container("query", "python", "-c", GET_HEALTH.format(probe), check=False)
     return json.loads(said or "{}")
 

@@ -50,11 +50,11 @@ def operator(release: Release, tmp_path: Path) -> Iterator[Operator]:
 
 @dataclass(frozen=True)
 class Storage:
-    """What a storage that takes snapshots does."""
+    """The actions of a storage driver that takes snapshots."""
 
     release: Release
     content: Path
-    """Of the one snapshot."""
+    """Content of the only snapshot."""
 
     def take(self, snapshot: dict[str, Any]) -> None:
         claim = snapshot["spec"]["source"]["persistentVolumeClaimName"]

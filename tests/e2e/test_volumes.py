@@ -151,7 +151,7 @@ def _last_words(release: Release) -> str:
 
 
 def _not_ready(release: Release) -> str:
-    """What the writer answers its readiness probe."""
+    """Reply of the writer to its readiness probe."""
     script = (
         "import urllib.request, urllib.error\n"
         "try: print(urllib.request.urlopen('http://127.0.0.1:8081/healthz/ready').read())\n"

@@ -110,8 +110,8 @@ def encoded(items: tuple[Item, ...]) -> bytes:
 
 
 class Batches:
-    """What the kernel takes of a batch is what Python takes, and is placed byte for byte as Python
-    would place it, with as much room as there is."""
+    """The kernel accepts the same batches as Python and places their bytes as Python would, with
+    any free space."""
 
     def __init__(self, mutator: Mutator) -> None:
         self._mutator = mutator
@@ -254,7 +254,7 @@ class _Room:
 
     @property
     def born_timestamp_ms(self) -> int:
-        """Of the first record."""
+        """Position in the first record."""
         return int.from_bytes(self._log[40:48], "big")
 
     def is_untouched(self) -> None:

@@ -17,7 +17,7 @@ SEEDS: Final = (
 
 
 class JsonRequests:
-    """What the kernel reads of a request is what the general decoder makes of it."""
+    """The kernel reads from a request the same as the general decoder."""
 
     def __init__(self, mutator: Mutator) -> None:
         self._mutator = mutator

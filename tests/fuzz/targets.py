@@ -1,4 +1,4 @@
-"""What is fuzzed: each target takes a mutated input, and raises for whatever must not happen.
+"""Fuzz targets: each takes a mutated input, and raises for behaviour that is a defect.
 
 Allowed are the named errors of ``mqstore.storage.errors`` where an interface promises them. Inputs
 stand between two forbidden pages, so that a read outside them ends the process.

@@ -105,7 +105,7 @@ def test_a_flip_in_one_record_leaves_every_other_as_it_was(
 def test_a_flip_hides_no_message_from_a_query_by_its_key(
     store: MessageStore, records: dict[int, Record], step: int
 ) -> None:
-    """What the index names and the disk has changed is listed as unreadable."""
+    """A record that the index names and the disk has changed is listed as unreadable."""
     names = {"queue_id", "flag", "queue_offset", "born_timestamp", "store_timestamp", "body"}
     for bit, original, field in bits_of_records(records_view(store), records, step * 3):
         if original.uniq_key is not None and field.name in names:
@@ -157,7 +157,7 @@ def bits_of_records(
 
 
 def answer(look_up: Callable[..., Record], *arguments: object) -> Record | None:
-    """What a look-up serves; None where it says by name why not."""
+    """Result of a look-up; None when it raises a named error."""
     try:
         return look_up(*arguments)
     except StorageError:

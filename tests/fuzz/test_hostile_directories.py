@@ -84,7 +84,7 @@ class Hostile:
         os.mknod(self.root / name, stat.S_IFSOCK | 0o600)
 
     def content(self) -> dict[str, tuple[int, bytes | None]]:
-        """Of everything outside the store."""
+        """Content of every file outside the store."""
         found = [self.outside, *self.outside.rglob("*")]
         return {
             str(path): (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else None)
@@ -107,7 +107,7 @@ def hostile(tmp_path: Path, template: Path) -> Hostile:
 
 
 def refuse(root: Path) -> None:
-    """Whatever opens the store refuses it."""
+    """Assert that every way to open the store refuses it."""
     for in_place in (True, False):
         with pytest.raises(StorageError):
             open_store(root, in_place=in_place, services=in_place).close()

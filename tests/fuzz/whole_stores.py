@@ -58,7 +58,7 @@ class WholeStores:
         return files
 
     def _read(self, store: MessageStore) -> None:
-        """Whatever is served is whole: its body is what its own checksum says."""
+        """Assert that each served record is whole: its body has its own checksum."""
         for queue in store.lookups.topics():
             for bounds in store.lookups.queues(queue):
                 self._pull(store, bounds.topic, bounds.queue_id, bounds.min_offset)

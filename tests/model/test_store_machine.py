@@ -36,7 +36,7 @@ class StoreMachine(RuleBasedStateMachine):
     """Each rule is one thing that may happen to a store."""
 
     steps = 0
-    """Of all machines of this process together."""
+    """Steps of all machines of this process together."""
 
     def __init__(self) -> None:
         super().__init__()

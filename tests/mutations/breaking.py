@@ -31,7 +31,7 @@ class Mutation:
         return text.replace(self.old, self.new)
 
     def path(self) -> Path:
-        """Where the module's text is."""
+        """Path of the module's source."""
         spec = find_spec(self.module)
         assert spec is not None and spec.origin is not None
         return Path(spec.origin)

@@ -1,4 +1,4 @@
-"""What each mutation breaks, and which test is to fail; docs/reliability.md has the figures."""
+"""The mutations, each with the test that is to fail; docs/reliability.md has the figures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FLIPS: Final = "tests/fuzz/test_bit_flips.py"
 _PLAN: Final = "tests/unit/storage/recovery/test_plan.py"
 _RECOVERED: Final = "tests/unit/storage/recovery/test_recovered_store.py"
 _SIMULATED: Final = "tests/simulation/test_store_on_simulated_disk.py"
-_OWN_WORDS: Final = "tests/simulation/test_own_words_over_crashes.py"
+_OWN_WORDS: Final = "tests/simulation/test_administration_over_crashes.py"
 
 
 def _of(what: str, module: str, old: str, new: str, shown_by: str | None = None) -> Mutation:

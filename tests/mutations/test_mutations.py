@@ -1,4 +1,4 @@
-"""What is broken on purpose is still there to be broken."""
+"""The lines that mutations break exist in the code."""
 
 from __future__ import annotations
 

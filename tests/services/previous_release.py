@@ -26,8 +26,8 @@ PARTS: Final = (
 
 
 def python_path() -> str:
-    """Where the modules of that release are; built at the first use. Skips the test where the
-    history has no such commit, as in a shallow clone."""
+    """Directory of the modules of that release, built at the first use. Skips the test if the
+    history lacks its commit, as in a shallow clone."""
     if _git("cat-file", "-e", f"{COMMIT}^{{commit}}").returncode:
         pytest.skip(f"NOT TESTED: the history has no commit {COMMIT}; fetch it (no shallow clone)")
     if not FOLDER.exists():

@@ -43,7 +43,7 @@ class RunningShard:
         }
 
     def await_status(self, wanted: str) -> None:
-        """Of both services."""
+        """Wait for a status of both services."""
         with Client(self.writer.url, self.query.url) as client:
             for target in (Target.WRITER, Target.QUERY):
                 await_ready(client, target, wanted)
@@ -110,7 +110,7 @@ def store_host(number: int) -> str:
 
 
 def entry_at(number: int, url: str) -> dict[str, Any]:
-    """Of a shard both of whose services would be there."""
+    """Entry of a shard whose two services would run."""
     return {
         "shard": number,
         "storeHost": store_host(number),
@@ -138,7 +138,7 @@ def _await_list(process: Process, wanted: list[int], token: str | None) -> None:
 
 @contextlib.contextmanager
 def cluster(root: Path, count: int = 2, **settings: Any) -> Iterator[Cluster]:
-    """So many shards that know each other."""
+    """Start shards that know each other."""
     found = Cluster(root, {"shard_timeout_s": TIMEOUT_S, **settings})
     write_list(found.listed, [entry_at(0, NOWHERE)])
     try:

@@ -1,4 +1,4 @@
-"""What is changed on any one of several shards, and what is stored there: real processes."""
+"""A change on one of several shards reaches all of them; real processes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def client(shards: Cluster, request: pytest.FixtureRequest) -> Iterator[Client]:
 
 
 def at(shards: Cluster, number: int) -> Client:
-    """What that shard says for itself."""
+    """Reply of one shard, without the others."""
     return shards.client(number, shard=number)
 
 

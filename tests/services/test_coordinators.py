@@ -224,7 +224,7 @@ def coordinator_of(shards: Cluster) -> contextlib.AbstractContextManager[Process
 
 
 def bodies_over(shards: Cluster) -> list[list[str]]:
-    """What a consumer reads of topic orders on each shard, sorted."""
+    """Bodies that a consumer reads of topic orders on each shard, sorted."""
     found = []
     for each in shards.shards:
         with shards.client(each.number, shard=each.number) as client:

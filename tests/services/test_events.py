@@ -34,7 +34,7 @@ def _parsed(lines: Iterator[str]) -> Iterator[ReceivedEvent]:
 
 
 def _recent_events(url: str, last_id: str | None = None) -> list[ReceivedEvent]:
-    """What is there by now."""
+    """The events up to now."""
     headers = {} if last_id is None else {"last-event-id": last_id}
     answer = httpx.get(f"{url}/v1/events?seconds=0", headers=headers)
     assert answer.headers["content-type"].startswith("text/event-stream")

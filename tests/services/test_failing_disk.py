@@ -67,7 +67,7 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 
 def _produce(url: str, body: str, **options: Any) -> ProblemError | None:
-    """What a sync produce is refused with, if it is."""
+    """Error of a sync produce; None if it succeeds."""
     with Client(url) as client:
         try:
             client.produce("t", [NewMessage(body=body, **options)], durability="sync")
@@ -113,7 +113,7 @@ def test_a_repeat_of_what_was_not_known_to_be_durable_waits_for_the_first_one(di
 
 
 def _timed_out(client: Client, message: NewMessage) -> dict[str, Any]:
-    """Where the message stands that a sync produce could not wait for."""
+    """Offset of the message whose sync produce timed out."""
     with pytest.raises(ProblemError) as caught:
         client.produce("t", [message], durability="sync")
     assert (caught.value.status, caught.value.type) == (504, "flush-timeout")

@@ -1,4 +1,4 @@
-"""What goes wrong outside of the services: disks, writers that die, connections that misbehave."""
+"""Failures outside of the services: disks, writers that die, connections that misbehave."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tests.services.service_processes import Process, Run, query, writer
 MIB = 1 << 20
 FLOOD = 3000
 RSS_GROWTH_MAX = 96 * MIB
-"""What a flood may cost beyond the bytes that may be held."""
+"""Memory that a flood may cost beyond the bytes that may be held."""
 ANSWER = 8 * MIB
 """More than the system's buffers take of a connection (tcp_wmem: 4 MiB)."""
 BEING_MADE = 2 * 4 * ANSWER

@@ -1,4 +1,4 @@
-"""Whatever the OpenAPI documents allow or forbid: no answer is a defect of ours."""
+"""Requests that the OpenAPI documents allow or forbid never cause an internal error."""
 
 from __future__ import annotations
 

@@ -237,7 +237,7 @@ def test_saved_offsets_are_taken_while_no_writer_replies(tmp_path: Path, by: int
 
 
 def _saved_offset(root: Path, group: str) -> int | None:
-    """Of queue 0 of T."""
+    """Saved offset of queue 0 of T."""
     seams = production_seams()
     return ConsumerOffsets.load(StorePaths(root), StoreFormat.V4_9, seams).get(group, "T", 0)
 

@@ -15,7 +15,7 @@ TOKEN = "a-token-that-no-log-may-have"
 
 
 def _lines(process: Process) -> list[dict[str, Any]]:
-    """What the service logged, from its start to its end."""
+    """Log lines of the service, from its start to its end."""
     process.process.send_signal(signal.SIGTERM)
     _, errors = process.ended()
     assert TOKEN not in errors

@@ -167,7 +167,7 @@ def test_ipv6_ids_are_found(tmp_path: Path) -> None:
 
 
 def _damaged(root: Path, at: int) -> dict[str, Any]:
-    """What is answered for a message with one byte changed on the disk."""
+    """Reply for a message with one byte changed on the disk."""
     with open_store(root) as store:
         store.create_topic("T", queues=1)
         placed = put_message(store, message(store, 0))

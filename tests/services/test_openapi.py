@@ -100,7 +100,7 @@ def service(request: pytest.FixtureRequest) -> Documented:
 
 
 def _provide(client: Client) -> None:
-    """What the examples speak of, whatever was done to it."""
+    """Create the objects that the examples name, whatever earlier requests did to them."""
     client.put_writes(paused=False)
     client.create_topic(TOPIC)
     client.produce(TOPIC, [NewMessage(body="hello", keys=("order-1",))])

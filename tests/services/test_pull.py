@@ -15,7 +15,7 @@ from tests.services.service_processes import Run
 
 
 def _records(data: bytes) -> list[Record]:
-    """What a RocketMQ client decodes: one record after the other."""
+    """Records as a RocketMQ client decodes them, one after the other."""
     found, position = [], 0
     while position < len(data):
         one = record.decode(data, position, len(data), physical_offset=record.ANY_OFFSET)

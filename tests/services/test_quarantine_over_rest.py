@@ -1,4 +1,4 @@
-"""What a recovery set aside is listed, counted, and removed on request."""
+"""Quarantined files of a recovery are listed, counted, and removed on request."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(params=[0, 1])
 def client(shards: Cluster, request: pytest.FixtureRequest) -> Iterator[Client]:
-    """Of either shard: they answer alike."""
+    """A client of either shard: both reply alike."""
     with shards.client(request.param, token=CONSUME) as found:
         yield found
 

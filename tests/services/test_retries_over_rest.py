@@ -1,4 +1,4 @@
-"""What a group sent back, filtered by its subscriptions: filterSupportRetry."""
+"""Messages that a group sent back, filtered by its subscriptions: filterSupportRetry."""
 
 from __future__ import annotations
 

@@ -303,7 +303,7 @@ def _broker_conf(store: Path) -> dict[str, str]:
 
 
 def test_a_run_sets_nothing_but_the_segment_size_of_a_new_store(tmp_path: Path) -> None:
-    """What a broker that is started with broker.conf does is RocketMQ's own, or the operator's."""
+    """A broker that starts with broker.conf has RocketMQ's own settings, or the operator's."""
     store = tmp_path / "store"
     due = {
         "fileReservedTime": "72",

@@ -19,7 +19,7 @@ from tests.unit.storage.stores import open_store
 
 
 def refused(module: str, store: Path) -> str:
-    """What a service says that ends at once."""
+    """Output of a service that exits at once."""
     given = environment(store=store, writer_port=0, query_port=0)
     ended = forked_processes.start(module, environment=given)
     _, errors = ended.communicate(60)

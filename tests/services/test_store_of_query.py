@@ -28,7 +28,7 @@ ROUTES = (
 
 
 def _writer_states(url: str) -> set[str]:
-    """What the answers of many routes say of the writer, errors too."""
+    """Writer states in the replies of many routes, errors too."""
     return {httpx.get(url + route).headers["x-mqstore-writer"] for route in ROUTES}
 
 

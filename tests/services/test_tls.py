@@ -295,7 +295,7 @@ def _client_of(run: Run, files: Files, certificate: Path | None = None) -> Clien
 def test_a_coordinator_goes_by_the_authority_that_it_is_given(
     tmp_path: Path, files: Files, authority: trustme.CA
 ) -> None:
-    """And shows its own certificate where one is wanted."""
+    """The client also presents its own certificate where one is required."""
     given = {**files.settings, "tls_client_ca": files.ca, "upstream_ca": files.ca}
     blob = authority.issue_cert("job").private_key_and_cert_chain_pem
     blob.write_to_path(tmp_path / "client.pem")

@@ -39,7 +39,7 @@ def one(tmp_path: Path) -> Iterator[Process]:
 
 
 def samples(process: Process) -> dict[str, float]:
-    """Of transactions: by name and labels, but for those of the node."""
+    """Samples of transaction metrics, by name and labels, without those of the node."""
     found = {}
     text = httpx.get(f"{process.url}/metrics", timeout=60).text
     for family in text_string_to_metric_families(text):

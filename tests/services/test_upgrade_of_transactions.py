@@ -82,7 +82,7 @@ def new(root: Path) -> Iterator[Pair]:
 
 
 def bodies(pair: Pair) -> list[str]:
-    """What a consumer reads."""
+    """Bodies that a consumer reads."""
     with Client(pair.writer.url, pair.query.url) as client:
         return sorted(bodies_of(client).elements())
 

@@ -20,7 +20,7 @@ from tests.services.service_processes import Process, query, writer
 
 POLLS = 3_000
 OTHERS = 100
-"""Of another queue, and as many whose tag does not come."""
+"""Messages of another queue, and as many whose tag does not match."""
 AT_ONCE = 1_000
 """Connections that are opened before the first of them is looked for among those that wait. Looking
 takes time, and none of them waits for more than 30 s."""
@@ -52,7 +52,7 @@ class _Polls:
         self.waiting = 0
 
     def open(self, count: int, queue: int, more: str = "") -> list[socket.socket]:
-        """So many further ones, all of which wait by then."""
+        """Open further polls, all of which wait when this returns."""
         path = f"/v1/topics/{self._topic}/queues/{queue}/messages?wait=30{more}"
         request = f"GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode()
         opened: list[socket.socket] = []
@@ -106,7 +106,7 @@ def _answer(connection: socket.socket) -> tuple[bytes, bytes]:
 
 
 def _silent(connections: Sequence[socket.socket]) -> bool:
-    """Nothing came on any of them."""
+    """Assert that no connection received anything."""
     poll = select.poll()
     for each in connections:
         poll.register(each, select.POLLIN)
@@ -181,7 +181,7 @@ def test_polls_above_a_clients_share_are_429_and_health_is_answered(tmp_path: Pa
 
 @pytest.mark.slow
 def test_poll_whose_client_went_away_waits_no_more(tmp_path: Path) -> None:
-    """It ends without an answer (499), not when its time is over."""
+    """The poll ends with status 499 at the disconnection, not at its timeout."""
     with (
         writer(tmp_path / "store") as put,
         query(tmp_path / "store") as find,

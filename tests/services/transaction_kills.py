@@ -76,12 +76,12 @@ class Machine:
 
 @dataclass
 class Planned:
-    """What a producer wants of one transaction."""
+    """A producer's plan for one transaction."""
 
     bodies: list[str]
     commits: bool
     silent: bool
-    """It decides only when it is checked."""
+    """Whether the producer decides only when it is checked."""
     void: bool = False
     """A crash cut its begin short, and the reply said so."""
 
@@ -189,7 +189,7 @@ class Producers:
 
 
 def live(root: Path, seed: int, rounds: int) -> Counter[str]:
-    """So many kills; what was killed, once everything came out as it should."""
+    """Run until so many kills happened; returns the killed processes after all checks passed."""
     rng = random.Random(seed)
     killed: Counter[str] = Counter()
     with machine_at(root) as (machine, client):
@@ -230,7 +230,7 @@ def machine_at(root: Path) -> Iterator[tuple[Machine, Client]]:
 
 
 def _check(producers: Producers, seen: Counter[str]) -> None:
-    """What was committed is there once, all else is not."""
+    """Assert that each committed message exists once, and no other."""
     wanted = {
         body: int(planned.commits and not planned.void)
         for planned in producers.plan.values()

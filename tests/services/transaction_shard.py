@@ -25,7 +25,7 @@ class Shard:
     writer: Process
     query: Process
     settings: dict[str, Any]
-    """Of the writer."""
+    """Settings of the writer."""
     stack: contextlib.ExitStack
     seen: Counter[str] = field(default_factory=Counter)
     """Bodies that were there before."""
@@ -59,7 +59,7 @@ class Shard:
         self.writer = self.stack.enter_context(writer(self.root / "store", **given))
 
     def bodies(self) -> list[str]:
-        """What a consumer reads of topic orders, sorted; without what was there before."""
+        """Bodies that a consumer reads of topic orders, sorted; without earlier ones."""
         return sorted((bodies_of(self.client) - self.seen).elements())
 
 

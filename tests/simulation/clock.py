@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 EPOCH_MS: Final = 1_700_000_000_000
-"""Where a simulation's wall clock begins unless it says otherwise."""
+"""Start of a simulation's wall clock, by default."""
 
 
 class SimulatedClock:
@@ -18,7 +18,7 @@ class SimulatedClock:
         self.stepped_at = -1.0
         """Monotonic time of the last ``step``."""
         self.starts = 0
-        """Of the machine, before this one."""
+        """Number of starts of the machine before this one."""
         self.glance: Callable[[], None] = lambda: None
         """Called at each read of the monotonic time."""
 
@@ -31,7 +31,7 @@ class SimulatedClock:
 
     @property
     def boot_id(self) -> str:
-        """Of the machine's start: another one's monotonic times can be compared with nothing."""
+        """Boot id of the machine: monotonic times of different boots cannot be compared."""
         return f"{self.starts:032x}"
 
     def now_ms(self) -> int:

@@ -163,7 +163,7 @@ def _recover_again(world: World, store: MessageStore, disk: SimulatedDisk, seed:
 
 
 def _go_on(world: World, store: MessageStore, disk: SimulatedDisk, seed: int) -> None:
-    """What is acknowledged after a recovery rests on it: all must survive a power cut."""
+    """Continue after a recovery: messages acknowledged now must survive a power cut."""
     before = _log_bytes(store)
     new = NewMessage(MARK, 50, 0, None)
     message = message_of(store, ("T", seed % QUEUES), new, disk.clock.now_ms())

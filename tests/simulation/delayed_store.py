@@ -76,7 +76,7 @@ class DelayedStore:
         return [int(found.body) for found in self.records(topic, 3)]
 
     def records(self, topic: str, queue_id: int) -> list[Record]:
-        """What can be read of a queue, in its order."""
+        """The readable records of a queue, in their order."""
         queue = self.store.queues.get(topic, queue_id)
         found = []
         for index, entry in queue.entries(0, queue.max_index) if queue is not None else ():

@@ -46,12 +46,12 @@ Node = Inode | Mark
 Tree = dict[str, dict[str, Node]]
 """By directory, what its names are."""
 Change = dict[str, Node]
-"""What one operation did, by path; survives whole or not at all until a directory is synced."""
+"""Changes of one operation, by path; a crash keeps all or none of them before a sync."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What befalls one operation: an errno, or None for a power cut."""
+    """Fault of one operation: an errno, or None for a power cut."""
 
     error: int | None
     short: bool = False
@@ -59,7 +59,7 @@ class Fault:
 
 
 class SimulatedLock:
-    """Of a file, whatever its name by now."""
+    """A lock of a file, whatever its present name."""
 
     def __init__(self, disk: SimulatedDisk, path: str, inode: Inode) -> None:
         self._disk = disk
@@ -578,7 +578,7 @@ def _inodes(tree: Tree) -> builtins.list[Inode]:
 
 
 def _date_back(inode: Inode) -> None:
-    """What is dirty in the next process was so before its first operation."""
+    """Date pages that are dirty at the start of the next process before its first operation."""
     for page, versions in inode.dirty.items():
         inode.dirty[page] = [(NEVER, content) for _, content in versions]
 

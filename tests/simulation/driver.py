@@ -1,4 +1,4 @@
-"""What a workload does to a store, and the journal that it calls before and after.
+"""Operations of a workload on a store, and the journal that is called before and after each.
 
 The same operations run on the simulated disk, in the state machine, and in real processes.
 """
@@ -85,7 +85,7 @@ class Journal(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NewMessage:
-    """What is drawn for one message."""
+    """The drawn parameters of one message."""
 
     number: int
     size: int
@@ -132,7 +132,7 @@ class Driver:
         return True
 
     def _put(self, messages: Sequence[Message], durability: Durability) -> int:
-        """Where the last one ends; files that it lacks are made first, as a service does it."""
+        """End of the last record; missing files are made first, as a service does it."""
         while True:
             try:
                 if len(messages) == 1:

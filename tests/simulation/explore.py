@@ -25,7 +25,7 @@ class Progress:
 
     states: int
     next_part: int
-    """Where another one goes on; ``SHARDS`` parts to a seed."""
+    """Number of the part with which another run continues; a seed has ``SHARDS`` parts."""
     done: int = 0
     broken: list[str] = field(default_factory=list)
     stopped: bool = False

@@ -21,12 +21,12 @@ Version = tuple[int, bytes]
 
 
 class Loss(StrEnum):
-    """What a power cut does to what was not synced."""
+    """Effect of a power cut on data that was not synced."""
 
     DROP = "drop"
     """All of it is lost."""
     PREFIX = "prefix"
-    """What came first survives, content and names in one order: a disk that does not reorder."""
+    """Earlier changes survive, content and names in one order: a disk that does not reorder."""
     TORN_512 = "torn512"
     """Each sector survives or not, on its own, in any version that was in memory."""
     TORN_4096 = "torn4096"
@@ -51,7 +51,7 @@ class Inode:
         self.durable = b""
         self.modified_ms = modified_ms
         self.memory: bytearray | None = None
-        """What it is mapped to; made when first needed."""
+        """Memory that maps the file; made when first needed."""
         self.maps = 0
         """Writable mappings that were not unmapped."""
         self.dirty: dict[int, list[Version]] = {}
@@ -150,7 +150,7 @@ class Inode:
         self.truncated = False
 
     def write_back_half(self, moment: int) -> None:
-        """Of the dirty pages every other one becomes durable; the moment selects which."""
+        """Make every other dirty page durable; the moment selects which."""
         written = sorted(self.dirty)[moment % 2 :: 2]
         self._write(written)
         self.lost.difference_update(written)

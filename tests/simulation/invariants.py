@@ -1,7 +1,7 @@
-"""What must hold of a store after any crash and recovery, and at any quiet moment.
+"""Invariants of a store after any crash and recovery, and whenever no operation is in progress.
 
-One place for all of it: the simulated crash states, the state machine, and the real processes that
-are killed are held to the same.
+The simulated crash states, the state machine and the tests that kill real processes check the same
+invariants.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Checker:
         self._files()
 
     def settle(self) -> None:
-        """What was found is what there is from now on."""
+        """Take the recovered state as the state from now on."""
         model, log = self.model, self.store.log
         for record in self.live:
             record.rotten = not self.readable(record)

@@ -1,4 +1,4 @@
-"""What a file of the simulated disk, or memory of no file, is mapped to."""
+"""Maps of files of the simulated disk, or of memory without a file."""
 
 from __future__ import annotations
 

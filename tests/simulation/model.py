@@ -42,7 +42,7 @@ class Stored:
     keys: tuple[str, ...]
     """UNIQ_KEY and each of KEYS."""
     hashes: tuple[int, ...]
-    """Of its items in the index, in their order."""
+    """Hashes of its items in the index, in their order."""
     rotten: bool = False
     """A power cut tore it before it was durable: it may be anything but readable."""
 
@@ -103,14 +103,14 @@ class Model:
         self.image = bytearray()
         """Every byte of the log from offset 0 to ``end``."""
         self.ends: list[int] = [0]
-        """Where the log may end, ascending: behind a record, or behind a segment's blank."""
+        """Possible ends of the log, ascending: behind a record, or behind a segment's blank."""
         self.queues: dict[QueueKey, QueueModel] = {}
         self.durable = 0
         """Acknowledged as sync, or said to be durable by a recovery: no crash may lose it."""
         self.min_offset = 0
-        """Of the living store."""
+        """Least offset of the open store."""
         self.min_range = (0, 0)
-        """Where the log may begin after a crash: expiry may have been under way."""
+        """Possible beginnings of the log after a crash: expiry may have been under way."""
         self.pending: list[bytes] = []
         """Bodies that were handed to the store, in order, and were not seen in the log yet."""
         self.knows_clock = True
@@ -218,7 +218,7 @@ class Model:
         self.pending += [message.body or b"" for message in messages]
 
     def refused(self) -> None:
-        """What was not seen in the log by now never gets there."""
+        """Note a refused message: if it is not in the log now, it never appears there."""
         self.pending = []
 
     def promise(self, end: int) -> None:

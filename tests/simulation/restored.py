@@ -1,4 +1,4 @@
-"""What people and volumes do to a store's directory between two processes."""
+"""Changes that operators and volumes make to a store's directory between two processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.simulation.world import ROOT, World
 
 PATHS: Final = StorePaths(ROOT)
 Change = Callable[[SimulatedDisk, SimulatedDisk, random.Random], None]
-"""Of a disk at rest, beside one of an earlier moment of the same store."""
+"""A change of a disk at rest, given a disk of an earlier moment of the same store."""
 
 
 def segments(disk: SimulatedDisk) -> list[Path]:

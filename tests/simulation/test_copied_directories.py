@@ -46,7 +46,7 @@ def crashed(disk: SimulatedDisk, loss: Loss | None, seed: int) -> SimulatedDisk:
 
 
 def beside(machine: SimulatedMachine) -> Seams:
-    """Of another process on the same machine."""
+    """Seams of another process on the same machine."""
     scheduler = SimulatedScheduler(machine.random, machine.clock)
     return Seams(machine.disk, machine.clock, scheduler, machine.random)
 

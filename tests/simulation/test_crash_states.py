@@ -43,10 +43,10 @@ from tests.simulation.world import (
 
 QUICK_POINTS = 60
 SHARDS = 8
-"""Of one workload; each is a test of its own, so that they spread over the cores."""
+"""Parts of one workload; each is a test of its own, so that they spread over the cores."""
 REFEREE_STATES = 12
 WIDE_SEEDS = range(6, 70, 8)
-"""Of worlds whose queue files have several sectors."""
+"""Seeds of worlds whose queue files have several sectors."""
 
 
 @pytest.mark.parametrize("seed", [1, WAITLESS_SEEDS[1]])

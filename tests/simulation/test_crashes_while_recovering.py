@@ -36,7 +36,7 @@ def put(world: World, messages: int, durability: Durability) -> None:
 
 
 def fail_a_sync(world: World, *, short: bool = False) -> None:
-    """What it was to write stays in the page cache alone; the process is killed."""
+    """Fail a sync and kill the process: the data stays only in the page cache."""
     put(world, 20, Durability.ASYNC)
     world.disk.fail_next("sync", errno.EIO, short=short)
     with pytest.raises(StorageError):

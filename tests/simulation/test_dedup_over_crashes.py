@@ -141,7 +141,7 @@ class Life:
                 self._send(self._draw())
 
     def _draw(self) -> Request:
-        """Of one queue, as a batch is."""
+        """Draw messages of one queue, as a batch has them."""
         first, count = self.next_number, self.rng.choice([1, 1, 1, 2, 5])
         self.next_number += QUEUES * count
         return tuple(range(first + self.rng.randrange(QUEUES), self.next_number, QUEUES))

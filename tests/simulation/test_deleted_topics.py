@@ -102,7 +102,7 @@ def crashed(disk: SimulatedDisk, loss: Loss | None, rng: random.Random) -> Simul
 
 
 def numbers(store: MessageStore, topic: str) -> list[int]:
-    """What can be read of a topic's queues."""
+    """The readable messages of a topic's queues."""
     found = []
     for queue in store.queues.all():
         if queue.topic == topic:
@@ -112,7 +112,7 @@ def numbers(store: MessageStore, topic: str) -> list[int]:
 
 
 def queue_offsets(store: MessageStore) -> Counter[tuple[str, int, int]]:
-    """Of every record that the log holds."""
+    """Queue offsets of every record in the log."""
     found: Counter[tuple[str, int, int]] = Counter()
     offset = store.log.min_offset
     while offset < store.log.max_offset:

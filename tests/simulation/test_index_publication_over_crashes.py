@@ -116,7 +116,7 @@ class Life:
 
 
 def scan_of(store: MessageStore, offset: int, layout: Layout, parts: int) -> tuple[IndexScan, int]:
-    """Of the segment that has a physical offset, and where its records end."""
+    """Scan the segment with a physical offset up to the end of its records."""
     place = store.log.view_from(offset)
     assert place is not None
     view, position, end = place

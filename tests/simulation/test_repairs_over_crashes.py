@@ -146,7 +146,7 @@ def test_a_repair_may_be_cut_off_anywhere(
 
 
 def test_without_a_repair_a_broker_would_cut() -> None:
-    """What the old code left: the simulation finds it."""
+    """The simulation finds the cut that a broker makes in an unrepaired store."""
     life = Life(11, StoreFormat.V4_9, flipped_bit)
     with opened(life.machine) as store:
         assert foresee(store._parts.directory.view, store.log.max_offset).end < store.log.max_offset

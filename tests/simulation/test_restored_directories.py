@@ -25,7 +25,7 @@ SEEDS = range(100, 110)
 MANY = range(120, 520)
 STEPS = 160
 CRASHES = 4
-"""Of an opening that goes on from a loss, so many crash states are looked at."""
+"""Crash states that are tested of an opening that continues after a loss."""
 
 
 @pytest.mark.parametrize("change", CHANGES)

@@ -17,7 +17,7 @@ from tests.simulation.retention_machine import SEGMENT, Machine
 ROOT = Path("/store")
 CLEAN_PERCENT = 85
 SLACK = SEGMENT // 2
-"""What other files grow by while segments go: checkpoints, manifests."""
+"""Growth of other files during deletions: checkpoints, manifests."""
 
 
 class ReaderProcess:

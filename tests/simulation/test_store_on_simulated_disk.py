@@ -29,7 +29,7 @@ from tests.unit.storage.puts import put_message
 
 SEEDS = st.integers(0, 2**32)
 BODY_SIZE = 258
-"""Of a second record whose body ends with the first sector."""
+"""Body size of a second record whose body ends with the first sector."""
 SYNCS = ("sync", "sync_directory")
 TRACE = """
 import logging, zlib
@@ -208,7 +208,7 @@ def test_a_sync_that_failed_in_another_caller_fails_the_requests_that_wait() -> 
 def test_no_acknowledgement_rests_on_a_failed_operation_of_the_process_before(
     name: str, loss: Loss
 ) -> None:
-    """What a failed sync left in the page cache is lost with the next power."""
+    """Data of a failed sync is in the page cache only, and lost at the next power cut."""
     for seed in range(4):
         world = opened(seed)
         world.disk.fail_next(name, errno.EIO)
@@ -240,7 +240,7 @@ def test_queue_entries_that_a_failed_sync_left_in_memory_are_written_again() -> 
 
 
 def _forget_what_the_queues_hold(world: World) -> None:
-    """So that the queues are made from the log, over what is there."""
+    """Delete the notes of the queues, so that they are made again from the log."""
     paths = [path for path in world.disk.paths() if path.name == "running.json"]
     for path in paths:
         world.disk.unlink(path)
@@ -317,7 +317,7 @@ def _have_on_disk(disk: SimulatedDisk, path: Path, content: bytes) -> None:
 
 
 def _cut_off_at(left: SimulatedDisk, operation: str) -> SimulatedDisk:
-    """What an opening leaves of which that failed, as the next process finds it."""
+    """The state of an opening that failed, as the next process finds it."""
     whole, refused = left.kill(), left.kill()
     open_store(seams_on(whole, 1), StoreFormat.V4_9)
     refused.fail_at(whole.trace.index(operation), errno.EIO)
@@ -331,7 +331,7 @@ def _put_one(store: MessageStore, new: NewMessage) -> Placement:
 
 
 def test_what_a_process_before_the_last_noted_of_the_queues_is_not_believed() -> None:
-    """It may have known more of the log than the last one found; the clock need not have moved."""
+    """The process before the last may have known more of the log, without a clock step."""
     world = World(3)
     world.open()
     assert put(world)

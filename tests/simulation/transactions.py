@@ -79,7 +79,7 @@ class Planned:
 
 @dataclass(slots=True)
 class Plan:
-    """What all producers know; survives every crash of ours."""
+    """The plan of all producers; it survives every crash."""
 
     transactions: list[Planned] = field(default_factory=list)
 
@@ -226,14 +226,14 @@ class TransactionWorld:
             self.world.run(0.5)
 
     def visible(self) -> list[str]:
-        """What a consumer reads."""
+        """Messages that a consumer reads."""
         found = TransactionLog(self.store).read(TOPIC, QUEUE_ID, 0, READ_AT_ONCE).records
         return [each.record.body.decode() for each in found]
 
     # what must hold -------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Nothing is left over, each message is visible as often as it should be."""
+        """Assert that nothing is left over, and each message is visible as often as planned."""
         assert self.engine.trouble is None, self.engine.trouble
         left = self.engine.pending_count
         assert not left, f"{left} transactions are forgotten"

@@ -28,7 +28,7 @@ ERRORS: Final = (errno.EIO, errno.ENOSPC)
 CONFIGS: Final = (CONFIG, CONFIG, POOLED, CONFIG, POOLED, CONFIG, WIDE, WARMED)
 """By seed, so that no draw of a world depends on it."""
 WAITLESS_SEEDS: Final = 11, 9
-"""Of so many seeds the one whose puts do not wait for files; it is none of those with a name."""
+"""Period and remainder of the seeds whose puts do not wait for files; none has a name."""
 LARGE_STEP: Final = 20_000
 """How much larger some steps of the clock are than others: up to a day."""
 FAULT_WITHIN: Final = 60
@@ -111,7 +111,7 @@ class World:
         self.model.refused()
 
     def floor_after_kill(self) -> int:
-        """Where the log reaches at least, were the process killed at this moment."""
+        """Least end of the log, were the process killed at this moment."""
         if self.driver is None:
             return self.floor
         self._follow()
@@ -263,7 +263,7 @@ def open_store(
 
 
 def seams_on(disk: SimulatedDisk, seed: int) -> Seams:
-    """What a process on another disk is given."""
+    """Seams of a process on another disk."""
     rng = random.Random(seed)
     return Seams(disk, disk.clock, SimulatedScheduler(rng, disk.clock), rng)
 

@@ -1,4 +1,4 @@
-"""What memory did over time: a line of blocks for the terminal, an SVG for people."""
+"""Memory over time: a line of blocks for the terminal, and an SVG."""
 
 from __future__ import annotations
 

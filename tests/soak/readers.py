@@ -1,7 +1,7 @@
-"""Who reads along: `python -m tests.soak.readers URL`, until its input ends.
+"""A reader beside the soak: `python -m tests.soak.readers URL`, until its input ends.
 
-Pulls every queue from its first message on, records as they stand, and now and then queries a key.
-The last line of its output is how many messages it got.
+Pulls every queue from its first message on, as records of the log, and sometimes queries a key. The
+last line of its output is the number of messages.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main(url: str) -> None:
 
 
 def _pull(connection: http.client.HTTPConnection, queue: int, offset: int) -> tuple[int, int]:
-    """Where to go on, and how many messages came. A short wait where there is none."""
+    """Pull once; return the next offset and the number of messages. Waits shortly for none."""
     path = f"/v1/topics/{TOPIC}/queues/{queue}/messages?offset={offset}&max={PULL}&wait=0.2"
     answer = _get(connection, path)
     return int(answer["x-mqstore-next"]), int(answer["x-mqstore-messages"])

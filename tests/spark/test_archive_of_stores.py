@@ -1,4 +1,4 @@
-"""What expires is archived whole, read by others, and only then let go."""
+"""Expiring messages are archived completely and read by others before they are deleted."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def token(tmp_path: Path) -> str:
 
 
 def missing(run: Run, count: int = COUNT) -> list[int]:
-    """Of so many keys those that no complete answer finds once."""
+    """Keys, of so many, that no complete reply finds exactly once."""
     with run.client(token=TOKENS["token_consume"]) as client:
         found = [client.messages_by_key("T", f"k{n}") for n in range(count)]
     return [n for n, each in enumerate(found) if not each.complete or len(each.messages) != 1]

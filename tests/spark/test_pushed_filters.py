@@ -1,4 +1,4 @@
-"""What a filter of Spark's rules out is no longer read; what it does not say stays as it was."""
+"""Rows that a filter of Spark excludes are not read; other rows are unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each distribution and each lock of third-party packages holds."""
+"""Contents of each distribution and each lock of third-party packages."""
 
 from __future__ import annotations
 

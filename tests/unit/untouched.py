@@ -1,5 +1,5 @@
-"""What a directory is, in every respect that a command which only looks must leave alone; and
-stores in the states that such commands meet."""
+"""The state of a directory, all of which read-only commands must leave unchanged; and stores in the
+states that such commands meet."""
 
 from __future__ import annotations
 

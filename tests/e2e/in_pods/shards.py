@@ -18,7 +18,7 @@ PATIENCE_S = 120
 
 
 def tried(client: Client, shard: int) -> dict[str, object]:
-    """What one shard made of it; each is reached by whichever answers."""
+    """The result of one shard; any pod may reply for it."""
     message = NewMessage(body=str(shard), keys=("both",))
     sent = client.produce("t", [message], durability="sync", shard=shard).messages[0]
     begun = client.begin("g", "t", [NewMessage(body="2", keys=(f"k{shard}",))], shard=shard)

@@ -1,4 +1,4 @@
-"""What the lean client sends is what RocketMQ's client sends, and RocketMQ reads it back."""
+"""The lean client sends the same as RocketMQ's client, and RocketMQ reads it back."""
 
 from __future__ import annotations
 

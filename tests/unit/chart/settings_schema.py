@@ -32,7 +32,7 @@ _KEYWORDS: Final = ("type", "enum", "minimum", "maximum", "exclusiveMinimum", "p
 
 
 def settings_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """What may stand in the value of this name, by the settings' own bounds."""
+    """Schema of the value of a setting, by the settings' own bounds."""
     document = model.model_json_schema(by_alias=False)
     properties = {
         to_camel(name): _constraints(field, document.get("$defs", {}))

@@ -64,7 +64,7 @@ def _run(*words: str, values: dict[str, Any]) -> subprocess.CompletedProcess[str
 
 
 def render(**values: Any) -> Rendered:
-    """What is installed, by kind and name."""
+    """The rendered objects, by kind and name."""
     return _rendered(json.dumps(values))
 
 
@@ -130,7 +130,7 @@ def _compare(schema: dict[str, Any], values: dict[str, Any], path: str) -> None:
 
 
 def _needed(schema: dict[str, Any], values: dict[str, Any]) -> set[str]:
-    """What may not be taken away (``null``): sections, and what has a value."""
+    """Values that ``null`` may not remove: sections, and values with a default."""
     return {
         name
         for name, value in values.items()

@@ -41,7 +41,7 @@ LOOKING_PARTS: Final[dict[str, Callable[[Path], object]]] = {
     "data source": at_path.look,
     "expiry report": facts_at_path.look,
 }
-"""What jobs look at a directory with, before Spark does."""
+"""The reads of a directory that jobs make before Spark does."""
 _PLAIN_USER: Final = [
     "setpriv",
     "--bounding-set=-dac_override,-dac_read_search",

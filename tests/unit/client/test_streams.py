@@ -23,7 +23,7 @@ BROKEN_OFF = 1 << 20
 
 @dataclass(frozen=True)
 class Part:
-    """What one connection is answered."""
+    """The reply on one connection."""
 
     body: bytes = b""
     status: int = 200

@@ -196,7 +196,7 @@ def run(
     act: Callable[[Bench], Awaitable[T]],
     **settings: Any,
 ) -> T:
-    """What ``act`` returns of a coordinator of these shards."""
+    """Run ``act`` with a coordinator of these shards, and return its result."""
 
     async def live() -> T:
         async with coordinator(shards, tmp_path, **settings) as bench:

@@ -181,7 +181,7 @@ def producer(name: str, port: int | str) -> dict[str, str]:
 def settle(
     shard: Leasing, tmp_path: Path, events: int, then: Callable[[Bench], None] = lambda _: None
 ) -> list[tuple[str, Any]]:
-    """What the shard was sent of its one check."""
+    """Requests that the shard received about its one check."""
 
     async def act(bench: Bench) -> list[tuple[str, Any]]:
         found = [await asyncio.to_thread(shard.events.get, timeout=60) for _ in range(events)]

@@ -1,4 +1,4 @@
-"""What of a store's events becomes an Event on its pod, and how repeats are counted."""
+"""Events of a store become Events on its pod; duplicates are counted."""
 
 from __future__ import annotations
 

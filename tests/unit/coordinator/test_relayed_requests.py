@@ -1,4 +1,4 @@
-"""Where begins and decisions go, and what comes back."""
+"""The shard to which begins and decisions are relayed, and the relayed reply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where callbacks may go: everything else is refused, however it is written."""
+"""Addresses that callbacks may call; all others are refused in any notation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the images are built from: wheels, which hold only what their pyproject.toml names."""
+"""Wheels of the images hold only the files that their pyproject.toml names."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ ANY_HOUR = ";".join(map(str, range(24)))
 
 
 def facts(ages_h: Sequence[int] = (), **changes: object) -> ShardFacts:
-    """Of a log whose segments were last written so many hours ago, deleted at any hour."""
+    """Facts of a log whose segments were written so many hours ago, deleted at any hour."""
     segments = [
         SegmentFacts(f"{n:020d}", n * SEGMENT, (n + 1) * SEGMENT, NOW_MS - age * HOUR_MS)
         for n, age in enumerate(ages_h)

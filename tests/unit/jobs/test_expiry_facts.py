@@ -1,4 +1,4 @@
-"""What a store directory says of its own retention."""
+"""Facts that a store directory has of its own retention."""
 
 from __future__ import annotations
 

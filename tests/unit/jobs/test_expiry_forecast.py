@@ -15,7 +15,7 @@ DERIVED = 40
 
 
 def hourly(size: int, hours: int = 100) -> list[Count]:
-    """So many bytes in each of the last hours, one message each."""
+    """Counts of one message of so many bytes in each of the last hours."""
     counts = []
     for age, until in enumerate((*AGES_H, 10**6)):
         since = ((0, *AGES_H))[age]

@@ -1,4 +1,4 @@
-"""What a job makes is seen whole or not at all, wherever it is put."""
+"""The output of a job appears complete or not at all, in any place."""
 
 from __future__ import annotations
 

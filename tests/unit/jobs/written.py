@@ -16,7 +16,7 @@ from tests.unit.storage.record_examples import ordinary
 from tests.unit.storage.stores import message, open_store, put_some
 
 BODY_AT = 88
-"""Of a record with IPv4 hosts."""
+"""Position of the body in a record with IPv4 hosts."""
 HIGH = 1 << 62
 
 

@@ -34,7 +34,7 @@ class World:
     fence: int = 0
     raised: list[int] = field(default_factory=list)
     meanwhile: list[Callable[[], None]] = field(default_factory=list)
-    """What happens within the next calls of the record, one each."""
+    """Calls made within the next calls of the record, one each."""
 
     def pause(self) -> None:
         if self.meanwhile:

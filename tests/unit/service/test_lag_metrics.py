@@ -39,7 +39,7 @@ def store(tmp_path: Path) -> Iterator[MessageStore]:
 
 
 class _Metrics:
-    """What is exposed at some time after the store's last message."""
+    """Exposed metrics at some time after the store's last message."""
 
     def __init__(self, store: MessageStore, maximum: int = 10) -> None:
         store.offsets.save()

@@ -1,4 +1,4 @@
-"""What a process of ours takes from the system."""
+"""Resources that a process takes from the system."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def listed(tmp_path: Path) -> Path:
 
 
 def _fan_out(listed: Path, refusal: Exception, *, as_change: bool = False) -> ShardReplies:
-    """What comes of a request to shard 0, which refuses its part."""
+    """Result of a request to shard 0, which refuses its part."""
 
     async def own() -> bytes:
         raise refusal

@@ -39,7 +39,7 @@ def unpack(raw: bytes, offset: int) -> Entry | None:
 
 
 def place(number: int) -> slice:
-    """Of an entry in its file."""
+    """Position of an entry in its file."""
     at = BLOCK_HEADER_SIZE + number * BLOCK_ENTRY_SIZE
     return slice(at, at + BLOCK_ENTRY_SIZE)
 

@@ -15,7 +15,7 @@ WAIT_S = 30.0
 
 
 class Gate:
-    """Where every sync passes: open, closed, or broken."""
+    """A gate that every sync passes: open, closed, or broken."""
 
     def __init__(self) -> None:
         self.synced: list[str] = []

@@ -61,7 +61,7 @@ def read(root: Path, _: int) -> int:
 
 
 def exceed(_: Path, __: int) -> int:
-    """What no step may do; so the limit holds."""
+    """Fail if a step reads too much."""
     return len(bytearray(LIMIT))
 
 

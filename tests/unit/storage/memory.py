@@ -1,4 +1,4 @@
-"""What the kernel says of this process's memory."""
+"""Memory figures of this process, from the operating system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the job of an index rebuild does, in slow and obvious Python: for tests."""
+"""The job of an index rebuild in slow and simple Python: for tests."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Scan:
 
 
 class RebuildJob:
-    """Of one rebuild that has begun, in the writer's own process."""
+    """A rebuild that has begun, in the writer's own process."""
 
     def __init__(self, store: MessageStore, view: RebuildView, parts: int = 2) -> None:
         self.store = store

@@ -67,7 +67,7 @@ def messages(
 
 
 def plain_messages() -> st.SearchStrategy[Message]:
-    """What dispatch mostly sees: few queues, ordinary properties, any transaction type."""
+    """Ordinary messages for dispatch: few queues and properties, any transaction type."""
     value = st.sampled_from(["k1", "k1 k2", "a  b c", "標", "x" * 30])
     pairs = st.lists(st.tuples(st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "z"]), value))
     return st.builds(

@@ -123,7 +123,7 @@ class SmallLog:
 
 @dataclass
 class Marks:
-    """What the dispatcher publishes."""
+    """The values that the dispatcher publishes."""
 
     dispatched: int = -1
     index_complete: bool | None = None

@@ -33,7 +33,7 @@ COUNT = 900
 HURT = 10
 """Number of the record that is damaged."""
 FLAG_AT = 16
-"""Of a record: four bytes that nothing in RocketMQ's format guards."""
+"""Position in a record of four bytes that no field of RocketMQ's format guards."""
 BODY_AT = 100
 
 
@@ -115,7 +115,7 @@ def catch_up(store: MessageStore) -> None:
 
 
 def forget_the_watermark(root: Path) -> None:
-    """So that the next opening reads the whole log."""
+    """Delete the watermark, so that the next opening reads the whole log."""
     (root / "mqstore" / "state").unlink()
     (root / "mqstore" / "clean-close.json").unlink(missing_ok=True)
 
@@ -276,7 +276,7 @@ def test_damage_between_two_openings_is_not_covered_up_by_what_is_put_next(close
 
 
 def touched_by_a_broker(root: Path) -> None:
-    """It writes its lock at each start."""
+    """Write the lock, as a broker does at each start."""
     later = (root / "lock").stat().st_mtime + 60
     os.utime(root / "lock", (later, later))
 

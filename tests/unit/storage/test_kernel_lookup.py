@@ -1,4 +1,4 @@
-"""What the kernel reads by itself: of plain records what the model reads, of all else nothing."""
+"""Reads of the kernel: plain records as the model reads them, no others."""
 
 from __future__ import annotations
 

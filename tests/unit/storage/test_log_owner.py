@@ -51,7 +51,7 @@ class Place:
         return Path(shutil.copytree(self.log, self.log_copy))
 
     def content(self) -> dict[Path, bytes]:
-        """Of every file of the log and beside it."""
+        """Content of every file of the log and beside it."""
         parts = self.log.parent.rglob("*")
         return {path: path.read_bytes() for path in parts if path.is_file()}
 

@@ -1,4 +1,4 @@
-"""What refuses puts, as the put path itself says it, and that it ends by itself."""
+"""Reasons for which the put path refuses puts, and their end."""
 
 from __future__ import annotations
 

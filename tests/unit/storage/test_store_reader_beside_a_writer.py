@@ -93,7 +93,7 @@ def test_a_closed_store_is_read_and_says_so(root: Path) -> None:
 
 
 def test_a_reader_lives_on_through_kills_and_recoveries(root: Path) -> None:
-    """What it reads is always right, and after each recovery it sees what is there."""
+    """The reader serves only valid data, and sees the recovered store after each recovery."""
     with open_store(root) as store:
         store.append(message(store, 0))
     stop = threading.Event()

@@ -73,7 +73,7 @@ def queue_of(store: MessageStore, topic: str = "T") -> ConsumeQueue:
 
 
 def units_of(store: MessageStore, topic: str = "T") -> list[ExtUnit | None]:
-    """Of each entry; None where its tagsCode is no address."""
+    """Units of each entry; None if its tagsCode is no address."""
     queue = queue_of(store, topic)
     found = []
     for _, entry in queue.entries(0, queue.max_index):
@@ -118,7 +118,7 @@ def subscribed(root: Path) -> FilterData:
 
 
 def step_clock(made: FilterData) -> None:
-    """What is put afterwards is of a later millisecond."""
+    """Advance the clock, so that later puts have a later millisecond."""
     clock = production_seams().clock
     while clock.now_ms() <= made.born_ms:
         pass

@@ -68,7 +68,7 @@ def flip(path: Path, offset: int, mask: int = 0xFF) -> None:
 
 
 def record_at(root: Path, number: int) -> int:
-    """Where the number-th message of queue 0 stands."""
+    """Physical offset of the number-th message of queue 0."""
     entry = (root / QUEUE).read_bytes()[number * QUEUE_ENTRY_SIZE :]
     return int(struct.unpack_from(">q", entry)[0])
 
@@ -521,7 +521,7 @@ def test_a_checksum_inside_json_is_optional_and_binding() -> None:
 
 
 def record_at_message(number: int) -> int:
-    """Where message ``number`` of ``put_some`` stands: all before it have their own size."""
+    """Physical offset of message ``number`` of ``put_some``: messages have different sizes."""
     return sum(record_size(each) for each in range(number))
 
 

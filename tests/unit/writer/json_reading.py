@@ -18,7 +18,7 @@ COUNT_MAX: Final = 20
 
 
 def in_general(text: bytes, keys: list[str]) -> tuple[list[Message], int | None, str | None]:
-    """What the general decoder makes of a request; raises what it replies. ``keys`` stand for
+    """Decode a request in the general way; raises its error reply. ``keys`` replace
     generated ones."""
     request = produce.decode_request(text, COUNT_MAX)
     queue_id = produce.requested_queue(request.messages)

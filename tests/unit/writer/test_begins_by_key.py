@@ -44,7 +44,7 @@ async def send(
 async def send_to_all(
     writers: Writers, given: dict[str, Any], *shards: int, **headers: str
 ) -> list[tuple[str, str]]:
-    """What each shard replies."""
+    """The reply of each shard."""
     return states([await send(writers, each, given, **headers) for each in shards or (0, 1)])
 
 
@@ -188,7 +188,7 @@ def test_a_new_key_begins_on_its_new_shard(tmp_path: Path) -> None:
 def test_while_the_former_shard_cannot_reply_nothing_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may know the key: after its start only once it has read its half messages."""
+    """The former shard may know the key, once it has read its half messages after its start."""
 
     async def act(writers: Writers) -> None:
         let_keys_move(writers)

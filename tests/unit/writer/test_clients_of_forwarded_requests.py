@@ -31,7 +31,7 @@ def body_of(path: str, key: str | None) -> dict[str, Any]:
 
 
 def born_hosts(writers: Writers, shard: int, path: str) -> list[str]:
-    """Of the messages, or half messages, that a shard has stored."""
+    """Born hosts of the messages, or half messages, that a shard has stored."""
     lookups, found = writers.service(shard).store.lookups, list[Host]()
     topic = HALF_TOPIC if path == BEGIN else "t"
     for queue in range(8):

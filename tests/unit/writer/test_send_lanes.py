@@ -27,7 +27,7 @@ from mqstore.writer.service import WriterService
 from tests.unit.writer.json_requests import requests
 
 TOPIC: Final = "orders"
-"""Of one queue, so that messages that name none have one place."""
+"""A topic of one queue, so that messages without a queue have one place."""
 SPREAD: Final = "spread"
 QUEUES: Final = 3
 HEADERS: Final = [(b"content-type", b"application/json"), (b"host", b"localhost")]
@@ -112,7 +112,7 @@ class Writer:
         return HotRequest(scope, receive, {"topic": topic}, self.service.front.limits)
 
     def records(self, start: int) -> list[tuple[Any, ...]]:
-        """What each record from a physical offset on holds, but for times and generated keys."""
+        """Content of the records from a physical offset on, without times and generated keys."""
         found = []
         while start < self.service.store.log.max_offset:
             record = self.service.store.log.record_at(start)

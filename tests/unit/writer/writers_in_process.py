@@ -26,7 +26,7 @@ SMALL: Final = StoreConfig(
 )
 """A small store, however full the disk is that tests run on."""
 ADDRESS: Final = ("10.9.9.9", 4711)
-"""Of every client that is no shard."""
+"""Address of every client that is not a shard."""
 
 
 class Writers:

@@ -46,7 +46,7 @@ class Server:
     protocols: list[FastConnection]
     api: Api
     turns: asyncio.Event = field(default_factory=asyncio.Event)
-    """What ``/wait`` waits for."""
+    """Event that ``/wait`` waits for."""
     waiting: asyncio.Event = field(default_factory=asyncio.Event)
     left: asyncio.Event = field(default_factory=asyncio.Event)
     """A connection was lost."""
@@ -79,7 +79,7 @@ class Answer:
 
     @property
     def but_ids(self) -> tuple[int, list[bytes], bytes]:
-        """What is the same however a request came."""
+        """The parts of a reply that do not depend on the way of the request."""
         own = self.header("x-request-id").encode()
         lines = [line for line in self.head.split(b"\r\n") if not line.startswith(b"date:")]
         return (

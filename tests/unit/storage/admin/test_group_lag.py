@@ -21,7 +21,7 @@ from tests.unit.storage.stores import message, open_store
 
 SEAMS = production_seams()
 BODY_AT = 100
-"""Of a record."""
+"""Position of the body in a record."""
 
 
 @pytest.fixture

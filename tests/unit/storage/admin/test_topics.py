@@ -204,7 +204,7 @@ def test_a_reader_sees_a_topic_go_and_come_again(tmp_path: Path) -> None:
 
 
 def readable(store: MessageStore) -> set[bytes]:
-    """What a consumer gets that begins at 0."""
+    """Messages that a consumer gets from offset 0."""
     pulls = [store.lookups.records("T", queue_id, 0, 100) for queue_id in range(3)]
     return {record.body for pull in pulls for record in pull.records}
 

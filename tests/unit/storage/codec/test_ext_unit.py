@@ -13,7 +13,7 @@ UNITS = st.builds(ExtUnit, INT64, INT64, st.binary(max_size=EXT_UNIT_SIZE_MAX - 
 OF_A_BROKER = bytes.fromhex(
     "002f0000000000000e3c000001a201bd9119001b000000008000000000010000000000000000000000008000000000"
 )
-"""Of 4.9.7: tag t0, a bitmap for up to 64 subscriptions, of which one wants the message."""
+"""A unit of 4.9.7: tag t0, a bitmap for up to 64 subscriptions, one of which matches."""
 
 
 def test_a_unit_of_a_broker_is_read_and_written_the_same() -> None:

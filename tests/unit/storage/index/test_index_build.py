@@ -174,7 +174,7 @@ def test_damage_is_stepped_over_as_dispatch_does(
 def test_a_file_is_begun_by_the_next_record_where_the_last_one_is_full(
     count: int, store_format: StoreFormat
 ) -> None:
-    """Of two keys each, so that four records fill a file of eight items to the brim in 4.9."""
+    """Records of two keys each: four of them fill a file of eight items in 4.9."""
     log = SmallLog(store_format)
     for number in range(count):
         log.put(props={"KEYS": f"a{number} b{number}"}, store_ms=BORN_MS + number)

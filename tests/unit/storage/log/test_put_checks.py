@@ -1,4 +1,4 @@
-"""What is refused before anything is written."""
+"""Puts that are refused before anything is written."""
 
 from __future__ import annotations
 

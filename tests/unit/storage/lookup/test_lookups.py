@@ -48,7 +48,7 @@ class MemoryLog:
     min_offset: int = 0
     max_offset: int = 0
     cuts: list[int] = field(default_factory=list)
-    """Where further segments begin."""
+    """Beginnings of further segments."""
 
     def append(self, content: bytes | bytearray) -> None:
         self.data[self.max_offset : self.max_offset + len(content)] = content
@@ -85,7 +85,7 @@ class MemoryQueue:
         return memoryview(packed), (index - first) * QUEUE_ENTRY_SIZE
 
     def units(self, address: int) -> None:
-        """There is no ConsumeQueueExt."""
+        """The store has no ConsumeQueueExt."""
 
     def entry(self, index: int) -> QueueEntry | None:
         return self.stored[index] if 0 <= index < len(self.stored) else None
@@ -99,7 +99,7 @@ class MemoryIndex:
 
     @property
     def files(self) -> None:
-        """There are none."""
+        """The store has none."""
 
     def candidates(
         self, topic: str, key: str, begin_ms: int, end_ms: int, below: int
@@ -160,7 +160,7 @@ class Bounds:
 
 
 def no_blocks(bounds: Bounds) -> BlockGuard:
-    """Of a store without block checksums."""
+    """The blocks of a store without block checksums."""
     blocks = BlockFiles(PosixFileSystem(), Path("/nowhere"), 1 << 20, "0" * 32)
     return BlockGuard(blocks, LogWindow(*bounds.bound_words))
 

@@ -1,4 +1,4 @@
-"""What became of a message: its copies as RocketMQ writes them, and who is past them."""
+"""Traces of messages: their copies as RocketMQ writes them, and the groups past them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RETRY, DEAD = "%RETRY%g", "%DLQ%g"
 KEY = "U1"
 TOPICS = ("T", RETRY, DEAD, HALF_TOPIC, OP_TOPIC, CHECK_MAX_TIME_TOPIC)
 BODY_AT = 100
-"""Of a record."""
+"""Position of the body in a record."""
 
 
 @pytest.fixture

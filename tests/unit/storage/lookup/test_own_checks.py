@@ -21,7 +21,7 @@ from tests.unit.storage.stores import CONFIG, message, open_store, put_some
 
 PAGE = 4096
 LOST = 3 * PAGE
-"""Where the page begins that is lost, in the first block."""
+"""Beginning of the lost page, in the first block."""
 COUNT = 500
 CHOSEN = CONFIG.model_copy(update={"mapped_file_size_commit_log": 4 * BLOCK_SIZE})
 

@@ -47,7 +47,7 @@ from tests.unit.storage.stores import CONFIG, open_store
 COUNT = 400
 RARE_AT = 300
 TWINS = ("Aa", "BB")
-"""Of one hash."""
+"""Tags of equal hash."""
 TAGS = ("a", "b", *TWINS, "")
 INT64 = st.integers(-(2**63), 2**63 - 1)
 

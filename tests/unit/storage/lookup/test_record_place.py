@@ -1,4 +1,4 @@
-"""Where a record stands and what vouches for it, read beside a writer and at rest."""
+"""Places of records and the checksums that cover them, read beside a writer and at rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of one flipped bit: the record, the field and the queue that it touches."""
+"""The finding of one flipped bit: the record, the field and the queue that it touches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAMES = {
     "port_zeros": "HOST",
     "magic": "MAGICCODE",
 }
-"""Of the test's fields; all others are RocketMQ's without underscores."""
+"""Names of the test's fields; all others are RocketMQ's without underscores."""
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> MessageStore:
 
 
 def found_at(store: MessageStore, offset: int, mask: int = 0x10) -> Finding:
-    """What is found once a byte of the log has changed."""
+    """The finding after a byte of the log has changed."""
     file = store.log.files.find(offset)
     assert file is not None
     entries = store._parts.directory.blocks.entries(file.base_offset)

@@ -1,4 +1,4 @@
-"""What an open store does with its quarantine."""
+"""The quarantine of an open store."""
 
 from __future__ import annotations
 

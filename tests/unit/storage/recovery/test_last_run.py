@@ -65,7 +65,7 @@ def _garbage_behind_the_end(root: Path) -> None:
 
 
 def _another_last_record(root: Path) -> None:
-    """Of the same length, as another history of the log has it."""
+    """Replace the last record by one of the same length, as of another history of the log."""
     last = _with_the_end(root)
     data = bytearray(last.read_bytes())
     data[len(bytes(data).rstrip(b"\0")) - 30] ^= 1

@@ -26,7 +26,7 @@ from tests.unit.storage.recovery.log_builder import (
 )
 
 BODY_AT = 88
-"""Where the body begins in a V1 record with IPv4 hosts."""
+"""Position of the body in a V1 record with IPv4 hosts."""
 
 
 def planned(log: LogBuilder, root: Path, **view: object) -> RecoveryPlan:

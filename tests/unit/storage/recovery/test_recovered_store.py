@@ -269,7 +269,7 @@ def test_a_torn_tail_costs_the_torn_records_only(
 
 
 def _record_offsets(store: MessageStore, count: int) -> list[int]:
-    """Where the last records begin."""
+    """Physical offsets of the last records."""
     found = []
     for queue in store.queues.all():
         entries = queue.entries(queue.max_index - count, queue.max_index)

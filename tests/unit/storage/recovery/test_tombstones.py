@@ -1,4 +1,4 @@
-"""What takes the place of unreadable records: its size, what it keeps, how it is cut and known."""
+"""Tombstones, which replace unreadable records: size, kept fields, splitting, recognition."""
 
 from __future__ import annotations
 

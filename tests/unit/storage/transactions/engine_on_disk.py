@@ -67,7 +67,7 @@ def opened(root: Path, rules: Rules = QUIET, *, waits_for_files: bool = True) ->
 
 
 class Blocked:
-    """Where a call waits until the test lets it go on."""
+    """A gate at which a call waits until the test opens it."""
 
     def __init__(self) -> None:
         self.reached = threading.Event()

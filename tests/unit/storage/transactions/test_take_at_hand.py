@@ -164,7 +164,7 @@ def test_where_a_file_must_be_made_a_thread_makes_it(tmp_path: Path) -> None:
 
 
 def test_queues_go_on_over_files_that_a_thread_makes(tmp_path: Path) -> None:
-    """Of 20 entries each: most are at hand, the first of each file is not."""
+    """Files of 20 entries each: most puts are at hand, the first of each file is not."""
     with with_files(tmp_path) as side:
         left = 0
         for number in range(250):

@@ -1,4 +1,4 @@
-"""What a killed process, a power cut or a broker leaves behind, and what the engine makes of it."""
+"""Transactions after a killed process, a power cut or a broker."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def commit_without_op(bench: Bench, key: str) -> None:
 
 
 def op_of_lost_halves(bench: Bench, *offsets: int) -> None:
-    """What a power cut may leave: the op record is there, the halves before it are not."""
+    """The state after a power cut: the op record survived, the halves before it did not."""
     decision = Decision(Verdict.COMMIT, 1, "producer")
     bench.append(halves.ops_of(offsets, "lost", decision, HOST, "0" * 32, bench.world.format))
 

@@ -1,4 +1,4 @@
-"""What is foretold of a real broker. That it is true, tests/compat/test_damage.py shows."""
+"""Predictions about a real broker; tests/compat/test_damage.py compares them with one."""
 
 from __future__ import annotations
 

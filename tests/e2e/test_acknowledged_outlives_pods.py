@@ -1,4 +1,4 @@
-"""What outlives the pods: everything acknowledged, and what an uninstall leaves."""
+"""Acknowledged messages outlive the pods; an uninstall keeps the volumes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""What an administrator said, and what the scrub found, over crashes: pauses, pins,
-the archive, findings.
+"""The small state files over crashes: pauses, pins, the archive mark, findings of the scrub.
 
-Each of their small files says after any crash what it said before or after the change that was
-under way, and nothing but the latter once the change was answered.
+After any crash each file has its content from before or after the change that was in progress, and
+only that from after it once the change was acknowledged.
 """
 
 from __future__ import annotations
@@ -59,11 +58,11 @@ class Words:
         self.pause: set[str | None] = {None}
         """Reasons that may be read back; one only unless a change was cut off."""
         self.pins: dict[str, set[int | None]] = {name: {None} for name in PINS}
-        """Where a pin begins, likewise; None for no such pin."""
+        """Beginning of a pin in each state; None without the pin."""
         self.archive: set[int | None] = {None}
         """Up to where it may be archived, likewise."""
         self.scrubs = [self._scrub_file(self.machine.disk)]
-        """What the scrub's file has said, the last one last."""
+        """Contents of the scrub's file, the latest last."""
         self.found: Exception | None = None
         """Kept here: the store takes what a crash point raises for a failing disk."""
         self.machine.disk.before_effect = self._crash_point

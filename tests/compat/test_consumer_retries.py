@@ -1,4 +1,4 @@
-"""What a real consumer sent back to a real broker is shown as one message's history."""
+"""Messages that a real consumer sent back to a real broker are shown as one history."""
 
 from __future__ import annotations
 
