@@ -254,7 +254,7 @@ class _Room:
 
     @property
     def born_timestamp_ms(self) -> int:
-        """Position in the first record."""
+        """Born timestamp of the first record, in Unix ms."""
         return int.from_bytes(self._log[40:48], "big")
 
     def is_untouched(self) -> None:

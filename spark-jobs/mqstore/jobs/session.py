@@ -24,7 +24,7 @@ _INSTALL: Final = (
 
 
 def check_java(environment: Mapping[str, str] = os.environ) -> None:
-    """Raises JavaMissing for no Java, or one that Spark refuses."""
+    """Check the Java version. Raises JavaMissing without Java, or for one that Spark rejects."""
     home = environment.get("JAVA_HOME")
     path = f"{home}/bin" if home else environment.get("PATH", "")
     java = shutil.which("java", path=path)

@@ -59,7 +59,7 @@ class SparkFigures:
 def watched(
     spark: SparkSession, name: str, what: str, progress: Progress, figures: SparkFigures
 ) -> Iterator[None]:
-    """Show the tasks of what Spark does within, and add its figures."""
+    """Show the tasks of Spark's jobs in this context, and add their figures."""
     context, group = spark.sparkContext, f"{name} {next(_numbers)}"
     context.setJobGroup(group, what)
     ended = threading.Event()

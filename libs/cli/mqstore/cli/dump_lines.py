@@ -51,7 +51,7 @@ def run(
 
 
 class Dump:
-    """The lines of one recovered store, and what was found wrong on the way. Memory is bounded."""
+    """The lines of one recovered store, and the damage found. Memory use is limited."""
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
@@ -62,7 +62,7 @@ class Dump:
         """Messages whose body is not what was stored."""
 
     def lines(self, *, queries: bool) -> Iterator[Line]:
-        """Everything, in the order of the module's docstring."""
+        """Yield all lines, in the order of the module's docstring."""
         yield self._recovered()
         yield from self._log()
         for queue in self._store.queues.all():
@@ -157,7 +157,7 @@ class Dump:
                         yield {"t": "query", "topic": found.topic, "key": key, "offsets": offsets}
 
     def _query(self, topic: str, key: str) -> list[int]:
-        """As RocketMQ's queryMessage: hash collisions included, the newest, ascending."""
+        """Query as RocketMQ's queryMessage: the newest, ascending, with hash collisions."""
         hits = self._store.index.query(topic, key, QUERY_MAX, 0, TIME_MAX)
         return sorted(offset for offset in hits.offsets if self._is_record(offset))
 

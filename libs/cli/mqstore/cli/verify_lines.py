@@ -52,7 +52,7 @@ def _run(directory: Path, config: StoreConfig, in_lines: bool) -> int:
 
 
 def finding_line(finding: Finding) -> Line:
-    """One ``finding`` line; what does not apply is left out."""
+    """One ``finding`` line, without fields that do not apply."""
     fields = {_NAMES.get(name, name): value for name, value in asdict(finding).items()}
     known = {name: value for name, value in fields.items() if value is not None}
     return {"t": "finding", "level": finding.level.value, **known}

@@ -78,7 +78,7 @@ class Authenticator:
         log.info("tokens read again", roles=sorted(given))
 
     def check(self, headers: list[tuple[bytes, bytes]], needed: Role) -> None:
-        """Raises Problem (401, 403, 421) when the headers do not allow ``needed``."""
+        """Raise Problem (401, 403, 421) unless the headers allow ``needed``."""
         if self._clock() >= self._reread_at:
             self._reload_if_changed()
         if not self._tokens:

@@ -36,7 +36,7 @@ def plan(root: Path, config: StoreConfig, files: FileSystem, clock: Clock) -> Ac
 def accept(
     root: Path, config: StoreConfig, files: FileSystem, clock: Clock, confirmation: str
 ) -> AcceptedLoss:
-    """Note durably that this loss, as ``Loss.confirmation`` names it, is accepted.
+    """Record durably that the loss with this ``Loss.confirmation`` is accepted.
 
     Raises LossNotAccepted where another one, or none, is found; and as ``plan``.
     """

@@ -109,7 +109,7 @@ def _apply(seams: Seams, found: Adoption) -> None:
 
 
 def _require_log(files: FileSystem, paths: StorePaths) -> None:
-    """An empty log is one where an owner file says so, as a new store leaves it."""
+    """Require a log; an empty one needs an owner file, as a new store writes it."""
     names = files.list(paths.commit_log)
     is_log = any(segment_offset(name) is not None for name in names)
     if not is_log and files.stat(paths.log_owner) is None:

@@ -336,8 +336,11 @@ def _make_bitmaps(directory: OpenedDirectory, filters: ConsumerFilters) -> Filte
 
 
 def _first_indexed(index: IndexService, minimum: int) -> int:
-    """The physical offset from which on the index has records: files of it outlive the segments of
-    their first records, and what they say of times holds while times go forward."""
+    """Return the least physical offset that the index has, or ``minimum``.
+
+    Index files outlive the segments of their first records; their times are right while times go
+    forward.
+    """
     return min((minimum, *(file.header.begin_physical for file in index.files[:1])))
 
 

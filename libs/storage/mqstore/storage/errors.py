@@ -347,7 +347,7 @@ class TransactionDecided(TransactionError):
 
 
 class FlushTimeout(StorageError):
-    """Stored and readable, but not known to be on disk within syncFlushTimeout."""
+    """The message is stored and readable, but was not synced within syncFlushTimeout."""
 
 
 class StoreFailed(StorageError):
@@ -375,7 +375,7 @@ class StagingDamaged(StorageError):
 
 
 class IndexRebuildRunning(StorageError):
-    """Another rebuild of the index runs; ``running`` says whose, and until when."""
+    """Another rebuild of the index runs; ``running`` has its owner and the end of its lease."""
 
     def __init__(self, detail: str, running: Mapping[str, int | str]) -> None:
         super().__init__(detail)
@@ -391,7 +391,7 @@ class IndexRebuildRefused(StorageError):
 
 
 class IndexRebuildInvalid(StorageError):
-    """A plan or items that cannot be of this rebuild; nothing of them counts."""
+    """A plan or items that do not belong to this rebuild; none of them is used."""
 
 
 class StagingFull(StorageError):
@@ -482,15 +482,15 @@ class BodyNotInflatable(StorageError):
 
 
 class ArchiveRefused(StorageError):
-    """The archive cannot be there, or retention waits for another one."""
+    """The archive offset is invalid, or retention waits for another archive."""
 
 
 class PinRefused(StorageError):
-    """A pin on what is not there any more, or one too many."""
+    """A pin on segments that were deleted, or one pin above the limit."""
 
 
 class QueryError(StorageError):
-    """Base of what a look-up can answer other than records."""
+    """Base of the errors of look-ups."""
 
 
 class TopicUnknown(QueryError):
@@ -510,11 +510,11 @@ class SubscriptionUnknown(QueryError):
 
 
 class OffsetOutOfRange(QueryError):
-    """Beyond the log's or the queue's end, or no record begins there."""
+    """The offset is beyond the end of the log or queue, or no record begins there."""
 
 
 class OffsetInsideRecord(OffsetOutOfRange):
-    """No record begins there: it lies inside the one at ``holder``."""
+    """The offset is inside the record that begins at ``holder``."""
 
     def __init__(self, offset: int, holder: int) -> None:
         super().__init__(f"no record begins at offset {offset}: it lies inside the one at {holder}")
@@ -546,7 +546,7 @@ class CursorError(QueryError):
 
 
 class FilterError(QueryError):
-    """An expression that says which messages are wanted, and cannot be understood."""
+    """A filter expression that cannot be parsed."""
 
     def __init__(self, why: str, column: int | None = None) -> None:
         """``column`` counts characters from 1; None where it is not known."""

@@ -96,7 +96,7 @@ class FileLock(Protocol):
 
 
 class FileSystem(Protocol):
-    """Everything the engine does to files. All paths absolute; OSError on failure.
+    """All operations of the engine on files. Paths are absolute; failures raise OSError.
 
     A symbolic link, pipe, socket or device at the end of a path is an OSError in each operation
     that looks at it or opens it: nothing is followed, and nothing blocks.
@@ -205,7 +205,7 @@ class Clock(Protocol):
 
 
 class Signal(Protocol):
-    """Somewhere to wait until something becomes true: a condition variable, or simulated steps."""
+    """A condition variable, or its simulation in steps."""
 
     def notify(self) -> None:
         """Wake every waiter so that it looks at its predicate again."""
@@ -215,7 +215,7 @@ class Signal(Protocol):
 
 
 class BackgroundService(Protocol):
-    """A loop turned inside out: threads run it in production, a seeded loop in simulation."""
+    """A service that runs in steps: threads call them, and in simulation a seeded loop."""
 
     @property
     def name(self) -> str:

@@ -46,7 +46,7 @@ _SERVICE_LINKS: Final = {
 
 
 def fold(name: str) -> str:
-    """The form in which names are compared: no case, no underscores."""
+    """Return the name in lower case without underscores, for comparisons."""
     return name.replace("_", "").lower()
 
 
@@ -78,7 +78,7 @@ def is_service_link(name: str, value: str) -> bool:
 
 
 def given_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Name, without the prefix, and value of each variable that is meant for a program of ours."""
+    """Yield name, without our prefix, and value of each variable with it, but for Service links."""
     for variable, value in environment.items():
         name = variable[len(ENV_PREFIX) :]
         if variable.upper().startswith(ENV_PREFIX) and not is_service_link(name, value):

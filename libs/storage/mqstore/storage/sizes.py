@@ -70,13 +70,13 @@ def _found_sizes(files: FileSystem, paths: StorePaths, config: StoreConfig) -> S
 
 
 def _index_sizes(files: FileSystem, paths: StorePaths, config: StoreConfig) -> IndexSizes:
-    """The sizes that the items of the index files agree with, else the settings."""
+    """The sizes that fit the items of the index files, else those of the settings."""
     found = index_sizes.find(files, [paths.index / name for name, _ in _index_files(files, paths)])
     return found or IndexSizes(config.max_hash_slot_num, config.max_index_num)
 
 
 def refuse_other_index_sizes(files: FileSystem, paths: StorePaths, config: StoreConfig) -> None:
-    """StoreUnsupported where slot and index counts make no file's length."""
+    """Raise StoreUnsupported if slot and index counts do not fit the length of a file."""
     due = index_file_size(config)
     found = {name: stat.size for name, stat in _index_files(files, paths) if stat.size}
     if not found or due in found.values():
@@ -151,7 +151,7 @@ def _queue_file_size(files: FileSystem, paths: StorePaths) -> int | None:
 
 
 def _ext_file_size(files: FileSystem, paths: StorePaths) -> int | None:
-    """Always found from the files: a broker may have begun them with its own setting."""
+    """Find the size from the files, as a broker may have made them with its own setting."""
     return _most_common(_sizes_below(files, paths.consume_queue_ext))
 
 
@@ -184,7 +184,7 @@ def _lengths(files: FileSystem, directory: Path) -> list[tuple[int, int]]:
 
 
 def _size_of_run(run: list[tuple[int, int]]) -> int | None:
-    """The distance between neighbours where a file has just that length, else what most have."""
+    """The distance of neighbouring files if a file has that length, else the commonest length."""
     lengths = [length for _, length in run if length]
     distances = {b - a for (a, _), (b, _) in pairwise(run)}
     return _most_common(n for n in lengths if n in distances) or _most_common(lengths)

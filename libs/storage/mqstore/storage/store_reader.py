@@ -118,8 +118,8 @@ class StoreReader:
 
     @property
     def why_replaced(self) -> str | None:
-        """How it shows that the files at its path are no longer those that were opened; None while
-        they are. Then nothing that was read is of the store any more. OSError.
+        """The reason why the files at its path are no longer the opened ones; None while they
+        are. Then nothing that was read is of the store any more. OSError.
 
         A writer never replaces its state page or its log's directory.
         """
@@ -155,7 +155,8 @@ class StoreReader:
         return format_file.has_block_checksums(content, lock.modified_ms)
 
     def snapshot(self) -> StateSnapshot:
-        """Bounds and health, as the last writer said. Raises StoreNotOpen while they change."""
+        """Bounds and health, as the last writer published them. Raises StoreNotOpen while they
+        change."""
         return self.state.snapshot()
 
     def wait_for_arrival(self, seen: int, timeout_s: float) -> bool:

@@ -271,7 +271,7 @@ def check_key(key: str) -> None:
 
 
 def is_plain(text: str) -> bool:
-    """Whether nothing in it is odd, as nearly always: ``check_property_text`` takes it."""
+    """Whether ``check_property_text`` accepts the text, by a quick check of ordinary text."""
     return text.isascii() and text.isprintable()
 
 

@@ -147,7 +147,7 @@ def _is_public(address: Address) -> bool:
 
 
 def _plain(address: Address) -> Address:
-    """An IPv4 address, where it is one in IPv6's form."""
+    """Return the IPv4 address of an IPv4-mapped IPv6 address; others unchanged."""
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return mapped or address
 

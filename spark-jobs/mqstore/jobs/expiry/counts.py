@@ -15,7 +15,7 @@ NOT_QUEUED: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Messages that have the same keys; which keys are there, the question says."""
+    """Messages with equal keys; the query selects which keys are set."""
 
     messages: int
     bytes: int

@@ -18,7 +18,7 @@ def count(number: int) -> str:
 
 
 def size(number: float) -> str:
-    """Three digits, and a unit of 1,024 of the one before."""
+    """Format bytes with three digits and a binary unit."""
     for unit in _UNITS:
         if abs(number) < 1000 or unit == _UNITS[-1]:
             break
@@ -37,7 +37,7 @@ def hours(number: float) -> str:
 
 
 def span(milliseconds: int) -> str:
-    """A duration; whatever clock made it, it is one."""
+    """Format a duration; a negative one as zero, one of over 100 years as a long one."""
     if abs(milliseconds) > 100 * _YEAR_MS:
         return _LONG
     return hours(max(0, milliseconds) / _HOUR)

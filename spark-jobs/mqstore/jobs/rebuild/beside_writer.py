@@ -35,8 +35,10 @@ log = logging.getLogger(__name__)
 
 
 def rebuild(settings: RebuildSettings, run: JobRun, place: ShardPlace) -> Outcome:
-    """Raises JobError, ClientError. Where a segment goes meanwhile it need not be indexed: what is
-    left of the log is done once more."""
+    """Rebuild the index beside a running writer; once more if a segment is deleted meanwhile.
+
+    Raises JobError, ClientError.
+    """
     with place.client() as client:
         try:
             return _rebuilt(settings, run, place, client)

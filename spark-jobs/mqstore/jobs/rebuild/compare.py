@@ -103,9 +103,11 @@ def differences(
     high: int = OFFSET_MAX,
     staging: Path,
 ) -> Differences:
-    """Between the files in ``staging`` and those in ``index/``, whose items below physical offset
-    ``low`` expired. Where a writer goes on from ``high`` on, the newest file is changed
-    meanwhile: its items below count, its chains do not."""
+    """Compare the files in ``staging`` with those in ``index/``.
+
+    Items below physical offset ``low`` have expired. If a writer appends from ``high`` on, it
+    changes the newest file: only its items below ``high`` are compared, and not its chains.
+    """
     found = Differences()
     files = PosixFileSystem()
     there = []
@@ -130,7 +132,7 @@ def differences(
 
 
 def _check_chains(file: IndexBytes, layout: Layout, found: Differences) -> None:
-    """Header, slots and links of one file, as its items make them."""
+    """Compare header, slots and links of one file with those that its items require."""
     items = file.items[1:]
     slots = items["hash"].astype(np.int64) % layout.slots
     order = np.argsort(slots, kind="stable")
@@ -201,7 +203,7 @@ def _check_times(file: IndexBytes, due: PlannedFile | None, found: Differences) 
 
 
 class _Stream:
-    """The items of several files one after another, looked at from their front."""
+    """The items of several files in sequence, read from the front."""
 
     def __init__(self, files: Iterator[IndexBytes], low: int, high: int) -> None:
         self._blocks = (block for file in files for block in file.blocks())
@@ -213,7 +215,7 @@ class _Stream:
         self.times: Items = self.offsets
 
     def fill(self, least: int) -> int:
-        """Have so many items at hand, or all; how many there are."""
+        """Load up to so many items; return the number of loaded items."""
         while len(self.offsets) < least and not self._ended:
             block = next(self._blocks, None)
             if block is None:
@@ -230,7 +232,7 @@ class _Stream:
         self.hashes, self.times = self.hashes[count:], self.times[count:]
 
     def take_record(self, offset: int) -> Counter[int]:
-        """The hashes of the items at the front that are of one record."""
+        """Remove the items of one record from the front, and return their hashes."""
         count = 0
         while count < self.fill(count + 1) and self.offsets[count] == offset:
             count += 1
@@ -262,7 +264,7 @@ def _compare(due: _Stream, there: _Stream, found: Differences) -> None:
 
 
 def _compare_times(due: _Stream, there: _Stream, count: int, found: Differences) -> None:
-    """Both files round down to whole seconds from where they begin."""
+    """Compare times, which both files round down to whole seconds from their begin."""
     ours, theirs = due.times[:count], there.times[:count]
     known = (ours >= 0) & (theirs >= 0)
     for at in np.flatnonzero(known & (np.abs(ours - theirs) >= _SECOND_MS)):
@@ -276,7 +278,7 @@ def _compare_times(due: _Stream, there: _Stream, count: int, found: Differences)
 
 
 def _compare_record(due: _Stream, there: _Stream, found: Differences) -> None:
-    """The record whose items are not the same, or not there; behind it both go on."""
+    """Count a record whose items differ or are missing; both streams continue behind it."""
     is_stray = len(there.offsets) > 1 and there.offsets[0] > there.offsets[1] >= due.offsets[0]
     if is_stray:  # its offset was changed: what follows is in order
         found.add("surplus", physicalOffset=int(there.offsets[0]), hash=int(there.hashes[0]))

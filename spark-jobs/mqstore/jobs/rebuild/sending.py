@@ -15,7 +15,7 @@ from mqstore.jobs.shard_place import ShardPlace
 
 
 def send_part(writer: ShardPlace, rebuild: str, chunks: Iterable[Items]) -> Iterator[IndexPart]:
-    """One part's items, in the order of the log, to the store's writer. Raises JobError."""
+    """Send one part's items, in the order of the log, to the store's writer. Raises JobError."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

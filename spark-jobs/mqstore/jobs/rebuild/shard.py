@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 def rebuild_shard(settings: RebuildSettings, run: JobRun, shard: str) -> Outcome:
-    """At rest, or beside the writer that was named or says that it is there.
+    """Rebuild the index at rest, or beside the named or running writer.
 
     Raises JobError, ClientError, StorageError, OSError.
     """

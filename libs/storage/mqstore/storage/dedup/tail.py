@@ -66,7 +66,7 @@ def _is_older(log: CommitLog, offset: int, since_ms: int) -> bool:
 def _start(
     log: CommitLog, queues: ConsumeQueues, since_ms: int, lowest: int, steps: StepsView
 ) -> int:
-    """The first record of any queue that is neither older nor lower than that."""
+    """The first record of any queue that is at or after this time and offset."""
     starts = (_start_in(queue, log, since_ms, lowest, steps) for queue in queues.all())
     return min(starts, default=log.max_offset)
 

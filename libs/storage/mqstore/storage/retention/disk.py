@@ -51,7 +51,7 @@ class Volume(Value):
         return (self.expected_bytes + more) * 100 > percent * self.total_bytes
 
     def shows_above(self, percent: int) -> bool:
-        """Whether the volume is fuller than that at this moment."""
+        """Whether the usage of the volume is above this percentage."""
         return self.used_bytes * 100 > percent * self.total_bytes
 
 
@@ -73,7 +73,7 @@ class Disks:
         return any(volume.is_above(percent, more) for volume in self.volumes)
 
     def shows_above(self, percent: int) -> bool:
-        """Whether any volume is fuller than that at this moment."""
+        """Whether the usage of any volume is above this percentage."""
         return any(volume.shows_above(percent) for volume in self.volumes)
 
     def fullest(self) -> Volume:
