@@ -19,13 +19,21 @@ def evict(path: Path) -> None:
 
 def is_in_memory(path: Path) -> bool:
     """Whether a file's first page is."""
-    page = mmap.PAGESIZE
-    with path.open("r+b") as file, mmap.mmap(file.fileno(), page, mmap.MAP_PRIVATE) as mapped:
-        pages = (ctypes.c_ubyte * 1)()
+    return bool(_pages(path, mmap.PAGESIZE)[0] & 1)
+
+
+def pages_in_memory(path: Path) -> int:
+    """How many of a file's pages are."""
+    return sum(page & 1 for page in _pages(path, path.stat().st_size))
+
+
+def _pages(path: Path, size: int) -> ctypes.Array[ctypes.c_ubyte]:
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), size, mmap.MAP_PRIVATE) as mapped:
+        pages = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
         first = ctypes.c_ubyte.from_buffer(mapped)
         found = _libc.mincore(
-            ctypes.c_void_p(ctypes.addressof(first)), ctypes.c_size_t(page), pages
+            ctypes.c_void_p(ctypes.addressof(first)), ctypes.c_size_t(size), pages
         )
         del first
     assert found == 0
-    return bool(pages[0] & 1)
+    return pages

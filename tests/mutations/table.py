@@ -9,6 +9,7 @@ from tests.mutations.breaking import Mutation
 _STORAGE: Final = "mqstore.storage."
 _FLIPS: Final = "tests/fuzz/test_bit_flips.py"
 _PLAN: Final = "tests/unit/storage/recovery/test_plan.py"
+_AT_REST: Final = "tests/unit/storage/queues/test_queues_at_rest.py"
 _RECOVERED: Final = "tests/unit/storage/recovery/test_recovered_store.py"
 _SIMULATED: Final = "tests/simulation/test_store_on_simulated_disk.py"
 _OWN_WORDS: Final = "tests/simulation/test_administration_over_crashes.py"
@@ -51,15 +52,20 @@ _FILES: Final = (
     Mutation(
         "New files not synced before their rename (disk)",
         "tests.simulation.disk",
-        "                raise self._failure(fault, path)\n"
-        "            self.sync_inode(path, inode)\n",
-        "                raise self._failure(fault, path)\n",
+        "                raise self._failure(fault, path)\n            if sync:\n",
+        "                raise self._failure(fault, path)\n            if False:\n",
+    ),
+    _of(
+        "No directory sync after a new queue file",
+        "queues.consume_queues",
+        "        if not least_pages:\n            self._sync_names(queues)\n",
+        "",
     ),
     _of(
         "No directory sync after a new segment",
         "mapped.mapped_file",
-        "            files.sync_directory(path.parent)\n            mapping = ",
-        "            mapping = ",
+        "            if not is_derived:\n                files.sync_directory(path.parent)\n",
+        "            if False:\n                files.sync_directory(path.parent)\n",
     ),
     _of(
         "Config tables written in place",
@@ -261,10 +267,17 @@ _RECOVERY: Final = (
 
 _LIFE: Final = (
     _of(
+        "A queue is not compared with what was closed",
+        "queues.consume_queues",
+        "                self._refuse(queue, span)\n",
+        "                pass\n",
+        f"{_AT_REST}::test_a_queue_that_lost_entries_ends_the_store_and_the_next_opening_makes_them",
+    ),
+    _of(
         "Queue offsets begin one too low",
         "assembly",
-        "offsets.load((q.topic, q.queue_id, q.max_index) for",
-        "offsets.load((q.topic, q.queue_id, max(0, q.max_index - 1)) for",
+        "offsets.load((q.topic, q.queue_id, q.end) for",
+        "offsets.load((q.topic, q.queue_id, max(0, q.end - 1)) for",
     ),
     _of(
         "Store time may go back after an opening",

@@ -21,6 +21,7 @@ from mqstore.storage.errors import StoreLocked
 from mqstore.storage.seams import DiskUsage, FileLock, FileStat, MappedBytes
 from mqstore.storage.system.posix_files import LOCK_CONTENT
 from tests.simulation.clock import SimulatedClock
+from tests.simulation.disk_lock import SimulatedLock
 from tests.simulation.inode import NEVER, PAGE, Inode, Loss, page_bits, page_of, pages
 from tests.simulation.mapping import SimulatedMapping, SimulatedMemory
 
@@ -56,21 +57,6 @@ class Fault:
     error: int | None
     short: bool = False
     """Part of the content gets there first."""
-
-
-class SimulatedLock:
-    """A lock of a file, whatever its present name."""
-
-    def __init__(self, disk: SimulatedDisk, path: str, inode: Inode) -> None:
-        self._disk = disk
-        self._path = path
-        self._inode = inode
-
-    def release(self) -> None:
-        self._disk.locks.discard(self._inode)
-
-    def is_in_place(self) -> bool:
-        return self._disk.holds(self._path, self._inode)
 
 
 class SimulatedDisk:
@@ -268,13 +254,15 @@ class SimulatedDisk:
         self._operation("list", name)
         return sorted(self._tree.get(name, ()))
 
-    def make_directories(self, path: Path) -> None:
+    def make_directories(self, path: Path, *, sync: bool = True) -> None:
         name = str(path)
         node = self._node(name)
         if node is None:
-            self.make_directories(path.parent)
+            self.make_directories(path.parent, sync=sync)
             self._operation("make_directory", name)
             self._change({name: Mark.DIRECTORY})
+            if not sync:
+                return
             try:
                 self.sync_directory(path.parent)
                 self.sync_directory(path.parent.parent)
@@ -312,10 +300,12 @@ class SimulatedDisk:
             raise self._failure(fault, name)
         self.sync_inode(name, inode)
 
-    def create(self, path: Path, size: int, *, reserve: int | None = None) -> None:
+    def create(
+        self, path: Path, size: int, *, reserve: int | None = None, sync: bool = True
+    ) -> None:
         inode = Inode(bytes(size), self.clock.now_ms())
         inode.reserve(0, size if reserve is None else min(reserve, size))
-        self._make("create", str(path), inode)
+        self._make("create", str(path), inode, sync=sync)
 
     def reserve(self, path: Path, offset: int, length: int) -> None:
         name = str(path)
@@ -374,7 +364,7 @@ class SimulatedDisk:
                 _apply({synced: change.pop(synced)}, self._durable)
         self._pending = [(when, change) for when, change in self._pending if change]
 
-    def map(self, path: Path, *, writable: bool) -> MappedBytes:
+    def map(self, path: Path, *, writable: bool, sparse: bool = False) -> MappedBytes:
         name = str(path)
         self._operation("map", name)
         inode = self._inode(name)
@@ -479,8 +469,8 @@ class SimulatedDisk:
         directory, name = _split(path)
         return self._tree.get(directory, {}).get(name)
 
-    def _make(self, name: str, path: str, inode: Inode) -> None:
-        """Add a new file and sync it; a failure leaves nothing, though a power cut may."""
+    def _make(self, name: str, path: str, inode: Inode, *, sync: bool = True) -> None:
+        """Add a new file and, by default, sync it; a failure leaves nothing, a power cut may."""
         fault = self._operation(name, path)
         self._check_absent(path)
         self._check_room(inode.blocks)
@@ -489,7 +479,8 @@ class SimulatedDisk:
             if fault is not None:
                 inode.resize(inode.size // 2)
                 raise self._failure(fault, path)
-            self.sync_inode(path, inode)
+            if sync:
+                self.sync_inode(path, inode)
         except OSError:
             self._change({path: Mark.GONE})
             raise

@@ -84,8 +84,10 @@ class GatedFiles(PosixFileSystem):
     def __init__(self) -> None:
         self.gate = Gate()
 
-    def map(self, path: Path, *, writable: bool) -> MappedBytes:
-        return GatedMapping(super().map(path, writable=writable), path.name, self.gate)
+    def map(self, path: Path, *, writable: bool, sparse: bool = False) -> MappedBytes:
+        return GatedMapping(
+            super().map(path, writable=writable, sparse=sparse), path.name, self.gate
+        )
 
 
 def gated_seams() -> tuple[Seams, Gate]:

@@ -80,20 +80,25 @@ def test_segments_go_earlier_where_the_next_one_would_not_fit(
 
 def test_no_room_for_a_queue_file_refuses_puts_until_there_is_room() -> None:
     size = 20 * PAGE_SIZE
-    machine = Machine(mapped_file_size_consume_queue=size, clean_file_forcibly_enable=False)
+    machine = Machine(
+        mapped_file_size_consume_queue=size,
+        clean_file_forcibly_enable=False,
+        disk_space_clean_forcibly_ratio=100,
+        disk_space_warning_level_ratio=100,
+    )
     machine.store.close()
     options = StoreOptions(waits_for_files=False)
     store = MessageStore.open(Path("/store"), machine.config, machine.machine.seams, options)
     machine.store = store
     put_with_files(store, 0)
     machine.settle()
-    machine.disk.capacity = machine.disk.usage(Path("/store")).used + size - PAGE_SIZE
+    machine.disk.capacity = machine.disk.usage(Path("/store")).used
     with pytest.raises(SegmentCreationFailed, match="T/1/") as refused:
         put_with_files(store, 1)
     assert refusal(machine) == PutRefusal.of(refused.value)
     assert (refusal(machine).reason, refusal(machine).is_for_room) == ("no-room", True)
     machine.run(5)
-    assert refusal(machine).figures == {"neededBytes": size}
+    assert refusal(machine).figures == {"neededBytes": PAGE_SIZE}
     machine.disk.capacity *= 4
     machine.run(2.1)
     assert store.put_refusal is None

@@ -81,7 +81,7 @@ class StoreCore:
         self.checkpoint = recovery.open_checkpoint()
         self.steps = ClockSteps(seams.files, directory.paths.clock, writable=is_writable)
         self.index = recovery.recover_index(self.checkpoint, self.steps.view)
-        self.queues = recovery.recover_queues()
+        self.queues = recovery.recover_queues(failure.report)
         self.allocation = AllocationService(seams)
         self.clock = ClockWatch(
             self.steps, seams.clock, directory.boot_id, partial(_first_indexed, self.index)
@@ -125,7 +125,7 @@ class StoreCore:
         recovery.complete_queues(self.dispatcher, self.queues)
         self.clock.add_listener(partial(_lower_times, self.log, self.dispatcher, self.checkpoint))
         self.log.check_clock()
-        self.log.offsets.load((q.topic, q.queue_id, q.max_index) for q in self.queues.all())
+        self.log.offsets.load((q.topic, q.queue_id, q.end) for q in self.queues.spans())
         self.log.offsets.load_missing(directory.deleted.next_offsets())
         self.queue_flush = QueueFlushService(
             self.queues, self.index, self.dispatcher, self.checkpoint, config
@@ -135,8 +135,7 @@ class StoreCore:
         config, clock = recovery.directory.config, recovery.seams.clock
         if not config.unique_key_window_count:
             return None
-        dispatched, steps = recovery.plan.dispatch_from, self.steps.view
-        return read_tail(self.log, self.queues, config, dispatched, steps, clock.monotonic)
+        return read_tail(self.log, self.queues, config, self.steps.view, clock.monotonic)
 
 
 class StoreParts:

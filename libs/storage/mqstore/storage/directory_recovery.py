@@ -8,12 +8,13 @@ may catch up afterwards.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from mqstore.storage import opening
 from mqstore.storage._kernel import check_run, find_record
 from mqstore.storage.dispatch.dispatcher import Dispatcher
-from mqstore.storage.errors import CheckpointError, DiskRefuses
+from mqstore.storage.errors import CheckpointError, DiskRefuses, StoreFailed
 from mqstore.storage.index.service import IndexService
 from mqstore.storage.layout import CHECKPOINT_SIZE
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue, StrayFile, StrayReason
@@ -24,7 +25,7 @@ from mqstore.storage.metadata.quarantine import Quarantine
 from mqstore.storage.opening import OpenedDirectory
 from mqstore.storage.options import Progress, StoreOptions
 from mqstore.storage.queues.consume_queue import ConsumeQueue
-from mqstore.storage.queues.consume_queues import ConsumeQueues
+from mqstore.storage.queues.consume_queues import ConsumeQueues, QueueSpan
 from mqstore.storage.recovery import (
     Applier,
     RecoveryPlan,
@@ -221,8 +222,11 @@ class DirectoryRecovery:
             if entry.source.startswith("index/"):
                 self.quarantine.release(entry.name)
 
-    def recover_queues(self) -> ConsumeQueues:
-        """Apply the plan to the queues and load them; they may end before the log does."""
+    def recover_queues(self, on_damage: Callable[[StoreFailed], None]) -> ConsumeQueues:
+        """Apply the plan to the queues and load them; they may end before the log does.
+
+        ``on_damage`` as of ``ConsumeQueues``.
+        """
         opened, found, applier = self.directory, self.plan, self._applier
         queues = ConsumeQueues(
             opened.paths,
@@ -230,9 +234,12 @@ class DirectoryRecovery:
             self.seams,
             ext_file_size=opened.config.mapped_file_size_consume_queue_ext,
             writable=found.read_only is None,
+            on_damage=on_damage,
         )
         self._quarantined += applier.apply_to_queue_files(found)
-        self._set_strays(queues.load(), writable=found.read_only is None)
+        closed = () if opened.clean is None else opened.clean.queues
+        strays = queues.load(QueueSpan(q.topic, q.queue_id, q.first, q.end) for q in closed)
+        self._set_strays(strays, writable=found.read_only is None)
         self._quarantined += applier.apply_to_queues(found, queues)
         if found.read_only is None:
             with opened.state.changing():
@@ -253,18 +260,18 @@ class DirectoryRecovery:
 
     def _finish_deletions(self, queues: ConsumeQueues) -> None:
         """Unlink what a halt left of deleted topics' queues."""
-        for queue in queues.all():
-            if queue.files.files and queue.max_physical_end() <= self.directory.deleted.below(
-                queue.topic
-            ):
-                queues.destroy(queue.topic, queue.queue_id)
+        for note in self.directory.deleted.all():
+            for queue in queues.of_topic(note.topic):
+                if queue.files.files and queue.max_physical_end() <= note.offset:
+                    queues.destroy(queue.topic, queue.queue_id)
 
     # times --------------------------------------------------------------------------------
 
     def newest_store_time(self, files: MappedFileQueue, queues: ConsumeQueues) -> int:
         """STORETIMESTAMP of the newest record, also where recovery read none; 0 without one."""
         found = self.plan
-        if found.records or found.max_offset <= found.min_offset:
+        is_known = found.records or self.directory.clean is not None
+        if is_known or found.max_offset <= found.min_offset:
             return found.last_store_timestamp_ms
         last = max((_last_offset(queue) for queue in queues.all()), default=-1)
         return _last_time_from(files, last, found.max_offset) or found.last_store_timestamp_ms

@@ -299,7 +299,7 @@ class MessageStore:
             segments=len(self.log.files.files),
             segment_size=self.config.mapped_file_size_commit_log,
             topics=self._parts.admin.topics.count(),
-            queues=len(self.queues.all()),
+            queues=self.queues.count,
             index_files=len(self.index.files),
             index_complete=self.dispatcher.catch_up.complete,
             index_offset=self.dispatcher.catch_up.position,

@@ -198,7 +198,8 @@ class ReaderQueue:
 
     def _has_expired_file(self) -> bool:
         """Whether the first file has expired, by the rules of ``ConsumeQueue.delete_before``."""
-        if files := self._segments.files:
+        files = self._segments.files
+        if len(files) > 1:  # the last one always stays
             last = _entry_at(files[0], files[0].size - QUEUE_ENTRY_SIZE)
             if last is not None and last.physical_offset < self._state.min_offset:
                 return True
@@ -325,7 +326,9 @@ class ReaderQueues:
         with self._lock:
             key = (topic, queue_id)
             if key not in self._known:
-                segments = reader_files(directory, self._file_size, self._seams, self._state)
+                segments = reader_files(
+                    directory, self._file_size, self._seams, self._state, derived=True
+                )
                 open_units = partial(self._open_units, topic, queue_id)
                 self._known[key] = ReaderQueue(topic, queue_id, segments, open_units, self._state)
             return self._known[key]
@@ -333,7 +336,9 @@ class ReaderQueues:
     def _open_units(self, topic: str, queue_id: int) -> ReaderFiles | None:
         directory = self._paths.consume_queue_ext / topic / str(queue_id)
         size = ext_file_size(self._seams.files, directory)
-        return None if size is None else reader_files(directory, size, self._seams, self._state)
+        if size is None:
+            return None
+        return reader_files(directory, size, self._seams, self._state, derived=True)
 
 
 class ReaderIndex:
@@ -392,10 +397,17 @@ class FollowedSteps:
 
 
 def reader_files(
-    directory: Path, file_size: int, seams: Seams, state: StatePageReader
+    directory: Path,
+    file_size: int,
+    seams: Seams,
+    state: StatePageReader,
+    *,
+    derived: bool = False,
 ) -> ReaderFiles:
     """The files of one directory, followed as the writer changes them."""
-    files = MappedFileQueue(directory, file_size, seams, staging=directory, writable=False)
+    files = MappedFileQueue(
+        directory, file_size, seams, staging=directory, writable=False, derived=derived
+    )
     return ReaderFiles(files, state)
 
 
@@ -421,6 +433,10 @@ def _end_of(files: tuple[MappedFile, ...], known: int) -> int:
         low = max(0, known * QUEUE_ENTRY_SIZE - mapped.base_offset) // QUEUE_ENTRY_SIZE
         high = mapped.size // QUEUE_ENTRY_SIZE
         if low < high and _entry_at(mapped, low * QUEUE_ENTRY_SIZE) is not None:
+            reach = 1  # pages behind the end are not looked at: each would take memory
+            while low + reach < high and _entry_at(mapped, (low + reach) * QUEUE_ENTRY_SIZE):
+                low, reach = low + reach, 2 * reach
+            high = min(high, low + reach)
             while high - low > 1:
                 middle = (low + high) // 2
                 if _entry_at(mapped, middle * QUEUE_ENTRY_SIZE) is None:

@@ -118,10 +118,11 @@ class FileSystem(Protocol):
         """Whether a file system or a part of one is mounted there: nothing can be renamed into it
         from beside it."""
 
-    def make_directories(self, path: Path) -> None:
+    def make_directories(self, path: Path, *, sync: bool = True) -> None:
         """Create a directory and its parents; each new entry is synced into its parent, and so
         is the parent's own, as who made that may have died before. What cannot be synced is
-        removed again, so that the next call does not take it for durable."""
+        removed again, so that the next call does not take it for durable. Without ``sync``, the
+        caller syncs the parents before it relies on them."""
 
     def read(self, path: Path) -> bytes:
         """A whole small file; OSError (EFBIG) for one of more than SMALL_FILE_MAX bytes."""
@@ -140,8 +141,11 @@ class FileSystem(Protocol):
 
         On failure some of the bytes may be there."""
 
-    def create(self, path: Path, size: int, *, reserve: int | None = None) -> None:
-        """Make a new zero-filled file of exactly ``size`` bytes and sync it.
+    def create(
+        self, path: Path, size: int, *, reserve: int | None = None, sync: bool = True
+    ) -> None:
+        """Make a new zero-filled file of exactly ``size`` bytes and, unless ``sync`` is False, sync
+        it.
 
         ``reserve`` bytes from its start (default: all) get disk blocks (posix_fallocate). On
         failure, ENOSPC included, nothing is left behind. FileExistsError when it is there.
@@ -168,8 +172,13 @@ class FileSystem(Protocol):
     def sync_directory(self, path: Path) -> None:
         """fsync a directory: its entries are durable at return."""
 
-    def map(self, path: Path, *, writable: bool) -> MappedBytes:
-        """Map a whole file."""
+    def map(self, path: Path, *, writable: bool, sparse: bool = False) -> MappedBytes:
+        """Map a whole file.
+
+        Of a ``sparse`` one few pages are in use, and there are many such files: no page is read
+        ahead or made around one that is in use, and no descriptor is kept, so that ``sync`` opens
+        the file again and ``write`` is not possible.
+        """
 
     def map_memory(self, size: int) -> MappedBytes:
         """Zero-filled memory of no file; only ``view``, locking and ``unmap`` mean anything."""

@@ -324,7 +324,7 @@ def _of_files(store: MessageStore) -> Iterable[Metric]:
     size = GaugeMetricFamily(
         "mqstore_mapped_bytes", f"Bytes of the mapped files, by kind: {kinds}.", labels=["kind"]
     )
-    queues = store.queues.all()
+    queues = store.queues.opened()
     units = [queue.ext for queue in queues if queue.ext is not None]
     for kind, sizes in (
         ("commitlog", [file.size for file in store.log.files.files]),

@@ -199,8 +199,7 @@ def test_without_queues_segments_that_are_too_old_are_not_read(tmp_path: Path) -
 
 
 def _read_tail(store: MessageStore) -> Callable[[], KeyWindow]:
-    end = store.log.max_offset
-    return read_tail(store.log, store.queues, store.config, end, NO_STEPS, lambda: 0.0)
+    return read_tail(store.log, store.queues, store.config, NO_STEPS, lambda: 0.0)
 
 
 def test_segments_that_expire_before_they_are_read_hide_no_later_key(tmp_path: Path) -> None:

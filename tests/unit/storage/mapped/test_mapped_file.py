@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.storage.errors import RecordExpired, StoreFailed
+from mqstore.storage.layout import PAGE_SIZE
 from mqstore.storage.mapped.mapped_file import RESERVE_CHUNK_SIZE, MappedFile
 from mqstore.storage.system.posix_files import PosixFileSystem
 from tests.simulation import Loss, SimulatedMachine
@@ -224,12 +225,17 @@ def test_a_closed_file_cannot_be_flushed(mapped: MappedFile) -> None:
     assert mapped.path.exists()
 
 
-def test_reservation_goes_ahead_in_chunks(tmp_path: Path) -> None:
+def test_reservation_doubles_from_one_page_up_to_a_chunk_at_a_time(tmp_path: Path) -> None:
     mapped = make(tmp_path, 4 * RESERVE_CHUNK_SIZE, reserve=0)
-    mapped.ensure_reserved(1)
-    assert mapped.path.stat().st_blocks * 512 == RESERVE_CHUNK_SIZE
-    mapped.ensure_reserved(RESERVE_CHUNK_SIZE + 1)
-    assert mapped.path.stat().st_blocks * 512 == 2 * RESERVE_CHUNK_SIZE
+    steps: list[int] = []
+    for end in range(1, 3 * RESERVE_CHUNK_SIZE):
+        mapped.ensure_reserved(end)
+        if not steps or mapped.reserved != steps[-1]:
+            steps.append(mapped.reserved)
+            used = mapped.path.stat().st_blocks * 512 - mapped.reserved
+            assert 0 <= used <= PAGE_SIZE, "one page for the list of extents"
+    doubled = [PAGE_SIZE << power for power in range(7)]
+    assert steps == [*doubled, 2 * RESERVE_CHUNK_SIZE, 3 * RESERVE_CHUNK_SIZE]
     assert mapped.path.stat().st_size == 4 * RESERVE_CHUNK_SIZE
     with pytest.raises(ValueError, match="cannot be reserved"):
         mapped.ensure_reserved(mapped.size + 1)

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.storage.errors import StoreFailed
-from mqstore.storage.mapped.mapped_file import RESERVE_CHUNK_SIZE, MappedFile
+from mqstore.storage.layout import PAGE_SIZE
+from mqstore.storage.mapped.mapped_file import MappedFile
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue, StrayFile, StrayReason
 from mqstore.storage.paths import segment_name
 from mqstore.storage.seams import Seams
@@ -25,7 +26,7 @@ def queue_in(
     seams: Seams | None = None,
     *,
     writable: bool = True,
-    reserve: bool = True,
+    derived: bool = False,
     file_size: int = SIZE,
 ) -> MappedFileQueue:
     return MappedFileQueue(
@@ -34,7 +35,7 @@ def queue_in(
         seams or production_seams(),
         staging=root / "staging",
         writable=writable,
-        reserve=reserve,
+        derived=derived,
     )
 
 
@@ -315,11 +316,11 @@ def test_readers_keep_no_descriptors(tmp_path: Path) -> None:
     assert len(list(Path("/proc/self/fd").iterdir())) == before - 3
 
 
-def test_files_not_reserved_whole_begin_with_a_chunk(tmp_path: Path) -> None:
-    queue = queue_in(tmp_path, reserve=False, file_size=4 * RESERVE_CHUNK_SIZE)
+def test_files_not_reserved_whole_begin_with_a_page(tmp_path: Path) -> None:
+    queue = queue_in(tmp_path, derived=True, file_size=4 * PAGE_SIZE)
     assert queue.populate_window == 0
     mapped = queue.add(0)
-    assert mapped.path.stat().st_blocks * 512 == RESERVE_CHUNK_SIZE
+    assert mapped.path.stat().st_blocks * 512 == PAGE_SIZE
 
 
 def test_adding_where_a_file_lies_is_refused(queue: MappedFileQueue) -> None:

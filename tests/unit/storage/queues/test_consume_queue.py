@@ -27,7 +27,7 @@ def open_queue(root: Path, *, writable: bool = True, file_size: int = FILE_SIZE)
         production_seams(),
         staging=root / "staging",
         writable=writable,
-        reserve=False,
+        derived=True,
     )
     queue = ConsumeQueue("topic", 0, files, file_size)
     queue.load()
@@ -372,23 +372,6 @@ def test_stray_files_are_reported_and_left_alone(tmp_path: Path) -> None:
     assert [stray.reason for stray in files.load()] == [StrayReason.LENGTH, StrayReason.NAME]
     assert queue.max_index == 12
     assert (tmp_path / "queue" / "notes.txt").read_text() == "mine"
-
-
-def test_a_read_only_queue_follows_the_writer(tmp_path: Path) -> None:
-    writer = filled(tmp_path, 3)
-    reader = open_queue(tmp_path, writable=False)
-    assert reader.max_index == 3
-
-    for index in range(3, 47):
-        writer.put(index, index * 100, 100, 0)
-        if index % 5 == 0:
-            reader.refresh()
-            assert reader.max_index == index + 1
-
-    reader.refresh(remap=True)
-    assert [entry.physical_offset for _, entry in reader.entries(0, 99)] == list(
-        range(0, 4700, 100)
-    )
 
 
 def test_ext_addresses_are_distinguished_from_tags_codes() -> None:

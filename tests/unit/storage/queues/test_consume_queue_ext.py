@@ -25,7 +25,7 @@ UNITS = st.builds(
 
 def open_ext(root: Path) -> ConsumeQueueExt:
     files = MappedFileQueue(
-        root / "units", FILE_SIZE, production_seams(), staging=root / "staging", reserve=False
+        root / "units", FILE_SIZE, production_seams(), staging=root / "staging", derived=True
     )
     ext = ConsumeQueueExt(files)
     assert ext.load() == []

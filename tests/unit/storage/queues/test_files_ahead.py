@@ -202,10 +202,12 @@ class FullFiles(PosixFileSystem):
 
     is_full = False
 
-    def create(self, path: Path, size: int, *, reserve: int | None = None) -> None:
+    def create(
+        self, path: Path, size: int, *, reserve: int | None = None, sync: bool = True
+    ) -> None:
         if self.is_full and size == FILE:
             raise OSError(errno.ENOSPC, "No space left on device")
-        super().create(path, size, reserve=reserve)
+        super().create(path, size, reserve=reserve, sync=sync)
 
 
 def test_file_that_cannot_be_made_refuses_the_put_and_the_next_may_succeed(tmp_path: Path) -> None:

@@ -100,12 +100,10 @@ def _lose_a_queue(root: Path) -> None:
     shutil.rmtree(root / "consumequeue" / "T" / "1")
 
 
-def _zero_a_last_entry(root: Path) -> None:
-    last = sorted((root / "consumequeue" / "T" / "1").iterdir())[-1]
-    used = len(last.read_bytes().rstrip(b"\0"))
-    size = last.stat().st_size
-    start = (used - 1) // 20 * 20
-    last.write_bytes(last.read_bytes()[:start].ljust(size, b"\0"))
+def _add_a_next_queue_file(root: Path) -> None:
+    directory = root / "consumequeue" / "T" / "1"
+    last = sorted(directory.iterdir())[-1]
+    (directory / f"{int(last.name) + last.stat().st_size:020d}").write_bytes(b"")
 
 
 def _lose_an_index_file(root: Path) -> None:
@@ -128,7 +126,7 @@ def _change_the_checkpoint(root: Path) -> None:
         _shorten_a_segment,
         _lose_a_queue_file,
         _lose_a_queue,
-        _zero_a_last_entry,
+        _add_a_next_queue_file,
         _lose_an_index_file,
         _change_the_checkpoint,
     ],

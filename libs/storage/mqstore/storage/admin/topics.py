@@ -112,7 +112,7 @@ class Topics:
         found = self._table.get(name)
         if found is not None:
             return found
-        if self._queues.of_topic(name):
+        if self._queues.queue_ids(name):
             return self._from_queues(name)
         raise TopicUnknown(f"there is no topic {name}; create it first")
 
@@ -183,5 +183,5 @@ class Topics:
                 raise TopicConfigError(f"attribute {name} is {value!r}; it may be {offered}")
 
     def _from_queues(self, name: str) -> TopicConfig:
-        queues = max((queue.queue_id for queue in self._queues.of_topic(name)), default=0) + 1
+        queues = max(self._queues.queue_ids(name), default=0) + 1
         return TopicConfig(name, read_queues=queues, write_queues=queues)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from heapq import nlargest
 from typing import Final
 
 from mqstore.storage._kernel import Defect, find_record
@@ -16,27 +17,26 @@ from mqstore.storage.queues.consume_queues import ConsumeQueues
 
 TAIL_MAX: Final = 1 << 30
 """Maximum bytes of log that are read."""
+QUEUES_MAX: Final = 64
+"""Maximum number of queues that are searched for the tail's begin: the longest ones, since together
+they name records that are close to each other."""
 
 
 def read_tail(
     log: CommitLog,
     queues: ConsumeQueues,
     config: StoreConfig,
-    dispatched: int,
     steps: StepsView,
     monotonic: Callable[[], float],
 ) -> Callable[[], KeyWindow]:
     """Prepare the load of the keys that clients put within uniqueKeyWindow of the newest record.
 
-    All records below ``dispatched``, a record's begin, are in the queues. Queues and the log's end
-    are read by this call, not by the load: they may change meanwhile. ``steps`` are those of the
-    clock, ``monotonic`` returns seconds.
+    Queues and the log's end are read by this call, not by the load: they may change meanwhile. The
+    queues may lack entries. ``steps`` are those of the clock, ``monotonic`` returns seconds.
     """
     end = log.max_offset
     since_ms, lowest = log.last_store_timestamp_ms - config.unique_key_window, end - TAIL_MAX
     start = _start(log, queues, since_ms, lowest, steps)
-    if start > dispatched:  # rebuilt queues may name an earlier record
-        start = min(start, max(dispatched, _segment_before(log, since_ms, lowest, steps)))
 
     def read() -> KeyWindow:
         window, position = KeyWindow(config, monotonic), start
@@ -66,20 +66,24 @@ def _is_older(log: CommitLog, offset: int, since_ms: int) -> bool:
 def _start(
     log: CommitLog, queues: ConsumeQueues, since_ms: int, lowest: int, steps: StepsView
 ) -> int:
-    """The first record of any queue that is at or after this time and offset."""
-    starts = (_start_in(queue, log, since_ms, lowest, steps) for queue in queues.all())
-    return min(starts, default=log.max_offset)
+    """The greatest known offset below which all records are before this time or offset."""
+    longest = nlargest(QUEUES_MAX, queues.spans(), key=lambda span: span.end - span.first)
+    opened = [queues.get(span.topic, span.queue_id) for span in longest]
+    passed = [_last_before(q, log, since_ms, lowest, steps) for q in opened if q is not None]
+    return max([_segment_before(log, since_ms, lowest, steps), *passed])
 
 
-def _start_in(
+def _last_before(
     queue: ConsumeQueue, log: CommitLog, since_ms: int, lowest: int, steps: StepsView
 ) -> int:
+    """The last record of a queue that is before this time or offset."""
     by_time = queue.find_by_time(since_ms, log, steps.shift_ms)
-    first = max(queue.min_index, queue.find_by_physical(lowest), by_time)
-    for _, entry in queue.entries(first, queue.max_index):
-        if not entry.is_hole and entry.physical_offset >= max(lowest, log.min_offset):
+    end = max(queue.find_by_physical(lowest), by_time)
+    for index in range(end - 1, queue.min_index - 1, -1):
+        entry = queue.entry(index)
+        if entry is not None and not entry.is_hole:
             return entry.physical_offset
-    return log.max_offset
+    return log.min_offset
 
 
 def _read_segment(window: KeyWindow, log: CommitLog, offset: int, limit: int) -> int:

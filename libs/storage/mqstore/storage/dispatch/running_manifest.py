@@ -23,10 +23,7 @@ log = logging.getLogger(__name__)
 
 def queue_states(queues: ConsumeQueues) -> tuple[QueueState, ...]:
     """The entries of every queue at this moment."""
-    return tuple(
-        QueueState(topic=q.topic, queue_id=q.queue_id, first=q.first_index, end=q.max_index)
-        for q in queues.all()
-    )
+    return tuple(QueueState(**span._asdict()) for span in queues.spans())
 
 
 class RunningManifestService:

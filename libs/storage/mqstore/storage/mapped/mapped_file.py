@@ -17,12 +17,14 @@ from typing import Final
 
 from mqstore.storage._kernel import FilePositions
 from mqstore.storage.errors import RecordExpired, StoreFailed
+from mqstore.storage.layout import PAGE_SIZE
 from mqstore.storage.mapped.warm_up import WarmUp
 from mqstore.storage.seams import FileSystem, MappedBytes
 from mqstore.storage.system.sparse import SMALL_CHUNK, data_chunks
 
 RESERVE_CHUNK_SIZE: Final = 256 << 10
-"""Bytes of disk blocks reserved at a time in files that are not reserved whole."""
+"""Maximum bytes of disk blocks reserved at a time in files that are not reserved whole: a file
+begins with one page, and each reservation doubles what it has."""
 _NOTHING: Final = -1
 """A flushed position below all others."""
 
@@ -73,8 +75,9 @@ class MappedFile(FilePositions):
         staged: Path,
         base_offset: int = 0,
         reserve: int | None = None,
+        is_derived: bool = False,
     ) -> MappedFile:
-        """Create a zero-filled file, durable under its name at return.
+        """Create a zero-filled file, durable under its name at return unless ``is_derived``.
 
         It is made at ``staged`` (same file system; an old file there is removed) and renamed.
         ``reserve`` bytes from its start get disk blocks, by default all. Raises OSError when there
@@ -84,11 +87,12 @@ class MappedFile(FilePositions):
             raise FileExistsError(f"{path} is there already; remove it or use it")
         if files.stat(staged) is not None:
             files.unlink(staged)
-        files.create(staged, size, reserve=reserve)
+        files.create(staged, size, reserve=reserve, sync=not is_derived)
         files.rename(staged, path)
         try:
-            files.sync_directory(path.parent)
-            mapping = files.map(path, writable=True)
+            if not is_derived:
+                files.sync_directory(path.parent)
+            mapping = files.map(path, writable=True, sparse=is_derived)
         except OSError:
             files.unlink(path)
             raise
@@ -97,10 +101,17 @@ class MappedFile(FilePositions):
 
     @classmethod
     def open(
-        cls, files: FileSystem, path: Path, *, base_offset: int = 0, writable: bool = True
+        cls,
+        files: FileSystem,
+        path: Path,
+        *,
+        base_offset: int = 0,
+        writable: bool = True,
+        is_derived: bool = False,
     ) -> MappedFile:
         """Map an existing file as wholly written and not known to be durable."""
-        file = cls(path, files.map(path, writable=writable), files, base_offset=base_offset)
+        mapping = files.map(path, writable=writable, sparse=is_derived)
+        file = cls(path, mapping, files, base_offset=base_offset)
         file.wrote_position = file.size
         return file
 
@@ -188,8 +199,7 @@ class MappedFile(FilePositions):
     def _reserve(self, end: int) -> None:
         if end > self.size:
             raise ValueError(f"{self.path} has {self.size} bytes; {end} cannot be reserved")
-        chunked = -(-end // RESERVE_CHUNK_SIZE) * RESERVE_CHUNK_SIZE
-        goal = min(self.size, chunked)
+        goal = min(self.size, _reservation(end))
         self._files.reserve(self.path, self._reserved, goal - self._reserved)
         self._reserved = goal
 
@@ -316,3 +326,10 @@ class MappedFile(FilePositions):
         self._closed = True
         self.unlock()
         self._mapping.unmap()
+
+
+def _reservation(end: int) -> int:
+    """The bytes from a file's start that are reserved when ``end`` of them are needed."""
+    if end <= RESERVE_CHUNK_SIZE:
+        return max(PAGE_SIZE, 1 << (end - 1).bit_length())
+    return -(-end // RESERVE_CHUNK_SIZE) * RESERVE_CHUNK_SIZE

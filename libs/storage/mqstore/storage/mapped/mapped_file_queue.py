@@ -17,7 +17,7 @@ from threading import Lock
 from typing import Final
 
 from mqstore.storage.layout import PAGE_SIZE
-from mqstore.storage.mapped.mapped_file import RESERVE_CHUNK_SIZE, MappedFile
+from mqstore.storage.mapped.mapped_file import MappedFile
 from mqstore.storage.mapped.warm_up import WarmUp
 from mqstore.storage.paths import segment_name, segment_offset
 from mqstore.storage.seams import Seams
@@ -66,18 +66,22 @@ class MappedFileQueue:
         *,
         staging: Path,
         writable: bool = True,
-        reserve: bool = True,
+        derived: bool = False,
         populate_window: int | None = None,
         warm_up: WarmUp | None = None,
         guard: Callable[[], None] = lambda: None,
     ) -> None:
         """``staging`` is the directory in which new files are made, on the same file system.
 
-        ``reserve``: new files get all their disk blocks at once (a commit log); otherwise the
-        appender calls ``MappedFile.ensure_reserved`` before it writes. ``populate_window``: see
-        ``POPULATE_WINDOW``; 0 by default when not reserved whole. ``warm_up``: new files are loaded
-        into memory as a whole instead. ``guard`` is called before a file is created or unlinked;
-        its exception prevents that.
+        A new file of a log gets all its disk blocks, and is durable under its name before it is
+        used. ``derived`` files, which can be made again from the log, are cheap instead: they get
+        the blocks of one page, and the appender calls ``MappedFile.ensure_reserved`` before it
+        writes; ``names_due`` is set, and the caller syncs the directory and its parents before it
+        relies on the file; their maps are sparse (``FileSystem.map``).
+
+        ``populate_window``: see ``POPULATE_WINDOW``; 0 by default for derived files. ``warm_up``:
+        new files are loaded into memory as a whole instead. ``guard`` is called before a file is
+        created or unlinked; its exception prevents that.
         """
         self.directory = directory
         self.file_size = file_size
@@ -86,7 +90,9 @@ class MappedFileQueue:
         """Everything below this offset was synced, or found durable by recovery."""
         self.made_bytes = 0
         """Bytes of files made since the opening, including those made ahead."""
-        self.populate_window = POPULATE_WINDOW if reserve else 0
+        self.names_due = False
+        """Whether names of files may not be durable."""
+        self.populate_window = 0 if derived else POPULATE_WINDOW
         if populate_window is not None:
             self.populate_window = populate_window
         self._warm_up = warm_up
@@ -94,7 +100,8 @@ class MappedFileQueue:
         self._seams = seams
         self._staging = staging
         self._writable = writable
-        self._reserve = None if reserve else min(RESERVE_CHUNK_SIZE, file_size)
+        self._derived = derived
+        self._reserve = min(PAGE_SIZE, file_size) if derived else None
         self._leftovers: set[Path] = set()
         """Files whose creation failed, and perhaps their removal too; never used."""
         self._ahead: dict[int, MappedFile] = {}
@@ -113,6 +120,7 @@ class MappedFileQueue:
         """
         segments, strays = self._scan()
         self.files = self._open_all(segments, {})
+        self.names_due = self._derived
         self.flushed_where = self.min_offset
         return strays
 
@@ -156,7 +164,11 @@ class MappedFileQueue:
         path = self.path_of(offset)
         try:
             return MappedFile.open(
-                self._seams.files, path, base_offset=offset, writable=self._writable
+                self._seams.files,
+                path,
+                base_offset=offset,
+                writable=self._writable,
+                is_derived=self._derived,
             )
         except FileNotFoundError:  # removed after it was listed
             return None
@@ -186,6 +198,11 @@ class MappedFileQueue:
         """The end of the written bytes of the last file; 0 when there is none."""
         files = self.files
         return files[-1].base_offset + files[-1].wrote_position if files else 0
+
+    @property
+    def new_file_size(self) -> int:
+        """Bytes of disk blocks that a new file takes."""
+        return self.file_size if self._reserve is None else self._reserve
 
     def find(self, offset: int) -> MappedFile | None:
         """The file that holds the byte at ``offset``, written or not; None without one."""
@@ -241,7 +258,7 @@ class MappedFileQueue:
                 self._seams.files.sync_directory(self.directory)
 
     def create(self, offset: int) -> MappedFile:
-        """Create the file that begins at ``offset``, durable under its name; not yet in ``files``.
+        """Create the file that begins at ``offset``; not yet in ``files``.
 
         Any thread. Raises OSError when there is no room, FileExistsError when it exists.
         """
@@ -249,7 +266,7 @@ class MappedFileQueue:
         path, files = self.path_of(offset), self._seams.files
         for directory in (self.directory, self._staging):
             if files.stat(directory) is None:
-                files.make_directories(directory)
+                files.make_directories(directory, sync=not self._derived)
         if path in self._leftovers and files.stat(path) is not None:
             files.unlink(path)
         try:
@@ -260,6 +277,7 @@ class MappedFileQueue:
                 staged=self._staging / _staged_name(path),
                 base_offset=offset,
                 reserve=self._reserve,
+                is_derived=self._derived,
             )
             self._prefault(file)
         except FileExistsError:
@@ -269,6 +287,7 @@ class MappedFileQueue:
             raise
         self._leftovers.discard(path)
         self.made_bytes += file.size
+        self.names_due = self._derived
         return file
 
     def _prefault(self, file: MappedFile) -> None:

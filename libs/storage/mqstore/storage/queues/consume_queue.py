@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue, StrayFile
     from mqstore.storage.queues.consume_queue_ext import ConsumeQueueExt
 
-RESERVE_SIZE: Final = 256 << 10
-"""Bytes of a file for which disk blocks are reserved at a time, ahead of writing."""
 _OFFSET_MAX: Final = 2**63 - 1
 GAP_MAX: Final = 1_000
 """Maximum number of queue offsets by which a record may be ahead of its queue when the log between
@@ -112,21 +110,6 @@ class ConsumeQueue:
         self._remove_from(self.max_index)
         self._detach()
         return strays
-
-    def refresh(self, *, remap: bool = False) -> None:
-        """For read-only use: find added and removed entries and files.
-
-        Entries beyond the writer's dispatched offset may be half written.
-        """
-        self.files.refresh(remap=remap)
-        low, reach = max(self.first_index, 0 if remap else self.max_index), 1
-        while self._is_written(low + reach - 1):
-            low, reach = low + reach, reach * 2
-        while reach > 1:
-            reach //= 2
-            if self._is_written(low + reach - 1):
-                low += reach
-        self.window.next_index = low
 
     @property
     def first_index(self) -> int:
@@ -245,6 +228,12 @@ class ConsumeQueue:
             if attached is not None:
                 end = self.max_index * QUEUE_ENTRY_SIZE - attached.base_offset
                 attached.wrote_position = min(end, attached.size)
+
+    @property
+    def may_be_dirty(self) -> bool:
+        """Whether ``flush`` may have something to sync."""
+        end = self.window.next_index * QUEUE_ENTRY_SIZE
+        return end != self.files.flushed_where or self.ext is not None or bool(self._changed)
 
     def flush(self, least_pages: int = 0) -> bool:
         """Sync the written part if it is at least ``least_pages`` pages; returns whether it was
@@ -478,10 +467,6 @@ class ConsumeQueue:
         does not begin at 0: without it, offsets would be assigned a second time."""
         self.files.remove_from(index * QUEUE_ENTRY_SIZE, keep_first=self.first_index > 0)
 
-    def _is_written(self, index: int) -> bool:
-        entry = self._read(index)
-        return entry is not None and not entry.is_missing
-
     def _end_below(self, physical_offset: int) -> int:
         """The position after the last entry below an offset that names a record.
 
@@ -573,11 +558,10 @@ class ConsumeQueue:
         window.next_index += 1
 
     def _attach(self, mapped: MappedFile, position: int) -> None:
-        reach = min(mapped.size, position + RESERVE_SIZE)
-        mapped.ensure_reserved(reach)
+        mapped.ensure_reserved(min(mapped.size, position + QUEUE_ENTRY_SIZE))
         self._attached = mapped
         first = mapped.base_offset // QUEUE_ENTRY_SIZE
-        self.window.attach(mapped.view, first, reach // QUEUE_ENTRY_SIZE)
+        self.window.attach(mapped.view, first, mapped.reserved // QUEUE_ENTRY_SIZE)
 
     def _detach(self) -> None:
         self._attached = None

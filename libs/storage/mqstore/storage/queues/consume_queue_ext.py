@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from mqstore.storage.mapped.mapped_file import MappedFile
     from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue, StrayFile
 
-RESERVE_SIZE: Final = 256 << 10
-"""Bytes of a file for which disk blocks are reserved at a time, ahead of writing."""
 _OFFSET_MAX: Final = EXT_ADDRESS_MAX - EXT_ADDRESS_MIN
 
 
@@ -118,8 +116,7 @@ class ConsumeQueueExt:
 
     def _store(self, mapped: MappedFile, position: int, data: bytes) -> None:
         end = position + len(data)
-        if end > mapped.reserved:
-            mapped.ensure_reserved(min(mapped.size, position + RESERVE_SIZE))
+        mapped.ensure_reserved(end)
         mapped.view[position:end] = data
         mapped.wrote_position = end
 

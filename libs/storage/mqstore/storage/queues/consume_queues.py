@@ -1,20 +1,22 @@
 """Every topic-queue of a store, found from the tree ``consumequeue/TOPIC/QUEUEID/``.
 
-One thread at a time creates and writes (the dispatcher, under its lock); any thread may look up
-queues, and make files ahead of their entries.
+A queue that a clean close left is at rest, and costs two numbers, until it is first used: then its
+files are mapped. One thread at a time creates and writes (the dispatcher, under its lock); any
+thread may look up queues, and make files ahead of their entries.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from operator import attrgetter
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from threading import Lock
-from typing import Final
+from typing import Final, NamedTuple
 
 from mqstore.storage._kernel import QueueWindow
 from mqstore.storage.codec.java_text import decode_utf8
+from mqstore.storage.errors import StoreFailed
+from mqstore.storage.layout import QUEUE_ENTRY_SIZE
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue, StrayFile, StrayReason
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.queues.consume_queue import ConsumeQueue
@@ -24,9 +26,21 @@ from mqstore.storage.topic_names import is_safe_path
 
 _QUEUE_ID: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 _QUEUE_ID_MAX: Final = 2**31 - 1
+_DEPTH: Final = 3
+"""Directories above that of a queue, up to the store's root."""
 EXT_FILE_SIZE: Final = 48 << 20
 """RocketMQ's mappedFileSizeConsumeQueueExt."""
-_QUEUE_ID_OF: Final = attrgetter("queue_id")
+
+
+class QueueSpan(NamedTuple):
+    """The entries of one queue."""
+
+    topic: str
+    queue_id: int
+    first: int
+    """The queue offset at which the first file begins."""
+    end: int
+    """The queue offset of the next entry."""
 
 
 def queue_key(raw_topic: bytes, queue_id: int) -> bytes:
@@ -50,8 +64,12 @@ class ConsumeQueues:
         *,
         ext_file_size: int = EXT_FILE_SIZE,
         writable: bool = True,
+        on_damage: Callable[[StoreFailed], None] = lambda _: None,
     ) -> None:
-        """``file_size`` is that of one ConsumeQueue file, a multiple of 20 bytes."""
+        """``file_size`` is that of one ConsumeQueue file, a multiple of 20 bytes.
+
+        ``on_damage`` is called when a queue at rest proves to be another than was closed.
+        """
         self.file_size = file_size
         self.windows: dict[bytes, QueueWindow] = {}
         """By ``queue_key``, the windows through which ``dispatch_run`` writes.
@@ -61,11 +79,18 @@ class ConsumeQueues:
         self.windows_by_place: dict[tuple[str, int], QueueWindow] = {}
         """The same windows by topic and queue id."""
         self._table: dict[tuple[str, int], ConsumeQueue] = {}
+        """The queues that are mapped."""
+        self._at_rest: dict[tuple[str, int], QueueSpan] = {}
+        """The queues that were not used since a clean close."""
+        self._min_physical = 0
+        """The log's minimum, as last given."""
+        self._on_damage = on_damage
         self._ahead: dict[tuple[str, int], ConsumeQueue] = {}
         """Queues that may have a first file but no entry yet."""
-        self._ahead_lock = Lock()
+        self._open_lock = Lock()
         self._makes_ahead = True
-        self._by_topic: dict[str, dict[int, ConsumeQueue]] = {}
+        self._by_topic: dict[str, set[int]] = {}
+        """Queue ids of each topic, of queues at rest too."""
         self._by_key: dict[bytes, ConsumeQueue] = {}
         self._paths = paths
         self._seams = seams
@@ -75,37 +100,69 @@ class ConsumeQueues:
         self._is_extended: Callable[[str], bool] = lambda topic: False
         self._recovering = True
 
-    def load(self) -> list[StrayFile]:
-        """Load every queue on disk; returns the stray paths of the tree."""
+    def load(self, closed: Iterable[QueueSpan] = ()) -> list[StrayFile]:
+        """Load every queue on disk; returns the stray paths of the tree.
+
+        ``closed`` queues without units are left at rest: a clean close made their entries durable.
+        """
         strays: list[StrayFile] = []
-        for topic, queue_id in self._scan(strays):
-            queue = self._make(topic, queue_id)
+        known = {span[:2]: span for span in closed}
+        for place in self._scan(strays):
+            span = known.get(place)
+            if span is not None and span.topic not in self._with_units:
+                self._at_rest[place] = span
+                self._by_topic.setdefault(span.topic, set()).add(span.queue_id)
+                continue
+            queue = self._make(*place)
             strays += queue.load()
             self._register(queue)
         return strays
 
-    def refresh(self, *, remap: bool = False) -> None:
-        """For read-only use: find added and removed queues, files and entries."""
-        on_disk = set(self._scan([]))
-        for gone in self._table.keys() - on_disk:
-            lost = self._forget(gone)
-            if lost is not None:
-                lost.files.close()
-        for place in on_disk:
-            queue = self._table.get(place)
-            if queue is None:
-                queue = self._make(*place)
-                queue.load()
-                self._register(queue)
-            else:
-                queue.refresh(remap=remap)
-
     def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """The queue, or None."""
+        """The queue, or None. Raises StoreFailed when its files are not those that were closed."""
+        place = topic, queue_id
+        queue = self._table.get(place)
+        if queue is None and place in self._at_rest:
+            return self._open(place)
+        return queue
+
+    def known(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue if it is mapped (``queue_pulls.Queues``)."""
         return self._table.get((topic, queue_id))
 
-    known = get
-    """For ``queue_pulls.Queues``: every queue."""
+    def is_at_rest(self, topic: str, queue_id: int) -> bool:
+        """Whether ``get`` would map the files of the queue, which reads the disk."""
+        return (topic, queue_id) in self._at_rest
+
+    def _open(self, place: tuple[str, int]) -> ConsumeQueue | None:
+        """Map the files of a queue at rest."""
+        with self._open_lock:
+            span = self._at_rest.get(place)
+            if span is None:  # another thread has opened or deleted it
+                return self._table.get(place)
+            queue = self._make(*place)
+            queue.load()
+            if (queue.first_index, queue.max_index) != span[2:]:
+                self._refuse(queue, span)
+            queue.files.mark_flushed(queue.max_index * QUEUE_ENTRY_SIZE)
+            for files in _files_of(queue):
+                files.names_due = False
+            queue.correct_min(self._min_physical)
+            if not self._makes_ahead:
+                queue.files.end_ahead()
+            self._register(queue)
+            del self._at_rest[place]
+            return queue
+
+    def _refuse(self, queue: ConsumeQueue, span: QueueSpan) -> None:
+        queue.files.close()
+        error = StoreFailed(
+            f"queue {span.queue_id} of {span.topic} was closed with the entries {span.first} to "
+            f"{span.end}, and has {queue.first_index} to {queue.max_index}: the next opening makes "
+            "the missing ones again"
+        )
+        self._on_damage(error)
+        raise error
 
     def get_or_create(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue, created when new (its first file comes with its first entry).
@@ -113,9 +170,9 @@ class ConsumeQueues:
         None when the name is no valid path.
         """
         place = topic, queue_id
-        queue = self._table.get(place)
+        queue = self.get(topic, queue_id)
         if queue is None and _may_be(topic, queue_id):
-            with self._ahead_lock:
+            with self._open_lock:
                 queue = self._ahead.pop(place, None) or self._make(topic, queue_id)
                 self._register(queue)
         return queue
@@ -124,7 +181,9 @@ class ConsumeQueues:
         """As ``get_or_create``, to make files ahead: a new queue is not listed before its first
         entry, and is dropped by ``end_ahead``. Any thread."""
         place = topic, queue_id
-        with self._ahead_lock:
+        if (queue := self.get(topic, queue_id)) is not None:
+            return queue
+        with self._open_lock:
             queue = self._table.get(place) or self._ahead.get(place)
             if queue is None and self._makes_ahead and _may_be(topic, queue_id):
                 queue = self._ahead[place] = self._make(topic, queue_id)
@@ -132,14 +191,14 @@ class ConsumeQueues:
 
     def end_ahead(self) -> None:
         """Remove unused files that were made ahead, and make no more. Raises OSError."""
-        with self._ahead_lock:
+        with self._open_lock:
             self._makes_ahead = False
-        for queue in self.all():
+        for queue in self.opened():
             queue.files.end_ahead()
         self._drop_ahead(lambda _: True)
 
     def _drop_ahead(self, is_meant: Callable[[str], bool]) -> None:
-        with self._ahead_lock:
+        with self._open_lock:
             dropped = [
                 self._ahead.pop(place) for place in sorted(self._ahead) if is_meant(place[0])
             ]
@@ -148,16 +207,44 @@ class ConsumeQueues:
             self._remove_empty(queue.files.directory)
 
     def all(self) -> list[ConsumeQueue]:
-        """All queues of this moment, in topic and queue id order."""
+        """All queues of this moment, in topic and queue id order. Opens those at rest."""
+        opened = (self.get(*place) for place in self._places())
+        return [queue for queue in opened if queue is not None]
+
+    def opened(self) -> list[ConsumeQueue]:
+        """The queues that are mapped, in topic and queue id order."""
         return [queue for _, queue in sorted(self._table.items())]
+
+    @property
+    def count(self) -> int:
+        """Number of queues."""
+        return len(self._table) + len(self._at_rest)
+
+    def spans(self) -> Iterator[QueueSpan]:
+        """Yield the entries of each queue of this moment, in topic and queue id order; opens
+        none."""
+        for place in self._places():
+            queue = self._table.get(place)
+            if queue is None and (span := self._at_rest.get(place)) is not None:
+                yield span
+            elif (queue := queue or self._table.get(place)) is not None:
+                yield QueueSpan(*place, queue.first_index, queue.max_index)
+
+    def _places(self) -> list[tuple[str, int]]:
+        return sorted({*self._table, *self._at_rest})
 
     def topics(self) -> list[str]:
         """Names of topics that have a queue, sorted."""
         return sorted(self._by_topic)
 
+    def queue_ids(self, topic: str) -> list[int]:
+        """The ids of one topic's queues, sorted; opens none."""
+        return sorted(self._by_topic.get(topic, ()))
+
     def of_topic(self, topic: str) -> list[ConsumeQueue]:
         """The queues of one topic, by queue id."""
-        return sorted(self._by_topic.get(topic, {}).values(), key=_QUEUE_ID_OF)
+        opened = (self.get(topic, queue_id) for queue_id in self.queue_ids(topic))
+        return [queue for queue in opened if queue is not None]
 
     def publish(self, keys: set[bytes]) -> None:
         """Set the written positions of these queues' files from their windows."""
@@ -165,17 +252,45 @@ class ConsumeQueues:
             self._by_key[key].publish()
 
     def flush(self, least_pages: int = 0) -> bool:
-        """Sync all queues; returns whether anything was synced. Any thread. Raises StoreFailed."""
-        flushed = [queue.flush(least_pages) for queue in list(self._table.values())]
+        """Sync all queues; returns whether anything was synced. Any thread. Raises StoreFailed.
+
+        The names of new files are synced by a flush of everything, each directory once.
+        """
+        queues = list(self._table.values())
+        flushed = [queue.flush(least_pages) for queue in queues if queue.may_be_dirty]
+        if not least_pages:
+            self._sync_names(queues)
         return any(flushed)
 
-    def delete_before(self, min_physical: int) -> int:
-        """Unlink the files below the log's minimum and correct minima; returns their number."""
-        return sum(queue.delete_before(min_physical) for queue in self.all())
+    def _sync_names(self, queues: list[ConsumeQueue]) -> None:
+        due: set[Path] = set()
+        for files in (files for queue in queues for files in _files_of(queue)):
+            if files.names_due:
+                files.names_due = False
+                due.update((files.directory, *files.directory.parents[:_DEPTH]))
+        for directory in sorted(due, reverse=True):
+            try:
+                self._seams.files.sync_directory(directory)
+            except OSError as error:
+                raise StoreFailed(f"sync of {directory} failed ({error})") from error
+
+    def delete_before(self, min_physical: int) -> Iterator[int]:
+        """Unlink the files below the log's minimum and correct minima; yields the number of files
+        of each queue that lost some. Raises OSError.
+
+        A queue at rest is opened only when it has more than one file: the last one always stays.
+        """
+        self._min_physical = min_physical
+        for topic, queue_id, first, end in list(self.spans()):
+            is_long = (end - first) * QUEUE_ENTRY_SIZE > self.file_size
+            queue = self.get(topic, queue_id) if is_long else self.known(topic, queue_id)
+            if queue is not None and (gone := queue.delete_before(min_physical)):
+                yield gone
 
     def correct_min(self, min_physical: int) -> None:
-        """Correct the minima of all queues."""
-        for queue in self.all():
+        """Correct the minima of all queues; of a queue at rest when it is opened."""
+        self._min_physical = min_physical
+        for queue in self.opened():
             queue.correct_min(min_physical)
 
     def max_physical_end(self) -> int:
@@ -199,6 +314,7 @@ class ConsumeQueues:
 
     def destroy(self, topic: str, queue_id: int) -> None:
         """Unlink a queue's files, and its directories when they are then empty."""
+        self.get(topic, queue_id)
         queue = self._forget((topic, queue_id))
         if queue is None:
             return
@@ -259,14 +375,18 @@ class ConsumeQueues:
                 strays.append(StrayFile(path, stat.size, StrayReason.NAME, None))
         return found
 
+    def path_of(self, topic: str, queue_id: int) -> Path:
+        """The directory of a queue."""
+        return self._paths.consume_queue / topic / str(queue_id)
+
     def _make(self, topic: str, queue_id: int) -> ConsumeQueue:
         files = MappedFileQueue(
-            self._paths.consume_queue / topic / str(queue_id),
+            self.path_of(topic, queue_id),
             self.file_size,
             self._seams,
             staging=self._paths.queue_staging,
             writable=self._writable,
-            reserve=False,
+            derived=True,
         )
         ext = None
         if topic in self._with_units:
@@ -281,14 +401,14 @@ class ConsumeQueues:
             self._seams,
             staging=self._paths.queue_staging,
             writable=self._writable,
-            reserve=False,
+            derived=True,
         )
         return ConsumeQueueExt(files)
 
     def _register(self, queue: ConsumeQueue) -> None:
         place = queue.topic, queue.queue_id
         self._table[place] = queue
-        self._by_topic.setdefault(queue.topic, {})[queue.queue_id] = queue
+        self._by_topic.setdefault(queue.topic, set()).add(queue.queue_id)
         self._by_key[_key_of(queue)] = queue
         self._route(queue)
 
@@ -310,7 +430,7 @@ class ConsumeQueues:
         queue = self._table.pop(place, None)
         if queue is not None:
             of_topic = self._by_topic[queue.topic]
-            del of_topic[queue.queue_id]
+            of_topic.discard(queue.queue_id)
             if not of_topic:
                 del self._by_topic[queue.topic]
             del self._by_key[_key_of(queue)]
@@ -321,6 +441,10 @@ class ConsumeQueues:
 
 def _may_be(topic: str, queue_id: int) -> bool:
     return is_safe_path(topic) and 0 <= queue_id <= _QUEUE_ID_MAX
+
+
+def _files_of(queue: ConsumeQueue) -> list[MappedFileQueue]:
+    return [queue.files] if queue.ext is None else [queue.files, queue.ext.files]
 
 
 def _key_of(queue: ConsumeQueue) -> bytes:

@@ -1,7 +1,7 @@
-"""Makes the queue files that the next puts begin, before the put.
+"""Makes the queue files that the next puts begin, and opens queues at rest, before the put.
 
-Called from ``message_store`` when puts do not wait: making a file syncs directories, and a thread
-that serves many clients leaves that to another thread.
+Called from ``message_store`` when puts do not wait: making a file takes the time of the
+disk, and a thread that serves many clients leaves that to another thread.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mqstore.storage.queues.consume_queues import ConsumeQueues
 
 
 class FilesAhead:
-    """Makes queue files ahead.
+    """Makes queue files ahead, and opens queues at rest.
 
     Thread-safe. Files of units (ConsumeQueueExt) come with their entries.
     """
@@ -46,9 +46,9 @@ class FilesAhead:
         self._require(counts)
 
     def require(self, topic: str, queue_id: int, count: int) -> None:
-        """Check that the files for the next ``count`` messages of a queue exist.
+        """Check that the files for the next ``count`` messages of a queue exist and are mapped.
 
-        Raises FilePending, which makes the missing files, where one is missing.
+        Raises FilePending, which makes or maps them, where one is not.
         """
         self._require({(topic, queue_id): count})
 
@@ -61,12 +61,23 @@ class FilesAhead:
         return {own, *self._further.queues(message)}
 
     def _require(self, counts: Mapping[Queue, int]) -> None:
+        resting = [place for place in counts if self._queues.is_at_rest(*place)]
+        if resting and not self._end.refused:
+            raise FilePending(self._queues.path_of(*resting[0]), partial(self._open, resting))
         due = [
             (files, base) for place in counts for files, base in self._due(*place, counts[place])
         ]
         if due:
             files, base = due[0]
             raise FilePending(files.path_of(base), partial(self._make, due))
+
+    def _open(self, resting: Sequence[Queue]) -> None:
+        for place in resting:
+            try:
+                self._queues.get(*place)
+            except OSError as error:
+                path = str(self._queues.path_of(*place))
+                raise file_failure(path, error) from error
 
     def _make(self, due: Sequence[tuple[MappedFileQueue, int]]) -> None:
         try:
@@ -107,7 +118,7 @@ def _make(due: Sequence[tuple[MappedFileQueue, int]]) -> None:
         try:
             files.make_ahead(base)
         except OSError as error:
-            raise file_failure(str(files.path_of(base)), error, files.file_size) from error
+            raise file_failure(str(files.path_of(base)), error, files.new_file_size) from error
 
 
 def _is_made(due: Sequence[tuple[MappedFileQueue, int]]) -> bool:

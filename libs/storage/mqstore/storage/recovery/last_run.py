@@ -9,11 +9,13 @@ from dataclasses import replace
 
 from crc32c import crc32c
 
+from mqstore.storage.layout import QUEUE_ENTRY_SIZE
 from mqstore.storage.metadata import manifest
 from mqstore.storage.metadata.deleted_topics import DeletedTopics
 from mqstore.storage.metadata.format_file import FormatFile
 from mqstore.storage.metadata.manifest import LogState, LogTail, Manifest, QueueState
 from mqstore.storage.metadata.state_page import StateSnapshot
+from mqstore.storage.paths import segment_name, segment_offset
 from mqstore.storage.recovery.view import Segment, StoreView
 from mqstore.storage.system.sparse import last_nonzero
 
@@ -93,7 +95,6 @@ def still_matches(clean: Manifest, view: StoreView) -> bool:
         and manifest.checkpoint_checksum(view.files, view.paths.checkpoint) == log.checkpoint_crc32c
         and _log_matches(view, log)
         and all(_queue_matches(view, queue) for queue in clean.queues)
-        and not any(True for _ in view.queue_misfits())
     )
 
 
@@ -120,9 +121,14 @@ def _is_as_closed(view: StoreView, segment: Segment, tail: LogTail) -> bool:
         return last_nonzero(data, start, view.next_data(segment)) == start
 
 
-def _queue_matches(view: StoreView, state: QueueState) -> bool:
-    queue = view.queue(state.topic, state.queue_id)
-    try:
-        return queue.first_index == state.first and queue.holds(state.end)
-    finally:
-        queue.close()
+def _queue_matches(view: StoreView, queue: QueueState) -> bool:
+    """Whether a queue has the files that it was closed with; the entries are compared when it is
+    first used."""
+    size = view.config.queue_file_size
+    directory = view.paths.consume_queue / queue.topic / str(queue.queue_id)
+    begin, end = queue.first * QUEUE_ENTRY_SIZE, queue.end * QUEUE_ENTRY_SIZE
+    # The name of a first file may alone show where the queue begins.
+    due = [segment_name(base) for base in range(begin, max(end, begin + bool(begin)), size)]
+    names = [name for name in view.files.list(directory) if segment_offset(name) is not None]
+    found = (view.files.stat(directory / name) for name in names)
+    return names == due and all(stat is not None and stat.size == size for stat in found)

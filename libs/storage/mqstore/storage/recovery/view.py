@@ -307,8 +307,11 @@ class QueueFiles:
             if path is None:
                 return None
             self.close()
-            self._mapped, self._number = self._files.map(path, writable=False), number
+            self._mapped, self._number = self._map(path), number
         return self._mapped.view
+
+    def _map(self, path: Path) -> MappedBytes:
+        return self._files.map(path, writable=False, sparse=True)
 
     def _used(self, number: int) -> int:
         if number not in self._counts:

@@ -89,10 +89,8 @@ class Removal:
         minimum = self._log.min_offset
         if minimum <= self._derived_min:
             return
-        for queue in self._queues.all():
-            gone = queue.delete_before(minimum)
+        for gone in self._queues.delete_before(minimum):
             self.queue_files += gone
-            if gone:
-                yield
+            yield
         self.index_files += self._index.delete_before(minimum)
         self._derived_min = minimum

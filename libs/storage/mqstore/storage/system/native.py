@@ -63,6 +63,11 @@ def load(view: memoryview, offset: int, length: int) -> None:
     _advise(view, offset, length, MADV_POPULATE_READ)
 
 
+def expect_no_neighbours(view: memoryview) -> None:
+    """Have a page fault in a mapping read or make one page only, and not those around it."""
+    _advise(view, 0, len(view), mmap.MADV_RANDOM)
+
+
 def _advise(view: memoryview, offset: int, length: int, advice: int) -> None:
     start = offset - offset % mmap.PAGESIZE
     end = min(offset + length, len(view))

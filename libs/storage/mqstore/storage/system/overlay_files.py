@@ -131,7 +131,7 @@ class OverlayFileSystem:
         """Whether the base has a mount point there."""
         return self._base.is_mount_point(path)
 
-    def make_directories(self, path: Path) -> None:
+    def make_directories(self, path: Path, *, sync: bool = True) -> None:
         """Create a directory and its parents."""
         found = self.stat(path)
         if found is None:
@@ -169,7 +169,9 @@ class OverlayFileSystem:
         """Add bytes to the end of a small file."""
         self.write(path, (b"" if self.stat(path) is None else self.read(path)) + data)
 
-    def create(self, path: Path, size: int, *, reserve: int | None = None) -> None:
+    def create(
+        self, path: Path, size: int, *, reserve: int | None = None, sync: bool = True
+    ) -> None:
         """Create a zero-filled file."""
         self._put_new(path, native.map_anonymous(size))
 
@@ -224,7 +226,7 @@ class OverlayFileSystem:
         if self.stat(path) is None:
             raise _error(errno.ENOENT, path)
 
-    def map(self, path: Path, *, writable: bool) -> MappedBytes:
+    def map(self, path: Path, *, writable: bool, sparse: bool = False) -> MappedBytes:
         """Map a whole file."""
         content = self._content(path)
         content.may_differ = content.may_differ or writable

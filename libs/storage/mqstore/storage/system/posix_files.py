@@ -53,12 +53,20 @@ class _Descriptor:
 
 
 class PosixMapping:
-    """A mapped file. Only a writable one keeps a descriptor, for ``sync``."""
+    """A mapped file. Only a writable one keeps a descriptor, or what finds the file again."""
 
-    def __init__(self, view: memoryview, descriptor: _Descriptor | None) -> None:
+    def __init__(
+        self,
+        view: memoryview,
+        descriptor: _Descriptor | None,
+        origin: tuple[Path, int, int] | None = None,
+    ) -> None:
+        """``origin``: path, device and inode of the file that ``sync`` opens, without a
+        descriptor."""
         self.size = len(view)
         self._view: memoryview | None = view
         self._descriptor = descriptor
+        self._origin = origin
 
     @property
     def view(self) -> memoryview:
@@ -68,10 +76,17 @@ class PosixMapping:
         return self._view
 
     def sync(self) -> None:
-        """Sync the file; do nothing after ``unmap``, or when mapped read-only."""
-        descriptor = self._descriptor
+        """Sync the file; do nothing after ``unmap``, or when mapped read-only.
+
+        A failed write that no descriptor has reported yet is reported to the next one that is
+        opened, since the map keeps the file in memory: see fsync(2).
+        """
+        descriptor, origin = self._descriptor, self._origin
         if descriptor is not None:
             os.fdatasync(descriptor.number)
+        elif origin is not None:
+            with contextlib.suppress(FileNotFoundError):  # unlinked meanwhile
+                _sync_again(*origin)
 
     def rewrite(self, offset: int, length: int) -> None:
         """Store a range's bytes again, so that the next ``sync`` writes them."""
@@ -113,8 +128,7 @@ class PosixMapping:
 
     def unmap(self) -> None:
         """Drop this object's reference and the descriptor."""
-        self._view = None
-        self._descriptor = None
+        self._view = self._descriptor = self._origin = None
 
 
 class PosixLock:
@@ -186,19 +200,21 @@ class PosixFileSystem:
         with _MOUNTS.open("rb") as mounts:
             return any(_unescape(line.split()[_MOUNT_POINT]) == mounted for line in mounts)
 
-    def make_directories(self, path: Path) -> None:
-        """Create a directory and its parents, synced into their parents."""
+    def make_directories(self, path: Path, *, sync: bool = True) -> None:
+        """Create a directory and its parents, by default synced into their parents."""
         if self.stat(path) is not None:
             if not path.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, "is there and no directory", str(path))
             return
         with _MAKING_DIRECTORIES:  # a visible directory must be on disk
-            self._make_directory(path)
+            self._make_directory(path, sync)
 
-    def _make_directory(self, path: Path) -> None:
-        self.make_directories(path.parent)
+    def _make_directory(self, path: Path, sync: bool) -> None:
+        self.make_directories(path.parent, sync=sync)
         with contextlib.suppress(FileExistsError):
             path.mkdir()
+        if not sync:
+            return
         try:
             self.sync_directory(path.parent)
             self.sync_directory(path.parent.parent)
@@ -241,14 +257,16 @@ class PosixFileSystem:
             _write_all(descriptor, data)
             os.fdatasync(descriptor)
 
-    def create(self, path: Path, size: int, *, reserve: int | None = None) -> None:
-        """Create a zero-filled file, reserve blocks, and sync it."""
+    def create(
+        self, path: Path, size: int, *, reserve: int | None = None, sync: bool = True
+    ) -> None:
+        """Create a zero-filled file, reserve blocks, and by default sync it."""
 
         def fill(descriptor: int) -> None:
             os.ftruncate(descriptor, size)
             _reserve(descriptor, 0, size if reserve is None else min(reserve, size), path)
 
-        _make_file(path, fill)
+        _make_file(path, fill, sync)
 
     def reserve(self, path: Path, offset: int, length: int) -> None:
         """Reserve disk blocks for a range of a file."""
@@ -291,12 +309,18 @@ class PosixFileSystem:
         finally:
             os.close(descriptor)
 
-    def map(self, path: Path, *, writable: bool) -> MappedBytes:
+    def map(self, path: Path, *, writable: bool, sparse: bool = False) -> MappedBytes:
         """Map a whole file."""
         descriptor = _Descriptor(_open(path, os.O_RDWR if writable else os.O_RDONLY))
-        size = os.fstat(descriptor.number).st_size
-        view = native.map_shared(descriptor.number, size, writable=writable)
-        return PosixMapping(view, descriptor if writable else None)
+        found = os.fstat(descriptor.number)
+        view = native.map_shared(descriptor.number, found.st_size, writable=writable)
+        if sparse:
+            native.expect_no_neighbours(view)
+        if not writable:
+            return PosixMapping(view, None)
+        if not sparse:
+            return PosixMapping(view, descriptor)
+        return PosixMapping(view, None, (path, found.st_dev, found.st_ino))
 
     def map_memory(self, size: int) -> MappedBytes:
         """Map zero-filled memory."""
@@ -405,12 +429,21 @@ def _open_for(path: Path, flags: int) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _make_file(path: Path, fill: Callable[[int], None]) -> None:
+def _sync_again(path: Path, device: int, inode: int) -> None:
+    with _open_for(path, os.O_RDONLY) as descriptor:
+        found = os.fstat(descriptor)
+        if (found.st_dev, found.st_ino) != (device, inode):
+            raise OSError(errno.ESTALE, "is another file than was mapped", str(path))
+        os.fdatasync(descriptor)
+
+
+def _make_file(path: Path, fill: Callable[[int], None], sync: bool = True) -> None:
     """Create a file, fill and sync it; it is unlinked again on failure."""
     with _open_for(path, _NEW_FILE) as descriptor:
         try:
             fill(descriptor)
-            os.fsync(descriptor)
+            if sync:
+                os.fsync(descriptor)
         except BaseException:
             path.unlink()
             raise

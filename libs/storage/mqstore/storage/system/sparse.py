@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from mqstore.storage._kernel import find_record, is_zero
+from mqstore.storage.layout import PAGE_SIZE
 
 CHUNK: Final = 1 << 20
 SMALL_CHUNK: Final = 32 << 10
@@ -29,14 +30,16 @@ def read_everything(position: int) -> int:
 def data_chunks(
     start: int, end: int, next_data: NextData, size: int = CHUNK
 ) -> Iterator[tuple[int, int]]:
-    """Ranges of at most ``size`` bytes that together cover everything but holes."""
-    position: int | None = start
-    while position is not None and position < end:
-        position = next_data(position)
-        if position is None or position >= end:
-            return
-        stop = min(position + size, end)
-        yield position, stop
+    """Ranges of at most ``size`` bytes that together cover everything but holes.
+
+    A run of data begins with a chunk of one page, and each further chunk is twice as long: the hole
+    that its last chunk covers is never longer than the run.
+    """
+    position, step = start, 0
+    while position < end and (found := next_data(position)) is not None and found < end:
+        step = min(2 * step if found == position else PAGE_SIZE, size) or PAGE_SIZE
+        stop = min(found + step, end)
+        yield found, stop
         position = stop
 
 
