@@ -48,7 +48,7 @@ SPARK_READY := $(VENV)/.ready-for-spark
 DOCS_READY := $(VENV)/.ready-for-docs
 SANITIZE := -fsanitize=address,undefined
 
-.PHONY: run test test-ci e2e e2e-full images previous promtool nightly setup index-rebuild expiry-report bench simulate soak \
+.PHONY: run test test-ci e2e e2e-full images previous promtool nightly setup index-rebuild expiry-report bench growth simulate soak \
 	fuzz docs lint fmt clean help
 
 run: export MQSTORE_STORE = $(STORE)
@@ -102,6 +102,9 @@ setup: $(RUN_READY) ## install the services and .venv/bin/mqstore into the virtu
 
 expiry-report: $(SPARK_READY) ## report what retention will delete of STORE and which groups have not read it, as a page in OUT
 	@$(BIN)/mqstore-expiry-report $(STORE) --out "$(OUT)" $(ARGS)
+
+growth: $(TEST_READY) ## measure what 10 and 100 times as many topics, queues, groups… cost; ARGS="topics queues": some kinds
+	@$(BIN)/python -m tests.bench.growth $(ARGS)
 
 bench: $(TEST_READY) ## measure against RocketMQ and write the table of docs/benchmarks.md; ROWS="append reads": some rows, no table
 	@$(BIN)/python -m tests.bench $(or $(ROWS),--document docs/benchmarks.md)

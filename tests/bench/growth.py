@@ -1,0 +1,210 @@
+"""`python -m tests.bench.growth [KIND…]`: what services cost as one thing grows tenfold, twice.
+
+For each kind of thing and each size it makes a store, starts store-writer and query over it, and
+reads what they have cost once they are ready: processor time since the start (the modules are
+loaded before), resident memory, open files. Of connections it reads what opening them cost.
+
+The exponent p fits cost = a + b · size^p to the three sizes, so that fixed costs do not hide
+growth: 0 is constant, 1 linear. Exit status 1 when a row grows faster than linear.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from mqstore.storage.admin.group_offsets import Commit
+from mqstore.storage.codec.record import Message
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.message_store import MessageStore
+from mqstore.storage.system.threads import production_seams
+from tests.bench.servers import Server
+from tests.bench.workload import TOPIC, make_body, make_message
+from tests.services.service_processes import Process, query, writer
+from tests.unit.storage.puts import put_batch
+
+STEPS: Final = (1, 10, 100)
+SEGMENT: Final = 256 << 10
+PAGES_IN_MIB: Final = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+BATCH: Final = 64
+NOISE: Final = {"start": 0.1, "memory": 6.0, "files": 4.0}
+"""Growth from the least to the greatest size below which a row counts as constant; a fifth of it is
+the least that the first step counts as."""
+UNITS: Final = {"start": "s of CPU", "memory": "MiB", "files": "open files"}
+WORST: Final = 1.25
+"""Exponent up to which a row counts as linear: timed figures of one machine vary by as much."""
+
+CONFIG: Final = StoreConfig(
+    mapped_file_size_commit_log=SEGMENT,
+    disk_space_clean_forcibly_ratio=100,
+    disk_space_warning_level_ratio=100,
+)
+
+Figures = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One thing that grows."""
+
+    unit: int
+    """Its number at the first step."""
+    fill: Callable[[MessageStore, int], None]
+    """Puts so many into a new store."""
+    connects: bool = False
+    """Whether the things are connections, opened after the start."""
+
+
+def _message(queue_id: int, size: int = 100) -> Message:
+    return make_message(queue_id, make_body(size), b"")
+
+
+def _topics(store: MessageStore, count: int) -> None:
+    for number in range(count):
+        store.create_topic(f"topic-{number}", queues=4)
+
+
+def _queues(store: MessageStore, count: int) -> None:
+    store.create_topic(TOPIC, queues=count)
+    for number in range(count):
+        put_batch(store, [_message(number)])
+
+
+def _groups(store: MessageStore, count: int) -> None:
+    store.create_topic(TOPIC, queues=4)
+    for number in range(count):
+        store.groups.put(f"group-{number}", lambda found: found)
+        store.offsets.commit(f"group-{number}", [Commit(TOPIC, 0, 0)])
+
+
+def _messages(store: MessageStore, count: int) -> None:
+    store.create_topic(TOPIC, queues=4)
+    for first in range(0, count, BATCH):
+        numbers = range(first, min(first + BATCH, count))
+        put_batch(store, [_message(0) for _ in numbers])
+
+
+def _segments(store: MessageStore, count: int) -> None:
+    store.create_topic(TOPIC, queues=4)
+    while len(store.log.files.files) < count:
+        put_batch(store, [_message(0, size=32 << 10)])
+
+
+KINDS: Final[dict[str, Kind]] = {
+    "topics": Kind(100, _topics),
+    "queues": Kind(20, _queues),
+    "groups": Kind(100, _groups),
+    "messages": Kind(2_000, _messages),
+    "segments": Kind(4, _segments),
+    "connections": Kind(10, lambda store, count: None, connects=True),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    kind: str
+    service: str
+    figure: str
+    values: Sequence[float]
+
+    @property
+    def exponent(self) -> float:
+        """The exponent of the growth; 0 where it is within the noise."""
+        least, middle, most = self.values
+        if most - least <= NOISE[self.figure]:
+            return 0.0
+        return math.log10(max(most - middle, 1e-9) / max(middle - least, NOISE[self.figure] / 5))
+
+    def __str__(self) -> str:
+        values = " | ".join(f"{value:.3g}" for value in self.values)
+        what = f"{self.service}, {UNITS[self.figure]}"
+        return f"| {self.kind} | {what} | {values} | {self.exponent:.2f} |"
+
+
+def measure(kind: str, directory: Path, rounds: int) -> Iterator[Row]:
+    """Yield the rows of one kind; each figure is the least of the rounds."""
+    found = [_at(KINDS[kind], KINDS[kind].unit * step, directory, rounds) for step in STEPS]
+    for service in found[0]:
+        for figure in UNITS:
+            yield Row(kind, service, figure, [each[service][figure] for each in found])
+
+
+def _at(kind: Kind, count: int, directory: Path, rounds: int) -> dict[str, Figures]:
+    with TemporaryDirectory(dir=directory, prefix="growth-") as room:
+        root = Path(room) / "store"
+        with MessageStore.open(root, CONFIG, production_seams()) as store:
+            kind.fill(store, 0 if kind.connects else count)
+        found = [_cost(kind, root, count) for _ in range(rounds)]
+    return {
+        service: {figure: min(each[service][figure] for each in found) for figure in UNITS}
+        for service in found[0]
+    }
+
+
+def _cost(kind: Kind, root: Path, count: int) -> dict[str, Figures]:
+    costs = {}
+    with writer(root) as writes, query(root) as reads:
+        for name, process in (("store-writer", writes), ("query", reads)):
+            with ExitStack() as opened:
+                before = _cpu_s(process) if kind.connects else 0.0
+                for _ in range(count if kind.connects else 0):
+                    opened.enter_context(closing(_connect(process.port)))
+                costs[name] = _figures(process.process.pid, _cpu_s(process) - before)
+    return costs
+
+
+def _connect(port: int) -> HTTPConnection:
+    """A connection that stays open after one request."""
+    connection = HTTPConnection("127.0.0.1", port)
+    connection.request("GET", "/healthz/live")
+    assert connection.getresponse().read()
+    return connection
+
+
+def _figures(pid: int, cpu_s: float) -> Figures:
+    resident = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    files = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    return {"start": cpu_s, "memory": resident * PAGES_IN_MIB, "files": files}
+
+
+def _cpu_s(process: Process) -> float:
+    return Server(process.url, (process.process.pid,)).cpu_s()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure the kinds and print the table; return 1 when a row grows faster than linear."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.growth", description=__doc__)
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)}")
+    parser.add_argument("--rounds", type=int, default=3, help="starts over each store")
+    parser.add_argument("--directory", type=Path, default=Path("build"))
+    options = parser.parse_args(arguments)
+    unknown = set(options.kinds) - KINDS.keys()
+    if unknown:
+        parser.error(f"unknown kinds: {', '.join(sorted(unknown))}; known are {', '.join(KINDS)}")
+    options.directory.mkdir(parents=True, exist_ok=True)
+    worst = 0.0
+    began = time.monotonic()
+    for kind in options.kinds or KINDS:
+        sizes = " | ".join(f"{KINDS[kind].unit * step:,}" for step in STEPS)
+        print(f"\n| grows | of | {sizes} | exponent |\n| --- | --- |{' ---: |' * 4}")
+        for row in measure(kind, options.directory, options.rounds):
+            print(row, flush=True)
+            worst = max(worst, row.exponent)
+    print(f"\nthe greatest exponent is {worst:.2f}; {time.monotonic() - began:.0f} s", flush=True)
+    return 1 if worst > WORST else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

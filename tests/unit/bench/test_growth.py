@@ -1,0 +1,37 @@
+"""The growth table: its exponents, and what it fills stores with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mqstore.storage.message_store import MessageStore
+from mqstore.storage.system.threads import production_seams
+from tests.bench.growth import CONFIG, KINDS, STEPS, Row
+
+
+@pytest.mark.parametrize("exponent", [0.5, 1.0, 1.5, 2.0])
+def test_fixed_costs_do_not_hide_growth(exponent: float) -> None:
+    values = [70 + 10 * step**exponent for step in STEPS]
+    assert Row("topics", "query", "memory", values).exponent == pytest.approx(exponent)
+
+
+def test_growth_within_the_noise_is_constant() -> None:
+    assert Row("topics", "query", "start", [0.2, 0.15, 0.25]).exponent == 0
+    assert Row("topics", "query", "start", [0.2, 0.2, 0.4]).exponent == pytest.approx(1, abs=0.01)
+
+
+def test_a_store_is_filled_with_as_many_as_are_meant(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "store", CONFIG, production_seams()) as store:
+        KINDS["queues"].fill(store, 3)
+        KINDS["topics"].fill(store, 5)
+        KINDS["groups"].fill(store, 7)
+        assert len(store.queues.all()) == 3
+        assert len(store.topics()) == 6
+        assert len(store.groups.all()) == 7
+        before = sum(queue.max_index for queue in store.queues.all())
+        KINDS["messages"].fill(store, 100)
+        assert sum(queue.max_index for queue in store.queues.all()) == before + 100
+        KINDS["segments"].fill(store, 4)
+        assert len(store.log.files.files) >= 4
