@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,10 +17,12 @@ from mqstore.jobs.job_run import JobRun
 from mqstore.jobs.log import at_path
 from mqstore.jobs.log.at_path import LogAtPath
 from mqstore.jobs.log.source import LogRange
+from mqstore.jobs.rebuild import shard, spark_build
 from mqstore.jobs.rebuild.at_rest import note_owner
 from mqstore.jobs.rebuild.gathered import Shuffled, Spilled
 from mqstore.jobs.rebuild.settings import Mode, RebuildSettings
 from mqstore.jobs.rebuild.shard import rebuild_shard
+from mqstore.jobs.rebuild.spark_build import Scan, SparkBuild
 from mqstore.jobs.rebuild.tasks import Extraction
 from mqstore.storage.codec import properties
 from mqstore.storage.codec.record import Message
@@ -31,6 +34,7 @@ from tests.compat.examples import copy_of
 from tests.compat.referee import Referee
 from tests.compat.shapes import EVERYTHING, expand
 from tests.spark.deletions import DeletingRun
+from tests.unit.jobs.written import overwrite
 from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import CONFIG, message, open_store, put_some
 
@@ -56,6 +60,13 @@ def run(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> Run:
 
 def index_of(root: Path) -> list[bytes]:
     return [path.read_bytes() for path in sorted((root / "index").iterdir())]
+
+
+def files_in_scratch(spark: SparkSession) -> list[Path]:
+    """The items that Spark keeps between two stages."""
+    scratch = spark.sparkContext.getConf().get("spark.local.dir")
+    assert scratch is not None
+    return list(Path(scratch).rglob("index-items-*"))
 
 
 def written(root: Path, count: int = 700) -> Path:
@@ -165,6 +176,54 @@ def test_queues_that_are_gone_come_back_with_the_index(run: Run, tmp_path: Path)
     shutil.rmtree(root / "index")
     assert run(root)["queueRecords"] == 700
     assert {p.relative_to(root): p.read_bytes() for p in root.glob("consumequeue/*/*/*")} == due
+
+
+def _without_queues(root: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[bytes]]:
+    """Delete the queues, and let Spark begin beside their completion; what it rebuilds later."""
+    shutil.rmtree(root / "consumequeue")
+    monkeypatch.setattr(shard, "BEHIND_MIN", 1)
+    monkeypatch.setattr(spark_build, "RANGES_PER_CORE", 1)
+    scans: list[list[bytes]] = []
+    whole = SparkBuild.scan
+
+    def scan(build: SparkBuild) -> Scan:
+        scans.append(sorted(path.read_bytes() for path in root.glob("consumequeue/*/*/*")))
+        return whole(build)
+
+    monkeypatch.setattr(SparkBuild, "scan", scan)
+    return scans
+
+
+def test_the_log_is_read_while_its_queues_are_completed(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = written(tmp_path / "store")
+    due = index_of(root)
+    queues = sorted(path.read_bytes() for path in root.glob("consumequeue/*/*/*"))
+    assert len(list((root / "commitlog").iterdir())) >= 2
+    later = _without_queues(root, monkeypatch)
+    assert run(root)["records"] == 700
+    assert index_of(root) == due
+    assert sorted(path.read_bytes() for path in root.glob("consumequeue/*/*/*")) == queues
+    assert later == []
+
+
+def test_damage_that_needs_the_queues_is_read_again_once_they_are_complete(
+    run: Run, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = written(tmp_path / "store")
+    with open_store(root) as store:
+        offset = store.queues.get("T", 0).entry(20).physical_offset  # type: ignore[union-attr]
+    overwrite(root, offset, struct.pack(">iI", -1, 0xDEADBEEF))
+    other = tmp_path / "other"
+    shutil.copytree(root, other)
+    due = run(other)
+    later = _without_queues(root, monkeypatch)
+    assert run(root)["records"] == due["records"] == 699
+    assert index_of(root) == index_of(other)
+    (queues,) = later
+    assert queues == sorted(path.read_bytes() for path in root.glob("consumequeue/*/*/*"))
+    assert files_in_scratch(spark) == []
 
 
 def test_other_counts_and_the_other_format_are_options(run: Run, tmp_path: Path) -> None:
@@ -283,9 +342,7 @@ def test_nothing_is_left_in_scratch(run: Run, spark: SparkSession, tmp_path: Pat
     root = written(tmp_path / "store")
     for mode in Mode:
         assert run(root, mode=mode)["exitCode"] == 0
-    scratch = spark.sparkContext.getConf().get("spark.local.dir")
-    assert scratch is not None
-    assert list(Path(scratch).rglob("index-items-*")) == []
+    assert files_in_scratch(spark) == []
 
 
 @pytest.mark.parametrize("when", [{"before": "reading"}, {"after": "reading"}])

@@ -9,6 +9,7 @@
     ├── NoStore          2  the given place holds no readable store
     ├── AccessRefused    2  the service rejects the credentials
     ├── SegmentGone      2  retention deleted a segment before the job read it
+    ├── QueuesBehind     2  damage was found before the queues were complete
     ├── StoreChanged     2  the store was recovered while the job read it
     ├── OutputRefused    2  the job cannot write to the given output
     ├── ArchiveDamaged   2  an archived file does not read back as it was written
@@ -56,6 +57,10 @@ class AccessRefused(JobError):
 
 class SegmentGone(JobError):
     """Retention deleted a segment before the job read it."""
+
+
+class QueuesBehind(JobError):
+    """Damage was found in the log before the queues, which lead on behind it, were complete."""
 
 
 class StoreChanged(JobError):

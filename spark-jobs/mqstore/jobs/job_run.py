@@ -72,6 +72,12 @@ class JobRun:
         with watched(self.spark, self.name, what, self._progress, self._figures):
             yield self.spark
 
+    def cancel(self) -> None:
+        """Cancel the stages that Spark works on, from another thread; they raise an error."""
+        if self._spark is not None:
+            for group in tuple(self._figures.running):
+                self._spark.sparkContext.cancelJobGroup(group)
+
     def over(self, shards: Sequence[str], work: Callable[[JobRun, str], Outcome]) -> int:
         """Do the work on each shard and print the summary on stdout; returns the worst exit code.
 

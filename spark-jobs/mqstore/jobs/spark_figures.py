@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from mqstore.jobs.progress import Progress
@@ -30,6 +30,8 @@ class SparkFigures:
     master: str | None = None
     stages: int = 0
     tasks: int = 0
+    running: set[str] = field(default_factory=set)
+    """The groups of Spark's jobs that run now."""
     executors: int = 0
     """The most that were there at a stage's end; Spark's own process is one, where it is alone."""
 
@@ -63,6 +65,7 @@ def watched(
     context, group = spark.sparkContext, f"{name} {next(_numbers)}"
     context.setJobGroup(group, what)
     ended = threading.Event()
+    figures.running.add(group)
 
     def look() -> None:
         """Show the progress of the stages until the work ends."""
@@ -75,6 +78,7 @@ def watched(
     try:
         yield
     finally:
+        figures.running.discard(group)
         ended.set()
         watcher.join()
         try:

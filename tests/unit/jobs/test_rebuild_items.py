@@ -6,6 +6,7 @@ import gc
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,10 @@ from mqstore.jobs.errors import JobError, SegmentGone
 from mqstore.jobs.log import at_path
 from mqstore.jobs.log.at_path import LogAtPath
 from mqstore.jobs.log.source import LogRange
-from mqstore.jobs.rebuild.gathered import SpillTask, items_of
+from mqstore.jobs.rebuild.gathered import Behind, SpillTask, items_of
 from mqstore.jobs.rebuild.tasks import Extraction
 from mqstore.storage.index.plan import Layout
-from tests.unit.jobs.written import written
+from tests.unit.jobs.written import overwrite, written
 
 PARTS = 3
 
@@ -44,7 +45,7 @@ def test_each_part_gets_its_items_of_all_tasks_in_the_order_of_the_log(
 ) -> None:
     extraction, ranges = looked_at(tmp_path / "store")
     task = SpillTask(extraction)
-    found = [*task(ranges[:2]), *task(ranges[2:])]
+    found = [*task.spill(ranges[:2]), *task.spill(ranges[2:])]
     runs = [(chunk.start, run) for (_, chunk), run in found]
     assert len({run.path for _, run in runs}) == len(list(scratch.iterdir())) == 2
     due = [each for part in ranges for each in extraction.chunks(part)]
@@ -62,6 +63,20 @@ def test_a_task_that_fails_leaves_no_file(tmp_path: Path, scratch: Path) -> None
     with pytest.raises(SegmentGone, match=f"segment {name} was deleted"):
         list(SpillTask(extraction)(ranges))
     assert list(scratch.iterdir()) == []
+
+
+def test_damage_is_refused_while_the_queues_that_lead_on_are_incomplete(
+    tmp_path: Path, scratch: Path
+) -> None:
+    extraction, ranges = looked_at(tmp_path / "store")
+    overwrite(tmp_path / "store", ranges[1].start, bytes(8))
+    early = SpillTask(replace(extraction, has_queues=False))
+    assert list(early(ranges[:1])) != []
+    files = set(scratch.iterdir())
+    *_, last = early(ranges)
+    assert last == Behind(f"the log is damaged at offset {ranges[1].start}")
+    assert set(scratch.iterdir()) == files
+    assert list(SpillTask(extraction)(ranges)) != []
 
 
 def test_scratch_that_takes_no_files_is_named(

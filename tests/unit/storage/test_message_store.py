@@ -24,6 +24,7 @@ from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import Durability
 from mqstore.storage.metadata import format_file, manifest
 from mqstore.storage.metadata.state_page import Health, read_state
+from mqstore.storage.options import RecoveredLog
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.recovery.report import StartReason
 from mqstore.storage.system.threads import production_seams
@@ -340,6 +341,24 @@ def test_recovery_reports_its_progress(root: Path) -> None:
     open_store(root, on_progress=lambda progress: seen.append(progress.stage)).close()
     assert "log" in seen
     assert "queues" in seen
+
+
+def test_the_recovered_log_is_reported_before_its_queues_are_completed(root: Path) -> None:
+    store = open_store(root)
+    put_some(store, 300)
+    end = store.log.max_offset
+    abandon(store)
+    shutil.rmtree(root / "consumequeue")
+    seen: list[tuple[RecoveredLog, int]] = []
+
+    def note(found: RecoveredLog) -> None:
+        seen.append((found, len(list(root.glob("consumequeue/*/*/*")))))
+
+    with open_store(root, on_log=note) as opened:
+        assert bodies(opened) == all_bodies(300)
+    ((found, queue_files),) = seen
+    assert (found.min_offset, found.dispatched, found.max_offset, queue_files) == (0, 0, end, 0)
+    assert [path for path, _, _ in found.segments] == sorted((root / "commitlog").iterdir())
 
 
 def test_an_opening_that_was_cut_short_behind_its_lock_is_not_taken_for_a_brokers(

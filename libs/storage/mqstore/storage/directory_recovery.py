@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from mqstore.storage import opening
@@ -23,7 +24,7 @@ from mqstore.storage.metadata import index_loss, manifest
 from mqstore.storage.metadata.clock_steps import CLOCK_STEP_MS, StepsView
 from mqstore.storage.metadata.quarantine import Quarantine
 from mqstore.storage.opening import OpenedDirectory
-from mqstore.storage.options import Progress, StoreOptions
+from mqstore.storage.options import Progress, RecoveredLog, StoreOptions
 from mqstore.storage.queues.consume_queue import ConsumeQueue
 from mqstore.storage.queues.consume_queues import ConsumeQueues, QueueSpan
 from mqstore.storage.recovery import (
@@ -59,6 +60,7 @@ class DirectoryRecovery:
         self._quarantined: list[str] = list(directory.quarantined)
         self._strays: list[str] = []
         self._dropped_index_files: list[str] = []
+        self._segments: tuple[tuple[Path, int, int], ...] = ()
         paths = directory.paths
         self.quarantine = Quarantine(seams.files, seams.clock, paths.quarantine, paths.root)
         self.plan = self._make_plan()
@@ -121,6 +123,7 @@ class DirectoryRecovery:
             if file.base_offset <= found.max_offset:
                 file.set_end(min(file.size, found.max_offset - file.base_offset))
         files.mark_flushed(found.max_offset)
+        self._segments = tuple((each.path, each.base_offset, each.size) for each in files.files)
         return files
 
     def _apply_to_log(self) -> None:
@@ -290,6 +293,7 @@ class DirectoryRecovery:
     def complete_queues(self, dispatcher: Dispatcher, queues: ConsumeQueues) -> None:
         """Bring the queues up to the log's end; the index may catch up later."""
         state, found = self.directory.state, self.plan
+        self._report_log(dispatcher.position)
         first, clock = dispatcher.position, self.seams.clock
         while dispatcher.behind:
             before = dispatcher.position
@@ -307,6 +311,22 @@ class DirectoryRecovery:
         queues.correct_min(found.min_offset)
         queues.end_recovery()
         state.set_dispatched(dispatcher.position)
+
+    def _report_log(self, dispatched: int) -> None:
+        opened, found = self.directory, self.plan
+        if self.options.on_log is None:
+            return
+        self.options.on_log(
+            RecoveredLog(
+                opened.paths,
+                opened.config,
+                opened.format.rocketmq_format,
+                self._segments,
+                found.min_offset,
+                found.max_offset,
+                dispatched,
+            )
+        )
 
     def report(self, dispatcher: Dispatcher) -> RecoveryReport:
         """Report what recovery found and did; called last."""

@@ -6,8 +6,11 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 
+from mqstore.storage.config import StoreConfig
 from mqstore.storage.layout import StoreFormat
+from mqstore.storage.paths import StorePaths
 
 
 class Durability(StrEnum):
@@ -26,6 +29,22 @@ class Progress:
     stage: str
     done: int
     total: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveredLog:
+    """A log that is whole and durable, while its queues may still end before it."""
+
+    paths: StorePaths
+    config: StoreConfig
+    """As opened: sizes are those of the files."""
+    format: StoreFormat
+    segments: tuple[tuple[Path, int, int], ...]
+    """Path, first physical offset and size of each file."""
+    min_offset: int
+    max_offset: int
+    dispatched: int
+    """Physical offset up to which the queues are complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +83,8 @@ class StoreOptions:
     waits_for_files: bool = True
     """False: a put that needs a file that is not made yet raises FilePending."""
     on_progress: Callable[[Progress], None] | None = None
+    on_log: Callable[[RecoveredLog], None] | None = None
+    """Called once by the opening thread, before it completes the queues. It must not raise."""
     on_failure: Callable[[BaseException], None] | None = None
     """Called once, from any thread, when the store fails (StoreFailed): end the process."""
     boot_id: str | None = None

@@ -7,7 +7,7 @@ from mqstore.storage.lost_data import Loss
 from mqstore.storage.metadata.clock_steps import ClockStep
 from mqstore.storage.metadata.quarantine import QuarantineEntry
 from mqstore.storage.metadata.quarantine_service import QuarantineService
-from mqstore.storage.options import Progress
+from mqstore.storage.options import Progress, RecoveredLog
 from mqstore.storage.recovery.report import RecoveryReport, RepairReport
 from mqstore.storage.retention.cleaner import Retention
 from mqstore.storage.scrub.service import ScrubProgress
@@ -19,6 +19,7 @@ __all__ = [
     "Progress",
     "QuarantineEntry",
     "QuarantineService",
+    "RecoveredLog",
     "RecoveryReport",
     "RepairReport",
     "Retention",

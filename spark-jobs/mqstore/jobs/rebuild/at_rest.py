@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from mqstore.storage.directory import StorePaths, load_format, lock_refusal
 from mqstore.storage.errors import StoreLocked
 from mqstore.storage.host import PosixFileSystem, production_seams, restrict_new_files
 from mqstore.storage.status import Progress as Opened
+from mqstore.storage.status import RecoveredLog
 
 OWNER_NAME = "job.json"
 """File beside the staged index files that names the owner of the rebuild."""
@@ -26,12 +27,18 @@ OWNER_NAME = "job.json"
 
 @contextmanager
 def held(
-    root: Path, config: StoreConfig, progress: Progress, *, dry: bool
+    root: Path,
+    config: StoreConfig,
+    progress: Progress,
+    on_log: Callable[[RecoveredLog], None],
+    *,
+    dry: bool,
 ) -> Iterator[MessageStore]:
     """Open the store with its lock, recovered and with complete queues, for the context.
 
-    With ``dry`` the recovered store is in memory only: nothing is written or locked. Raises
-    JobError if another rebuild holds the store or it is read-only; StorageError.
+    ``on_log`` is called once the log is recovered, before the queues are completed. With ``dry``
+    the recovered store is in memory only: nothing is written or locked. Raises JobError if another
+    rebuild holds the store or it is read-only; StorageError.
     """
 
     def opening(now: Opened) -> None:
@@ -46,6 +53,7 @@ def held(
         replaces_index=True,
         why_no_services="its index is being rebuilt",
         on_progress=opening,
+        on_log=on_log,
     )
     if known is not None:  # the store's own identity, since the job's options do not name it
         host = next(iter(known.store_hosts), options.store_host)
@@ -102,18 +110,13 @@ def _other_rebuild(root: Path) -> JobError | None:
         return None
 
 
-def log_of(store: MessageStore) -> tuple[LogAtPath, list[LogSegment]]:
+def log_of(found: RecoveredLog) -> tuple[LogAtPath, list[LogSegment]]:
     """The whole log, as it was recovered."""
-    log, paths = store.log, store.paths
     segments = [
-        LogSegment(
-            file.path.name,
-            file.base_offset,
-            max(file.base_offset, log.min_offset),
-            min(file.base_offset + file.size, log.max_offset),
-        )
-        for file in log.files.files
-        if file.base_offset < log.max_offset
+        LogSegment(path.name, base, max(base, found.min_offset), min(base + size, found.max_offset))
+        for path, base, size in found.segments
+        if base < found.max_offset
     ]
-    where = LogAtPath(paths.commit_log, paths.consume_queue, store.config.queue_file_size)
+    paths = found.paths
+    where = LogAtPath(paths.commit_log, paths.consume_queue, found.config.queue_file_size)
     return where, segments

@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from mqstore.jobs.errors import JobError
+from mqstore.jobs.errors import JobError, QueuesBehind
 from mqstore.jobs.log.source import LogRange
 from mqstore.jobs.rebuild.segment_views import scratch
 from mqstore.jobs.rebuild.tasks import Extraction, FoundChunk, Items
@@ -119,8 +119,17 @@ class Run(NamedTuple):
     """Bytes of each part."""
 
 
+class Behind(NamedTuple):
+    """The end of a task that needs queue entries which are not there yet; its file is gone."""
+
+    why: str
+
+
 class Spilled:
-    """``Gathered`` in files, one for each task; Spark deletes them too when it stops."""
+    """``Gathered`` in files, one for each task; Spark deletes them too when it stops.
+
+    Raises QueuesBehind, and leaves no file then.
+    """
 
     def __init__(
         self, context: SparkContext, extraction: Extraction, ranges: Sequence[LogRange], tasks: int
@@ -128,8 +137,12 @@ class Spilled:
         self._context = context
         self._parts = extraction.parts
         found = context.parallelize(ranges, tasks).mapPartitions(SpillTask(extraction)).collect()
-        self.chunks: list[FoundChunk] = [chunk for chunk, _ in found]
-        self._runs = [(chunk.start, run) for (_, chunk), run in found]
+        spilled = [each for each in found if not isinstance(each, Behind)]
+        self.chunks: list[FoundChunk] = [chunk for chunk, _ in spilled]
+        self._runs = [(chunk.start, run) for (_, chunk), run in spilled]
+        if len(spilled) < len(found):
+            self.drop()
+            raise QueuesBehind(next(each.why for each in found if isinstance(each, Behind)))
 
     def each_part(self, work: Work[T]) -> list[T]:
         """See Gathered."""
@@ -157,9 +170,19 @@ class SpillTask:
 
     extraction: Extraction
 
-    def __call__(self, ranges: Iterable[LogRange]) -> Iterator[tuple[FoundChunk, Run]]:
-        """Write the items of all ranges; yields each chunk and its place. Raises JobError."""
+    def __call__(self, ranges: Iterable[LogRange]) -> Iterator[tuple[FoundChunk, Run] | Behind]:
+        """Run ``spill``. Raises JobError.
+
+        Damage that needs queue entries before they are complete ends the task with ``Behind``.
+        """
         settle()
+        try:
+            yield from self.spill(ranges)
+        except QueuesBehind as error:
+            yield Behind(str(error))
+
+    def spill(self, ranges: Iterable[LogRange]) -> Iterator[tuple[FoundChunk, Run]]:
+        """Write the items of all ranges; yields each chunk and its place. Raises JobError."""
         with _kept_file() as file:
             at = 0
             for part in ranges:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Final, Self
 
-from mqstore.jobs.errors import EXIT_FINDINGS, EXIT_FINE
+from mqstore.jobs import command
+from mqstore.jobs.errors import EXIT_FINDINGS, EXIT_FINE, QueuesBehind
 from mqstore.jobs.job_run import JobRun, Outcome, Report
 from mqstore.jobs.rebuild import at_rest, beside_writer, look_beside
 from mqstore.jobs.rebuild.compare import differences
@@ -30,6 +33,12 @@ from mqstore.storage.index import (
     make_files,
     refuse_full_disk,
 )
+from mqstore.storage.status import RecoveredLog
+
+BEHIND_MIN: Final = 256 << 20
+"""Bytes of log behind the queues from which on Spark begins beside their completion; fewer are
+dispatched in a tenth of a second."""
+CANCEL_INTERVAL_S: Final = 0.5
 
 log = logging.getLogger(__name__)
 
@@ -51,8 +60,9 @@ def rebuild_shard(settings: RebuildSettings, run: JobRun, shard: str) -> Outcome
     with ExitStack() as stack:
         if settings.mode is Mode.VERIFY:
             stack.enter_context(at_rest.unchanged(root))
-        held = at_rest.held(root, settings.config(), run.progress, dry=looks)
-        return Rebuild(settings, run, stack.enter_context(held)).outcome()
+        rebuild = stack.enter_context(Rebuild(settings, run))
+        held = at_rest.held(root, settings.config(), rebuild.show_opening, rebuild.begin, dry=looks)
+        return rebuild.outcome(stack.enter_context(held))
 
 
 def beside(settings: RebuildSettings, run: JobRun, place: ShardPlace) -> Outcome:
@@ -67,45 +77,70 @@ def beside(settings: RebuildSettings, run: JobRun, place: ShardPlace) -> Outcome
 
 
 class Rebuild:
-    """The rebuild of one store whose lock the job holds. Used once."""
+    """The rebuild of one store whose lock the job holds. A context. Used once.
 
-    def __init__(self, settings: RebuildSettings, run: JobRun, store: MessageStore) -> None:
+    Where the opening has to complete queues, Spark reads the log meanwhile.
+    """
+
+    def __init__(self, settings: RebuildSettings, run: JobRun) -> None:
         self._settings = settings
         self._run = run
-        self._store = store
         self._files: FileSystem = PosixFileSystem()
-        self._paths: StorePaths = store.paths
-        config = store.config
-        store_format = settings.store_format or store.format
+        self._stack = ExitStack()
+        self._early: Future[Scan | None] | None = None
+        self._build: SparkBuild
+        self._found: RecoveredLog
+        self._layout: Layout
+        self._store: MessageStore
+        self._paths: StorePaths
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._early is not None and not self._early.done():  # the opening has failed
+            self._run.cancel()
+            wait([self._early], CANCEL_INTERVAL_S)
+        self._stack.close()
+
+    def begin(self, found: RecoveredLog) -> None:
+        """Begin to read the recovered log if its queues are far behind. Does not wait."""
+        settings, config = self._settings, found.config
         self._layout = Layout(
             settings.hash_slots or config.max_hash_slot_num,
             settings.index_num or config.max_index_num,
-            store_format.indexes_tags,
+            (settings.store_format or found.format).indexes_tags,
         )
-        self._log, self._segments = at_rest.log_of(store)
+        if found.max_offset - found.dispatched >= BEHIND_MIN:
+            pool = self._stack.enter_context(ThreadPoolExecutor(1, "early-scan"))
+            self._early = pool.submit(lambda: self._made(found).scan_beside_queues())
+        self._found = found
 
-    def outcome(self) -> Outcome:
+    def show_opening(self, stage: str, done: int, total: int) -> None:
+        """Show the progress of the opening, until Spark's own is shown."""
+        if self._early is None:
+            self._run.progress(stage, done, total)
+
+    def outcome(self, store: MessageStore) -> Outcome:
         """Run the mode of the settings. Raises JobError, StorageError, OSError."""
-        with self._build() as build:
-            if self._settings.mode is Mode.DRY_RUN:
-                return self._ended(self._scan(build), {"dryRun": True})
-            if self._settings.mode is Mode.VERIFY:
-                with scratch() as directory:
-                    scan, plan, _ = self._built(build, directory)
-                    return self._verified(scan, plan, directory)
-            with self._staging() as directory:
-                scan, plan, staged = self._built(build, directory)
-                self._publish(plan, staged)
-                return self._ended(scan, {"published": [path.name for path in self._published()]})
+        self._store, self._paths = store, store.paths
+        scan = self._scan()
+        if self._settings.mode is Mode.DRY_RUN:
+            return self._ended(scan, {"dryRun": True})
+        if self._settings.mode is Mode.VERIFY:
+            with scratch() as directory:
+                plan, _ = self._built(scan, directory)
+                return self._verified(scan, plan, directory)
+        with self._staging() as directory:
+            plan, staged = self._built(scan, directory)
+            self._publish(plan, staged)
+            return self._ended(scan, {"published": [path.name for path in self._published()]})
 
-    def _built(
-        self, build: SparkBuild, directory: Path
-    ) -> tuple[Scan, BuildPlan, list[StagedFile]]:
-        scan = self._scan(build)
-        plan = build.build_plan(scan)
+    def _built(self, scan: Scan, directory: Path) -> tuple[BuildPlan, list[StagedFile]]:
+        plan = self._build.build_plan(scan)
         ratio = self._settings.disk_ratio
         refuse_full_disk(self._files, directory, plan.staged_bytes, ratio)
-        return scan, plan, self._stage(build, scan, plan, directory)
+        return plan, self._stage(scan, plan, directory)
 
     @contextmanager
     def _staging(self) -> Iterator[Path]:
@@ -117,13 +152,17 @@ class Rebuild:
             if self._files.stat(self._paths.index_journal) is None:
                 discard_staged(self._files, self._paths)
 
-    def _build(self) -> SparkBuild:
+    def _made(self, found: RecoveredLog) -> SparkBuild:
+        """Make the build, which starts Spark."""
         cores = self._run.spark.sparkContext.defaultParallelism
-        parts = min(cores, self._layout.slots)
-        return SparkBuild(self._run, Extraction(self._log, self._layout, parts), self._segments)
+        log_place, segments = at_rest.log_of(found)
+        extraction = Extraction(log_place, self._layout, min(cores, self._layout.slots))
+        build = SparkBuild(self._run, extraction, segments)
+        self._build = self._stack.enter_context(build)
+        return build
 
-    def _scan(self, build: SparkBuild) -> Scan:
-        scan = build.scan()
+    def _scan(self) -> Scan:
+        scan = self._early_scan() or self._build.scan()
         found = scan.plan
         log.info(
             "%s: %d items of %d records make %d index files of %d bytes in all",
@@ -131,11 +170,22 @@ class Rebuild:
         )
         return scan
 
-    def _stage(
-        self, build: SparkBuild, scan: Scan, plan: BuildPlan, directory: Path
-    ) -> list[StagedFile]:
+    def _early_scan(self) -> Scan | None:
+        """The result of the reading that ``begin`` began; None where the log must be read now."""
+        if self._early is None:
+            self._made(self._found)
+            return None
+        try:
+            return self._early.result()
+        except Exception as error:
+            if not isinstance(command.refusal(error), QueuesBehind):
+                raise
+            log.info("the log is read again, now that its queues are complete: %s", error)
+            return None
+
+    def _stage(self, scan: Scan, plan: BuildPlan, directory: Path) -> list[StagedFile]:
         make_files(self._files, directory, plan)
-        built = build.fill(scan, partial(build_part, directory, plan))
+        built = self._build.fill(scan, partial(build_part, directory, plan))
         return finish_files(self._files, directory, plan, built)
 
     def _publish(self, plan: BuildPlan, staged: list[StagedFile]) -> None:

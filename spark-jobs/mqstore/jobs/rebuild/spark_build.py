@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Self, TypeVar
 
@@ -69,13 +69,29 @@ class SparkBuild:
     def scan(self) -> Scan:
         """Read the whole log once. Raises JobError."""
         ranges = self._ranges()
-        items = self._gathered(ranges)
+        items = self._gathered(self._extraction, ranges)
         if not _joined(ranges, items.chunks):
             # Damage crosses the end of a range: read whole segments, as dispatch does.
             items.drop()
-            items = self._gathered(
-                [LogRange(each, each.start, each.end) for each in self._segments]
-            )
+            items = self._gathered(self._extraction, self._whole_segments())
+        return self._scan_of(items)
+
+    def scan_beside_queues(self) -> Scan | None:
+        """Read the whole log once while its queues are still being completed.
+
+        Queue entries cannot cut the segments yet. None where whole segments are too few to give
+        all cores about as much work. Raises JobError, QueuesBehind among them.
+        """
+        cores = self._run.spark.sparkContext.defaultParallelism
+        if len(self._segments) < RANGES_PER_CORE * cores:
+            return None
+        extraction = replace(self._extraction, has_queues=False)
+        return self._scan_of(self._gathered(extraction, self._whole_segments()))
+
+    def _whole_segments(self) -> list[LogRange]:
+        return [LogRange(each, each.start, each.end) for each in self._segments]
+
+    def _scan_of(self, items: Gathered) -> Scan:
         plan = IndexPlan([chunk for _, chunk in items.chunks], self._extraction.layout)
         return Scan(self._log_bytes, plan, items)
 
@@ -96,11 +112,11 @@ class SparkBuild:
         with self._extraction.log.opened() as reader:
             return list(plan_ranges(reader, self._segments, size, 0, _HIGH))
 
-    def _gathered(self, ranges: list[LogRange]) -> Gathered:
+    def _gathered(self, extraction: Extraction, ranges: list[LogRange]) -> Gathered:
         with self._run.stage("reading the log") as spark:
             context = spark.sparkContext
             tasks = task_count(ranges, context.defaultParallelism)
-            found = gathered(context, self._extraction, ranges, tasks)
+            found = gathered(context, extraction, ranges, tasks)
         self._scans.callback(found.drop)
         return found
 

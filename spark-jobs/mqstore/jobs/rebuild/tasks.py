@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mqstore.jobs.errors import SegmentGone
+from mqstore.jobs.errors import QueuesBehind, SegmentGone
 from mqstore.jobs.log.at_path import LogAtPath
 from mqstore.jobs.log.source import LogRange, LogSegment
 from mqstore.jobs.rebuild.segment_views import viewed
@@ -43,6 +43,8 @@ class Extraction:
     log: LogPlace
     layout: Layout
     parts: int
+    has_queues: bool = True
+    """False: the queues are not complete yet; damage for which they are needed is QueuesBehind."""
 
     def chunks(self, part: LogRange) -> Iterator[tuple[Chunk, list[bytes]]]:
         """The chunks of a range with their items by part. Raises JobError."""
@@ -50,7 +52,7 @@ class Extraction:
             scan = IndexScan(
                 view,
                 base,
-                QueueNames(self.log),
+                QueueNames(self.log if self.has_queues else None),
                 parts=self.parts,
                 slots=self.layout.slots,
                 tags=self.layout.tags,
@@ -70,14 +72,22 @@ class Extraction:
 
 
 class QueueNames:
-    """Finds the record after damage through queue entries; a log at a URL has none."""
+    """Finds the record after damage through queue entries; a log at a URL has none.
 
-    def __init__(self, log: LogPlace) -> None:
+    None stands for a log whose queues are not complete yet.
+    """
+
+    def __init__(self, log: LogPlace | None) -> None:
         self._log = log
 
     def next_physical(self, after: int) -> int | None:
-        """The lowest physical offset beyond ``after`` that a queue entry names; None if none."""
+        """The lowest physical offset beyond ``after`` that a queue entry names; None if none.
+
+        Raises QueuesBehind.
+        """
         log = self._log
+        if log is None:
+            raise QueuesBehind(f"the log is damaged at offset {after}")
         return _next_named(log, after) if isinstance(log, LogAtPath) else None
 
 
