@@ -20,7 +20,7 @@ SEED ?=
 PART ?=
 JOBS ?=
 FUZZ_RECORDS ?= 10000000
-SOAK_MESSAGES ?= 10000000
+MINUTES ?= 60
 IMAGES ?= services spark
 IMAGE_PREFIX ?=
 IMAGE_BUILD ?=
@@ -106,14 +106,14 @@ expiry-report: $(SPARK_READY) ## report what retention will delete of STORE and 
 growth: $(TEST_READY) ## measure what 10 and 100 times as many topics, queues, groups… cost; ARGS="topics queues": some kinds
 	@$(BIN)/python -m tests.bench.growth $(ARGS)
 
-bench: $(TEST_READY) ## measure against RocketMQ and write the table of docs/benchmarks.md; ROWS="append reads": some rows, no table
+bench: $(SPARK_READY) ## measure against RocketMQ and write the table of docs/benchmarks.md; ROWS="append reads": some rows, no table
 	@$(BIN)/python -m tests.bench $(or $(ROWS),--document docs/benchmarks.md)
 
 simulate: $(TEST_READY) ## test crash states on a simulated disk: STATES=1000000, JOBS=1, or SEED=… to replay one
 	@$(BIN)/python -m tests.simulation STATES=$(STATES) $(foreach name,SEED PART JOBS,$(if $($(name)),$(name)=$($(name))))
 
-soak: $(TEST_READY) ## produce SOAK_MESSAGES (10 million) over HTTP, with a graph of memory in build/soak.svg
-	@$(BIN)/python -m tests.soak --messages $(SOAK_MESSAGES)
+soak: $(SPARK_READY) ## run a mixed load for MINUTES (60) at 70 % of its peak, with a graph of memory and latencies in build/soak.svg
+	@$(BIN)/python -m tests.soak --minutes $(MINUTES)
 
 index-rebuild: $(SPARK_READY) ## rebuild the index of STORE (or of several shards) from its log; ARGS=--dry-run, --verify
 	@$(BIN)/mqstore-index-rebuild $(STORE) $(ARGS)

@@ -18,6 +18,7 @@ from typing import Final
 from tests.bench import (
     bench_append,
     bench_beside,
+    bench_jobs,
     bench_lean,
     bench_network,
     bench_open,
@@ -37,6 +38,7 @@ from tests.bench import (
 from tests.bench.failures import SideError
 from tests.bench.harness import Bench, Row, Setting
 from tests.bench.lean import Limits
+from tests.bench.machine import Use
 from tests.bench.rocketmq import Peer
 
 BENCHES: Final[dict[str, Callable[[Setting], Iterator[Bench]]]] = {
@@ -47,6 +49,7 @@ BENCHES: Final[dict[str, Callable[[Setting], Iterator[Bench]]]] = {
     "sync": bench_sync.benches,
     "rebuild": bench_rebuild.benches,
     "index-rebuild": bench_spark.benches,
+    "jobs": bench_jobs.benches,
     "reads": bench_reads.benches,
     "query": bench_query.benches,
     "open": bench_open.benches,
@@ -72,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         known = ", ".join(BENCHES)
         print(f"unknown rows: {', '.join(unknown)}; known are {known}", file=sys.stderr)
         return 2
-    facts = machine.facts(rounds=options.rounds)
+    facts, before = machine.facts(), Use.now()
     why_alone = "requested by --alone" if options.alone else rocketmq.missing()
     directory = (options.directory or BUILD).resolve()
     directory.mkdir(parents=True, exist_ok=True)
@@ -83,11 +86,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name in options.rows or BENCHES:
             _measure(setting, name, options.rounds, run)
     _clear_line()
-    text = "\n\n".join([machine.sentence(facts), *run.tables()])
+    use = Use.now().since(before).sentence()
+    settings = f"Rounds: {options.rounds}; log: {options.log_mib} MiB."
+    text = "\n\n".join([f"{machine.sentence(facts)} {settings} {use}", *run.tables()])
     print(text)
     if why_alone is not None:
         print(f"\nmqstore alone: {why_alone}")
-    harness.write(run.all_rows(), facts, options.output)
+    harness.write(run.all_rows(), facts | {"use": use, "rounds": settings}, options.output)
     for failure in run.failures:
         print(f"failed: {failure}", file=sys.stderr)
     if options.document is not None and why_alone is None and not run.failures:
@@ -98,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of {', '.join(BENCHES)}")
-    parser.add_argument("--rounds", type=int, default=5, help="counted rounds of each side")
+    parser.add_argument("--rounds", type=int, default=3, help="counted rounds of each side")
     parser.add_argument("--records", type=int, default=200_000, help="of one round of appends")
     parser.add_argument(
         "--log-mib", type=int, default=1024, help="log that is rebuilt; a quarter of it is read"
@@ -120,6 +125,8 @@ class Run:
 
     rows: dict[str, list[Row]] = field(default_factory=dict)
     """By the name of their benches."""
+    uses: dict[str, Use] = field(default_factory=dict)
+    """Use of the processors, by the name of the benches."""
     failures: list[str] = field(default_factory=list)
 
     def all_rows(self) -> list[Row]:
@@ -127,15 +134,16 @@ class Run:
         return [row for rows in self.rows.values() for row in rows]
 
     def tables(self) -> Iterator[str]:
-        """A heading and a table for each name."""
+        """A heading, the use of the processors and a table for each name."""
         for name, rows in self.rows.items():
             yield f"### {name}"
+            yield self.uses[name].sentence()
             yield harness.table(rows, rocketmq.NAME)
 
 
 def _measure(setting: Setting, name: str, rounds: int, run: Run) -> None:
     """Measure the benches of one name; one that fails leaves the others."""
-    processes = {"ours": [os.getpid()]}
+    processes, before = {"ours": [os.getpid()]}, Use.now()
     if setting.peer is not None:
         processes["peer"] = [setting.peer.process_id]
     try:
@@ -148,6 +156,7 @@ def _measure(setting: Setting, name: str, rounds: int, run: Run) -> None:
                 run.rows.setdefault(name, []).extend(measured)
     except SideError as error:  # its sides did not start
         run.failures.append(f"{name}: {error}")
+    run.uses[name] = Use.now().since(before)
 
 
 @contextmanager
@@ -173,4 +182,5 @@ def _clear_line() -> None:
 
 
 if __name__ == "__main__":
+    machine.adopt_orphans()
     sys.exit(main())

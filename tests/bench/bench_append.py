@@ -16,7 +16,7 @@ from typing import Final
 from mqstore.storage.codec.batch import encode_batch
 from mqstore.storage.codec.record import Message
 from mqstore.storage.message_store import MessageStore
-from tests.bench import latencies
+from tests.bench import harness, latencies
 from tests.bench.harness import Bench, Figures, Metric, Setting
 from tests.bench.rocketmq import SEGMENT_DEFAULT
 from tests.bench.stores import fresh_directory, open_store
@@ -51,7 +51,11 @@ def benches(setting: Setting) -> Iterator[Bench]:
         metrics = [
             Metric(key, f"append {shape.name}, {key}", "messages/s", record_size=shape.body_size)
             for key in ("acknowledged", "readable")
-        ] + latencies.metrics(f"append {shape.name}")
+        ]
+        metrics += [
+            harness.cost(f"append {shape.name}"),
+            *latencies.metrics(f"append {shape.name}"),
+        ]
         ours = partial(_ours, setting, shape)
         peer = partial(_peer, setting, shape) if setting.peer else None
         yield Bench(metrics, ours, peer)
@@ -95,17 +99,18 @@ def _ours(setting: Setting, shape: Shape) -> Figures:
         for number in numbers:
             put(number)
         put, numbers = prepare(store, shape, body, encoded_properties(WARM, records))
-        began = time.perf_counter()
+        cpu, began = time.process_time(), time.perf_counter()
         for number in numbers:
             put(number)
         acknowledged = time.perf_counter() - began
         while store.dispatcher.behind:
             time.sleep(50e-6)
         readable = time.perf_counter() - began
+        cost = (time.process_time() - cpu) / records * 1e6
         put, numbers = prepare(store, shape, body, encoded_properties(WARM + records, timed))
         seconds = latencies.timed(put, numbers)
     rates = {"acknowledged": records / acknowledged, "readable": records / readable}
-    return {**rates, **latencies.figures(seconds)}
+    return {**rates, "cost": cost, **latencies.figures(seconds)}
 
 
 def _peer(setting: Setting, shape: Shape) -> Figures:

@@ -9,7 +9,6 @@ writer also waits for a core while query runs.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from mqstore.storage.message_store import MessageStore
+from tests.bench import log_reads
 from tests.bench.harness import Bench, Figures, Metric, Setting
 from tests.bench.stores import Filled, filled_store, open_store
 from tests.bench.workload import BODY_SIZE, QUEUES, encoded_properties, make_body
@@ -90,7 +90,7 @@ def _reading(phase: str, url: str, filled: Filled) -> Iterator[None]:
         yield
         return
     if phase == "scan":
-        _evict(filled.ours)
+        log_reads.drop(filled.ours / "commitlog")
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.bench.busy", phase, url, str(filled.records // QUEUES)],
         cwd=Path(__file__).parents[2],
@@ -102,10 +102,3 @@ def _reading(phase: str, url: str, filled: Filled) -> Iterator[None]:
     finally:
         process.kill()
         process.wait()
-
-
-def _evict(root: Path) -> None:
-    """Evict from the page cache the pages of the log that no process maps."""
-    for path in (root / "commitlog").iterdir():
-        with path.open("rb") as file:
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

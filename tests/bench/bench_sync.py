@@ -20,7 +20,7 @@ from mqstore.storage.codec.record import Message
 from mqstore.storage.config import FlushDiskType
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.system import native
-from tests.bench import latencies
+from tests.bench import harness, latencies
 from tests.bench.harness import Bench, Figures, Metric, Setting
 from tests.bench.rocketmq import SEGMENT_DEFAULT
 from tests.bench.stores import fresh_directory, open_store
@@ -50,7 +50,7 @@ def benches(setting: Setting) -> Iterator[Bench]:
 
 def _metrics(name: str) -> list[Metric]:
     rate = Metric("rate", name, "messages/s", record_size=BODY_SIZE)
-    return [rate, *latencies.metrics(name)]
+    return [rate, harness.cost(name), *latencies.metrics(name)]
 
 
 def _count(threads: int) -> str:
@@ -75,10 +75,11 @@ def _ours(setting: Setting, put: Put, threads: int, puts: int) -> Figures:
         ThreadPoolExecutor(threads) as pool,
     ):
         _put_all(store, put, pool, threads, WARM)
-        began = time.perf_counter()
+        cpu, began = time.process_time(), time.perf_counter()
         seconds = _put_all(store, put, pool, threads, puts)
         rate = len(seconds) / (time.perf_counter() - began)
-        return {"rate": rate, **latencies.figures(seconds)}
+        cost = (time.process_time() - cpu) / len(seconds) * 1e6
+        return {"rate": rate, "cost": cost, **latencies.figures(seconds)}
 
 
 def _put_all(

@@ -66,6 +66,11 @@ class Metric:
     """Bytes of the bodies that a rate counts; gives the row its MB/s."""
 
 
+def cost(name: str) -> Metric:
+    """The row of the processor time of a process that is client and server in one."""
+    return Metric("cost", f"{name}, cost", "µs a message", higher_is_better=False)
+
+
 @dataclass(frozen=True)
 class Bench:
     """One measurement of ours, of the peer if there is one, and of the bare disk if that bounds it.

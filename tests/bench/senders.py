@@ -13,7 +13,7 @@ import struct
 import time
 import zlib
 from collections.abc import Callable, Generator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from tests.bench.failures import SideError
@@ -85,14 +85,13 @@ def send_all(url: str, requests: list[list[bytes]]) -> list[float]:
 
 def run_all(url: str, scripts: Sequence[Script]) -> list[float]:
     """A connection for each script; seconds of each request, those of a connection together."""
-    host, _, port = urlsplit(url).netloc.rpartition(":")
-    connections = [_Connection(host, int(port), each) for each in scripts]
+    senders = [_Sender(Connection(url), each) for each in scripts]
     try:
-        _run({each.socket.fileno(): each for each in connections})
+        _run({each.connection.number: each for each in senders})
     finally:
-        for each in connections:
-            each.socket.close()
-    return [second for each in connections for second in each.seconds]
+        for each in senders:
+            each.connection.close()
+    return [second for each in senders for second in each.seconds]
 
 
 def _script(requests: list[bytes]) -> Script:
@@ -100,50 +99,92 @@ def _script(requests: list[bytes]) -> Script:
         yield request
 
 
-def _run(connections: dict[int, _Connection]) -> None:
+def _run(senders: dict[int, _Sender]) -> None:
     poll = select.epoll()
-    for number, connection in connections.items():
+    for number, sender in senders.items():
         poll.register(number, select.EPOLLIN)
-        connection.send_next()
-    open_ones = len(connections)
+        sender.send_next()
+    open_ones = len(senders)
     while open_ones:
         for number, _ in poll.poll():
-            if connections[number].receive() and not connections[number].send_next():
+            if senders[number].receive() and not senders[number].send_next():
                 open_ones -= 1
                 poll.unregister(number)
     poll.close()
 
 
-class _Connection:
-    def __init__(self, host: str, port: int, script: Script) -> None:
-        self.socket = socket.create_connection((host, port))
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+class Reply(NamedTuple):
+    """A successful reply."""
+
+    head: bytes
+    body: bytes
+
+
+class Connection:
+    """A connection over which one request at a time is sent."""
+
+    def __init__(self, url: str) -> None:
+        host, _, port = urlsplit(url).netloc.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._answer = b""
+
+    @property
+    def number(self) -> int:
+        """The file descriptor."""
+        return self._socket.fileno()
+
+    def send(self, request: bytes) -> None:
+        """Send a request whole."""
+        self._socket.sendall(request)
+
+    def receive(self) -> Reply | None:
+        """Receive a part of the reply; returns the reply once it is whole.
+
+        Raises SideError when it is not a success, or the server has closed the connection.
+        """
+        part = self._socket.recv(RECEIVE_SIZE)
+        if not part:
+            raise SideError(f"the server closed the connection after {self._answer[:500]!r}")
+        self._answer += part
+        head, separator, body = self._answer.partition(b"\r\n\r\n")
+        if not separator or len(body) < _content_length(head):
+            return None
+        if not head.startswith(b"HTTP/1.1 20"):
+            raise SideError(f"refused: {self._answer[:500]!r}")
+        self._answer = b""
+        return Reply(head, body)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+
+class _Sender:
+    def __init__(self, connection: Connection, script: Script) -> None:
+        self.connection = connection
         self.seconds: list[float] = []
         self._script = script
-        self._reply: bytes | None = None
-        self._answer = b""
+        self._body: bytes | None = None
         self._began = 0.0
 
     def send_next(self) -> bool:
         """False when nothing is left to send."""
         try:
-            request = self._script.send(self._reply)
+            request = self._script.send(self._body)
         except StopIteration:
             return False
         self._began = time.perf_counter()
-        self.socket.sendall(request)
+        self.connection.send(request)
         return True
 
     def receive(self) -> bool:
-        """Whether the answer is whole now. SideError when it is not a success."""
-        self._answer += self.socket.recv(RECEIVE_SIZE)
-        head, separator, body = self._answer.partition(b"\r\n\r\n")
-        if not separator or len(body) < _content_length(head):
+        """Whether the reply is whole now. Raises SideError."""
+        reply = self.connection.receive()
+        if reply is None:
             return False
         self.seconds.append(time.perf_counter() - self._began)
-        if not head.startswith(b"HTTP/1.1 20"):
-            raise SideError(f"refused: {self._answer[:500]!r}")
-        self._reply, self._answer = body, b""
+        self._body = reply.body
         return True
 
 

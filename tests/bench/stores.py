@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +51,7 @@ class Filled:
     peers: Path
     segment: int
     records: int
-    offsets: list[int]
+    offsets: Sequence[int]
     """Physical offsets of the records, by number (``workload.unique_key``)."""
     log_bytes: int
 
@@ -62,22 +63,29 @@ def filled_store(
     """A store whose log holds at least ``size`` bytes of messages, by default of 1 KiB."""
     with fresh_directory(directory) as room:
         ours, peers = room / "ours", room / "peers"
-        with open_store(ours, segment=segment) as store:
-            store.create_topic(TOPIC, queues=QUEUES)
-            offsets = _fill(store, size, body_size)
-            log_bytes = store.log.max_offset
+        offsets, log_bytes = _filled(ours, segment, size, body_size)
         # Index and segments are mostly holes, or zeros that were reserved.
         subprocess.run(["cp", "-a", "--sparse=always", str(ours), str(peers)], check=True)
         shutil.rmtree(peers / "mqstore")
         yield Filled(ours, peers, segment, len(offsets), offsets, log_bytes)
 
 
-def _fill(store: MessageStore, size: int, body_size: int) -> list[int]:
+def _filled(root: Path, segment: int, size: int, body_size: int) -> tuple[Sequence[int], int]:
+    """Make a store; returns the offsets of its records, and the end of its log.
+
+    The files are mapped as long as the store's object is there, so it ends here.
+    """
+    with open_store(root, segment=segment) as store:
+        store.create_topic(TOPIC, queues=QUEUES)
+        return _fill(store, size, body_size), store.log.max_offset
+
+
+def _fill(store: MessageStore, size: int, body_size: int) -> Sequence[int]:
     body = make_body(body_size)
-    offsets: list[int] = []
+    offsets = array("q")  # of tens of millions of records
     while store.log.max_offset < size:
         queue_id = len(offsets) // FILL_BATCH % QUEUES
         encoded = encoded_properties(len(offsets), FILL_BATCH, with_rare=True)
         batch = [make_message(queue_id, body, each) for each in encoded]
-        offsets += [placement.physical_offset for placement in put_batch(store, batch)]
+        offsets.extend(placement.physical_offset for placement in put_batch(store, batch))
     return offsets

@@ -1,187 +1,183 @@
-"""`python -m tests.soak`: millions of messages over HTTP, and what memory the services take.
+"""`python -m tests.soak`: a mixed load over HTTP for an hour, and whether the services stay flat.
 
-Singles and batches with keys go to four queues of one store-writer; readers pull along from query;
-retention takes the log's old files all the while, so the disk stays bounded. Each second the
-services' memory is sampled. Exit 1 when private memory (RssAnon) grew once it had settled.
-Writes build/soak.json and build/soak.svg.
+First the peak of the mix (sends, batches, pulls, transactions) is measured. Then the mix runs at a
+share of it, with retention on and index rebuilds beside the writer. Memory, file handles and
+latencies are sampled each second. Exit code 1 when one of them is above its allowance in the last
+third of the run, or when the services cannot keep the rate; 2 without Spark. Writes soak.json and
+soak.svg.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
+import os
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from tests.bench import senders
+from tests.bench import machine
+from tests.bench.failures import SideError
 from tests.bench.workload import QUEUES, TOPIC
 from tests.services.service_processes import Run, running
-from tests.soak import graph
+from tests.soak import graph, samples
+from tests.soak.load import Load, stored_messages
+from tests.soak.rebuilds import Rebuilds, Rebuilt
+from tests.soak.samples import Sample, Sampler
 
 BUILD: Final = Path(__file__).parents[2] / "build"
-BODY_SIZE: Final = 256
-BATCH: Final = 100
-BATCHING: Final = 6
-"""Connections that send batches; SINGLE send one message at a time."""
-SINGLE: Final = 2
-SINGLES_EACH: Final = 50
-BATCHES_EACH: Final = 10
-"""Requests of one connection in a round."""
-ROUND: Final = BATCHING * BATCHES_EACH * BATCH + SINGLE * SINGLES_EACH
-SAMPLE_S: Final = 1.0
+SHARE: Final = 0.7
+"""The part of the peak at which the run goes on."""
+WARM_UP_S: Final = 3.0
+PEAK_SHARE, PEAK_MIN_S, PEAK_MAX_S = 1 / 20, 5.0, 60.0
+"""The peak is measured for this part of the run's time, within these bounds."""
+PACE_MIN: Final = 0.98
+"""The least part of the due operations that the run must have done."""
+REPORT_EACH: Final = 60
 MIB: Final = 1 << 20
-SETTLED: Final = 0.5
-"""From this part of the run on memory must not grow: before, the window of unique keys fills."""
-GROWTH_MAX: Final = 1.05
-ROOM_MIB: Final = 8.0
 SETTINGS: Final[dict[str, Any]] = {
-    "mapped_file_size_commit_log": 64 * MIB,
-    "file_reserved_time": 0,
+    "mapped_file_size_commit_log": 128 * MIB,
+    # Index files of 50 MB, so that many are made and deleted within the hour.
+    "max_hash_slot_num": 500_000,
+    "max_index_num": 2_000_000,
+    "file_reserved_time": 1,
     "delete_when": ";".join(f"{hour:02}" for hour in range(24)),
     "clean_resource_interval": 1000,
 }
+SEGMENTS_KEPT: Final = 4
+AGE_S: Final = 2 * 3600
+"""Older segments are made to look so old that retention deletes them: without that none would be
+within the hour, and transactions do not outlive a shorter fileReservedTime."""
 
 
 @dataclass(frozen=True)
-class Sample:
-    seconds: float
+class Soaked:
+    """The result of a run."""
+
+    peak: float
+    """Operations a second."""
     messages: int
-    disk_mib: float
-    writer_mib: float
-    """RssAnon."""
-    writer_rss_mib: float
-    query_mib: float
-    query_rss_mib: float
+    samples: list[Sample]
+    rebuilds: list[Rebuilt]
 
+    @property
+    def seconds(self) -> float:
+        """The length of the run."""
+        return self.samples[-1].seconds
 
-class Sampler:
-    def __init__(self, run: Run, store: Path) -> None:
-        self._processes = [run.child(name) for name in ("writer", "query")]
-        self._store = store
-        self._began = time.monotonic()
-        self.samples: list[Sample] = []
-
-    def sample(self, messages: int, *, is_last: bool = False) -> None:
-        """One each second, and the last; call it as often as one likes."""
-        seconds = time.monotonic() - self._began
-        if is_last or seconds >= len(self.samples) * SAMPLE_S:
-            memory = [mib for each in self._processes for mib in _memory(each)]
-            self.samples.append(Sample(seconds, messages, _disk(self._store), *memory))
+    def findings(self) -> list[str]:
+        """The series that did not stay flat, in words."""
+        done = sum(each.operations for each in self.samples)
+        due = self.peak * SHARE * self.seconds
+        slow = [] if done >= due * PACE_MIN else [f"{done} of {due:.0f} due operations were done"]
+        return slow + samples.growths(self.samples)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0, or 1 when memory grew."""
+    """Run the soak; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
-    parser.add_argument("--messages", type=int, default=10_000_000)
+    parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--directory", type=Path, default=BUILD, help="where the store is made")
     parser.add_argument("--output", type=Path, default=BUILD, help="of soak.json and soak.svg")
     options = parser.parse_args(arguments)
+    if importlib.util.find_spec("pyspark") is None:
+        print("the index rebuilds need Spark: make soak installs it", file=sys.stderr)
+        return 2
     options.directory.mkdir(parents=True, exist_ok=True)
+    facts = machine.facts()
     with TemporaryDirectory(dir=options.directory, prefix="soak-") as room:
-        samples, read = _soak(Path(room) / "store", options.messages)
-    _write(samples, read, options.output)
-    return 0 if _is_flat(samples) else 1
+        try:
+            found = _soak(Path(room) / "store", options.minutes * 60)
+        except SideError as error:
+            print(f"failed: {error}", file=sys.stderr)
+            return 1
+    findings = found.findings()
+    _write(found, findings, facts, options.output)
+    return 1 if findings else 0
 
 
-def _soak(store: Path, messages: int) -> tuple[list[Sample], int]:
-    with running(store, **SETTINGS) as run:
+def _soak(store: Path, seconds: float) -> Soaked:
+    with ExitStack() as stack:
+        run = stack.enter_context(running(store, **SETTINGS))
         with run.client() as client:
             client.create_topic(TOPIC, queues=QUEUES)
-        sampler = Sampler(run, store)
-        with _reading(run.query_url) as reader:
-            for number in range(0, messages, ROUND):
-                senders.send_all(run.writer_url, _round(number))
-                sampler.sample(number + ROUND)
-                if len(sampler.samples) % 30 == 0:
-                    print(sampler.samples[-1], file=sys.stderr, flush=True)
-            sampler.sample(number + ROUND, is_last=True)
-            read, _ = reader.communicate("end\n")
-    return sampler.samples, int(read)
+        load = stack.enter_context(Load(run.writer_url, run.query_url))
+        peak = _peak(load, seconds)
+        _report(f"peak: {peak:.0f} operations/s; the run has {SHARE:.0%} of it")
+        rebuilds = Rebuilds(store, run.writer_url, seconds)
+        stack.callback(rebuilds.kill)
+        return _run(load, run, store, rebuilds, peak, seconds)
 
 
-def _round(first: int) -> list[list[bytes]]:
-    """Requests by connection, of the messages from this number on."""
-    single, batch = senders.single(BODY_SIZE), senders.batch(BODY_SIZE, BATCH)
-    requests: list[list[bytes]] = []
-    for connection in range(BATCHING + SINGLE):
-        make, count, size = (
-            (batch, BATCHES_EACH, BATCH) if connection < BATCHING else (single, SINGLES_EACH, 1)
-        )
-        requests.append([make(connection, first + at * size) for at in range(count)])
-        first += count * size
-    return requests
+def _peak(load: Load, seconds: float) -> float:
+    """Operations a second of the mix, as fast as the services answer."""
+    for _ in load.run(WARM_UP_S):
+        pass
+    length = min(max(seconds * PEAK_SHARE, PEAK_MIN_S), PEAK_MAX_S)
+    counts = [sum(map(len, step.values())) for step in load.run(length)]
+    return statistics.median(counts[:-1])  # the last one may be a shorter step
 
 
-@contextmanager
-def _reading(url: str) -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen(
-        [sys.executable, "-m", "tests.soak.readers", url],
-        cwd=Path(__file__).parents[2],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as reader:
-        yield reader
+def _run(
+    load: Load, run: Run, store: Path, rebuilds: Rebuilds, peak: float, seconds: float
+) -> Soaked:
+    sampler, found = Sampler(run, store), list[Sample]()
+    messages, began = 0, time.monotonic()
+    rebuilds.step(0)
+    for step in load.run(seconds, peak * SHARE):
+        now = time.monotonic() - began
+        found.append(sampler.sample(now, step))
+        messages += stored_messages([step])
+        rebuilds.step(now)
+        _age_segments(store / "commitlog")
+        if len(found) % REPORT_EACH == 0:
+            _report(f"{now / 60:.0f} min: {found[-1].values}")
+    rebuilds.finish(began)
+    return Soaked(peak, messages, found, rebuilds.ended)
 
 
-def _memory(process_id: int) -> tuple[float, float]:
-    """RssAnon and RSS in MiB."""
-    found = dict(
-        line.split(":", 1) for line in Path(f"/proc/{process_id}/status").read_text().splitlines()
+def _age_segments(directory: Path) -> None:
+    then = time.time() - AGE_S
+    for path in sorted(directory.iterdir())[:-SEGMENTS_KEPT]:
+        with suppress(FileNotFoundError):  # retention took it
+            os.utime(path, (then, then))
+
+
+def _report(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _write(found: Soaked, findings: Sequence[str], facts: dict[str, str], output: Path) -> None:
+    title = (
+        f"{facts['began']}: {found.messages:,} messages in {found.seconds / 60:.0f} min, "
+        f"{found.peak * SHARE:,.0f} of {found.peak:,.0f} operations/s, "
+        f"{len(found.rebuilds)} index rebuilds (grey)"
     )
-    anon, rss = (int(found[name].split()[0]) / 1024 for name in ("RssAnon", "VmRSS"))
-    return anon, rss
-
-
-def _disk(store: Path) -> float:
-    """MiB of the log's files."""
-    sizes = []
-    for path in (store / "commitlog").iterdir():
-        try:
-            sizes.append(path.stat().st_blocks * 512)
-        except FileNotFoundError:  # retention took it
-            continue
-    return sum(sizes) / MIB
-
-
-def _is_flat(samples: Sequence[Sample]) -> bool:
-    """Whether no process has more private memory in the last tenth than where it had settled."""
-    middle = samples[int(len(samples) * SETTLED) : int(len(samples) * (SETTLED + 0.1)) + 1]
-    last = samples[int(len(samples) * 0.9) :]
-    return all(
-        statistics.median(getattr(each, name) for each in last)
-        <= statistics.median(getattr(each, name) for each in middle) * GROWTH_MAX + ROOM_MIB
-        for name in ("writer_mib", "query_mib")
-    )
-
-
-def _write(samples: Sequence[Sample], read: int, output: Path) -> None:
-    lines = {
-        "store-writer, RssAnon": [each.writer_mib for each in samples],
-        "query, RssAnon": [each.query_mib for each in samples],
-        "store-writer, RSS": [each.writer_rss_mib for each in samples],
-        "query, RSS": [each.query_rss_mib for each in samples],
-    }
-    last = samples[-1]
-    print(f"{last.messages:,} messages in {last.seconds:.0f} s, {read:,} read; MiB, least … most:")
-    for name, values in lines.items():
-        settled = values[int(len(values) * SETTLED) :]
-        bounds = f"{min(settled):.0f} … {max(settled):.0f}"
-        print(f"{name:22} {graph.sparkline(values)} {bounds}")
-    disk = [each.disk_mib for each in samples]
-    print(f"{'log on the disk':22} {graph.sparkline(disk)} {min(disk):.0f} … {max(disk):.0f}")
+    panels: dict[str, dict[str, graph.Points]] = {}
+    print(title)
+    for group, name, points in samples.series(found.samples):
+        panels.setdefault(group, {})[name] = points
+        values = [value for _, value in points]
+        bounds = f"{min(values):.3g} … {max(values):.3g} {samples.GROUPS[group].unit}"
+        print(f"{f'{group}, {name}':30} {graph.sparkline(values)} {bounds}")
+    for each in findings:
+        print(f"not flat: {each}")
     output.mkdir(parents=True, exist_ok=True)
-    found = {"read": read, "samples": [asdict(each) for each in samples]}
-    (output / "soak.json").write_text(json.dumps(found) + "\n")
-    (output / "soak.svg").write_text(graph.svg(lines, last.seconds, "MiB"))
+    whole = {"machine": facts, "findings": list(findings)} | asdict(found)
+    (output / "soak.json").write_text(json.dumps(whole) + "\n")
+    drawn = [
+        graph.Panel(f"{group}, {samples.GROUPS[group].unit}", lines)
+        for group, lines in panels.items()
+    ]
+    bands = [(each.begin, each.end) for each in found.rebuilds]
+    (output / "soak.svg").write_text(graph.svg(title, drawn, found.seconds, bands))
 
 
 if __name__ == "__main__":

@@ -1,15 +1,28 @@
-"""Memory over time: a line of blocks for the terminal, and an SVG."""
+"""The samples of a soak over time: lines of blocks for the terminal, and an SVG."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-_BLOCKS: Final = "▁▂▃▄▅▆▇█"
-_WIDTH: Final = 900
-_HEIGHT: Final = 300
-_MARGIN: Final = 50
-_COLOURS: Final = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728")
+BLOCKS: Final = "▁▂▃▄▅▆▇█"
+BINS: Final = 180
+"""Values of one line; each is the median of its part of the time."""
+WIDTH, HEIGHT, LEFT, RIGHT, GAP, TOP = 720, 110, 60, 190, 34, 46
+COLOURS: Final = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728")
+
+Points = Sequence[tuple[float, float]]
+"""Seconds and values."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Lines of one unit over the same time."""
+
+    title: str
+    lines: Mapping[str, Points]
 
 
 def sparkline(values: Sequence[float], width: int = 60) -> str:
@@ -17,30 +30,54 @@ def sparkline(values: Sequence[float], width: int = 60) -> str:
     top = max(values) or 1
     count = min(width, len(values))
     parts = [values[at * len(values) // count] for at in range(count)]
-    return "".join(_BLOCKS[int(value / top * (len(_BLOCKS) - 1))] for value in parts)
+    return "".join(BLOCKS[int(value / top * (len(BLOCKS) - 1))] for value in parts)
 
 
-def svg(lines: Mapping[str, Sequence[float]], seconds: float, unit: str) -> str:
-    """One line for each name over the same time, from zero up."""
-    top = max(max(values) for values in lines.values()) or 1
-    drawn = [
-        f'<polyline fill="none" stroke="{colour}" points="{_points(values, top)}"/>'
-        f'<text x="{_MARGIN + 10}" y="{20 + 16 * row}" fill="{colour}">{name}</text>'
-        for row, ((name, values), colour) in enumerate(zip(lines.items(), _COLOURS, strict=False))
+def svg(
+    title: str, panels: Sequence[Panel], seconds: float, bands: Sequence[tuple[float, float]]
+) -> str:
+    """The panels under each other, over the same time from zero up; ``bands`` of time are grey."""
+    height = TOP + len(panels) * (HEIGHT + GAP)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH + RIGHT}" height="{height}"'
+        ' font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="white"/>',
+        f'<text x="{LEFT}" y="16">{title}</text>',
     ]
-    axis = (
-        f'<path stroke="#888" fill="none" d="M{_MARGIN} 0V{_HEIGHT}H{_MARGIN + _WIDTH}"/>'
-        f'<text x="2" y="14">{top:.0f}</text><text x="2" y="{_HEIGHT}">0 {unit}</text>'
-        f'<text x="{_MARGIN + _WIDTH - 60}" y="{_HEIGHT + 20}">{seconds:.0f} s</text>'
-    )
-    size = f'width="{_WIDTH + 2 * _MARGIN}" height="{_HEIGHT + 30}"'
-    style = 'font-family="sans-serif" font-size="13"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>{axis}{"".join(drawn)}</svg>\n'
+    for number, panel in enumerate(panels):
+        parts.append(f'<g transform="translate({LEFT} {TOP + number * (HEIGHT + GAP)})">')
+        parts += _panel(panel, seconds, bands)
+        parts.append("</g>")
+    return "\n".join([*parts, "</svg>\n"])
 
 
-def _points(values: Sequence[float], top: float) -> str:
-    step = _WIDTH / max(len(values) - 1, 1)
-    return " ".join(
-        f"{_MARGIN + at * step:.1f},{_HEIGHT * (1 - value / top):.1f}"
-        for at, value in enumerate(values)
-    )
+def _panel(panel: Panel, seconds: float, bands: Sequence[tuple[float, float]]) -> Iterator[str]:
+    top = max((value for points in panel.lines.values() for _, value in points), default=0) or 1
+    for begin, end in bands:
+        left, right = (min(each, seconds) / seconds * WIDTH for each in (begin, end))
+        width = f"{right - left:.1f}"
+        yield f'<rect x="{left:.1f}" width="{width}" height="{HEIGHT}" fill="#eee"/>'
+    yield f'<text y="-6" font-weight="bold">{panel.title}</text>'
+    yield f'<path stroke="#888" fill="none" d="M0 0V{HEIGHT}H{WIDTH}"/>'
+    yield f'<text x="-6" y="10" text-anchor="end">{top:.3g}</text>'
+    yield f'<text x="-6" y="{HEIGHT}" text-anchor="end">0</text>'
+    yield f'<text x="{WIDTH}" y="{HEIGHT + 14}" text-anchor="end">{_time(seconds)}</text>'
+    for row, ((name, points), colour) in enumerate(zip(panel.lines.items(), COLOURS, strict=False)):
+        drawn = " ".join(
+            f"{at / seconds * WIDTH:.1f},{HEIGHT * (1 - value / top):.1f}"
+            for at, value in _binned(points, seconds)
+        )
+        yield f'<polyline fill="none" stroke="{colour}" points="{drawn}"/>'
+        yield f'<text x="{WIDTH + 8}" y="{12 + 16 * row}" fill="{colour}">{name}</text>'
+
+
+def _binned(points: Points, seconds: float) -> Iterator[tuple[float, float]]:
+    """The median of each part of the time that has values."""
+    bins: dict[int, list[float]] = {}
+    for at, value in points:
+        bins.setdefault(min(int(at / seconds * BINS), BINS - 1), []).append(value)
+    for number, values in sorted(bins.items()):
+        yield (number + 0.5) / BINS * seconds, statistics.median(values)
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"

@@ -29,12 +29,15 @@ final class Appends {
             Stores.awaitDispatch(store);
             int records = request.number("records");
             Puts puts = appends.prepare(warm, records);
+            long cpu = Cpu.nanos();
             long began = System.nanoTime();
             puts.run();
             double acknowledged = (System.nanoTime() - began) / NANOS;
             Stores.awaitDispatch(store);
             double readable = (System.nanoTime() - began) / NANOS;
+            double cost = Cpu.cost(cpu, records);
             Map<String, Double> figures = new HashMap<>();
+            figures.put("cost", cost);
             figures.put("acknowledged", records / acknowledged);
             figures.put("readable", records / readable);
             Puts timed = appends.prepare(warm + records, request.number("timed"));

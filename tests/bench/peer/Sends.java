@@ -1,7 +1,5 @@
 package peer;
 
-import com.sun.management.OperatingSystemMXBean;
-import java.lang.management.ManagementFactory;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -40,16 +38,14 @@ final class Sends {
                 clients.add(connect());
             }
             sendAll(request, clients, pool, 1); // connects
-            OperatingSystemMXBean system =
-                (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
-            long cpu = system.getProcessCpuTime();
+            long cpu = Cpu.nanos();
             long began = System.nanoTime();
             long[] latencies = sendAll(request, clients, pool, sends);
             double seconds = (System.nanoTime() - began) / 1e9;
             double messages = (double) latencies.length * request.number("batch");
             Map<String, Double> figures = new HashMap<>();
             figures.put("rate", messages / seconds);
-            figures.put("client", (system.getProcessCpuTime() - cpu) / 1e3 / messages);
+            figures.put("client", Cpu.cost(cpu, messages));
             Latencies.put(figures, latencies);
             return figures;
         } finally {

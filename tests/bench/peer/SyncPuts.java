@@ -24,10 +24,12 @@ final class SyncPuts {
             int warm = request.number("warm");
             int puts = request.number("puts");
             putAll(store, pool, threads, body, 0, warm);
+            long cpu = Cpu.nanos();
             long began = System.nanoTime();
             long[] latencies = putAll(store, pool, threads, body, warm * threads, puts);
             double seconds = (System.nanoTime() - began) / 1e9;
             Map<String, Double> figures = new HashMap<>();
+            figures.put("cost", Cpu.cost(cpu, latencies.length));
             figures.put("rate", latencies.length / seconds);
             Latencies.put(figures, latencies);
             return figures;

@@ -1,7 +1,5 @@
 package peer;
 
-import com.sun.management.OperatingSystemMXBean;
-import java.lang.management.ManagementFactory;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -56,10 +54,8 @@ final class Transactions {
             long before = visible(producers.get(0));
             sendAll(request, producers, pool, 1); // connects
             before = await(producers.get(0), before + clients);
-            OperatingSystemMXBean system =
-                (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
             ProcessHandle broker = ProcessHandle.of(request.number("broker")).orElseThrow();
-            long cpu = system.getProcessCpuTime();
+            long cpu = Cpu.nanos();
             Duration brokerCpu = cpuOf(broker);
             long began = System.nanoTime();
             long[] latencies = sendAll(request, producers, pool, count);
@@ -69,7 +65,7 @@ final class Transactions {
             Map<String, Double> figures = new HashMap<>();
             figures.put("server", cost.toNanos() / 1e3 / latencies.length);
             figures.put("rate", latencies.length / seconds);
-            figures.put("client", (system.getProcessCpuTime() - cpu) / 1e3 / latencies.length);
+            figures.put("client", Cpu.cost(cpu, latencies.length));
             Latencies.put(figures, latencies);
             return figures;
         } finally {

@@ -19,7 +19,7 @@ FEW = ["--exchanges", "5", "--seconds", "0"]
 
 def run(tmp_path: Path, *arguments: str) -> list[dict[str, object]]:
     output = tmp_path / "bench.json"
-    done = main([*arguments, *SMALL, "--directory", str(tmp_path), "--output", str(output)])
+    done = main([*SMALL, *arguments, "--directory", str(tmp_path), "--output", str(output)])
     assert done == 0
     rows: list[dict[str, object]] = json.loads(output.read_text())["rows"]
     return rows
@@ -86,8 +86,16 @@ def test_a_document_holds_only_whole_runs(capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.nightly
 def test_the_rebuild_by_spark_is_measured(tmp_path: Path) -> None:
     rows = run(tmp_path, "index-rebuild", "--alone")
-    assert len(rows) == 10
+    assert len(rows) == 18
     assert all(row["ours"] for row in rows)
+
+
+@pytest.mark.nightly
+def test_reports_and_archives_by_spark_are_measured_beside_the_disk(tmp_path: Path) -> None:
+    rows = run(tmp_path, "jobs", "--alone", "--log-mib", "130")  # an archive takes whole segments
+    assert len(rows) == 6
+    assert all(row["ours"] for row in rows)
+    assert [bool(row["disk"]) for row in rows] == [True, False, False] * 2
 
 
 @pytest.mark.slow
@@ -98,7 +106,7 @@ def test_the_rebuild_by_spark_is_measured(tmp_path: Path) -> None:
     [
         ("sync", "query"),
         pytest.param(
-            tuple(name for name in BENCHES if name not in ("beside", "index-rebuild")),
+            tuple(name for name in BENCHES if name not in ("beside", "index-rebuild", "jobs")),
             marks=pytest.mark.nightly,
         ),
     ],
