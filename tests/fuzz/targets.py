@@ -50,7 +50,7 @@ from mqstore.storage.system.posix_files import PosixFileSystem
 from mqstore.storage.tables import java_json
 from mqstore.storage.tables.config_tables import ConsumerOffsets, DelayOffsets, TopicTable
 from mqstore.storage.tables.table import Table
-from tests.fuzz import stores
+from tests.fuzz import pulls, stores
 from tests.fuzz.flips import fields_of
 from tests.fuzz.guarded import GuardedMemory
 from tests.fuzz.mutate import Mutator
@@ -59,6 +59,8 @@ from tests.unit.storage.log_windows import window_over
 from tests.unit.storage.record_examples import with_record_crc
 
 ROOM = 1 << 16
+INDEX_MAX = 1 << 58
+"""Queue offsets whose entries a file can hold."""
 SLOTS, ITEMS = 7, 24
 HOST, HOST_V6 = stores.BORN, stores.BORN_V6
 TIME = stores.BORN_MS
@@ -171,6 +173,11 @@ class Records:
             raw = [bytes(view[:size])] if is_plain else []
             assert [each.raw for each in window.records(Record, *where)[0]] == raw
             assert [bytes(each) for each in window.slices(*where)[0]] == raw
+            if 0 <= found.queue_offset < INDEX_MAX:
+                entries = self._queues.at_end(entry + bytes(QUEUE_ENTRY_SIZE))
+                queue = pulls.OneFile(entries, found.queue_offset, 1)
+                assert pulls.pull(window, *own[:2], queue) in ([], raw)
+        pulls.require_same_json(found)
         _use(found)
 
     def _walk(self, view: memoryview) -> None:

@@ -159,3 +159,37 @@ def test_parameter_of_a_pull_that_makes_no_sense_is_400(
     response = httpx.get(f"{_url(services, topic)}?{query}")
     assert response.status_code == 400
     assert response.json()["type"] == "urn:mqstore:problem:bad-parameter"
+
+
+def test_a_lane_has_the_replies_of_the_general_way(
+    services: Run, client: Client, topic: str
+) -> None:
+    """A path with an escape is never plain: it goes through uvicorn and the general way."""
+    bodies = ["text", 'é\n"\\\x7f😀', "", "x" * 3_000]
+    sent = [
+        NewMessage(
+            body=body,
+            tags="t" if number % 2 else None,
+            keys=("a", "b") if number % 3 else (),
+            properties={"n": str(number)} if number % 5 else {},
+        )
+        for number, body in enumerate(bodies * 12)
+    ]
+    client.produce(topic, [*sent, NewMessage(body=b"\xff\x00")])
+    end = len(sent) + 1
+    with httpx.Client() as plain, httpx.Client() as general:
+        for more in ("", "max=1", "max=7", "max=100", "body=none", "body=base64"):
+            for accept in ("application/json", "application/x-rocketmq-records"):
+                for offset in (0, 5, end - 3, end - 1, end, end + 1, 0):
+                    url = f"{_url(services, topic)}?{more}&offset={offset}"
+                    headers = {"accept": accept}
+                    ours = plain.get(url, headers=headers)
+                    theirs = general.get(url.replace("/queues", "/%71ueues"), headers=headers)
+                    assert _fields(ours) == _fields(theirs)
+                    assert ours.content == theirs.content
+
+
+def _fields(reply: httpx.Response) -> list[tuple[str, str]]:
+    """The header fields that are equal for equal requests, in their order."""
+    own = ("date", "x-request-id")
+    return [(name, value) for name, value in reply.headers.items() if name not in own]

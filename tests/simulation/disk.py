@@ -11,7 +11,7 @@ import builtins
 import errno
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -135,7 +135,7 @@ class SimulatedDisk:
             for _, change in self._pending
         ]
         for inode in _inodes(after._tree):
-            _date_back(inode)
+            inode.date_back()
         return after
 
     @property
@@ -239,6 +239,9 @@ class SimulatedDisk:
                 self._look_at(node)
             return FileStat(node.size, node.modified_ms, is_directory=False)
         return None if node is None else FileStat(0, self.clock.now_ms(), is_directory=True)
+
+    def watch_places(self, places: Mapping[Path, tuple[int, int]]) -> Callable[[], bool]:
+        return lambda: False
 
     def irregular(self, directory: Path) -> builtins.list[str]:
         return []
@@ -566,12 +569,6 @@ def _translate(tree: Tree, copy: Callable[[Inode], Inode]) -> Tree:
 def _inodes(tree: Tree) -> builtins.list[Inode]:
     found = (n for names in tree.values() for n in names.values() if isinstance(n, Inode))
     return list(dict.fromkeys(found))
-
-
-def _date_back(inode: Inode) -> None:
-    """Date pages that are dirty at the start of the next process before its first operation."""
-    for page, versions in inode.dirty.items():
-        inode.dirty[page] = [(NEVER, content) for _, content in versions]
 
 
 def _once(copy: Callable[[Inode], Inode]) -> Callable[[Inode], Inode]:

@@ -63,6 +63,11 @@ class Inode:
         self.truncated = False
         """Whether it was cut to nothing since it was last written back."""
 
+    def date_back(self) -> None:
+        """Date pages that are dirty at the start of the next process before its first operation."""
+        for page, versions in self.dirty.items():
+            self.dirty[page] = [(NEVER, content) for _, content in versions]
+
     @property
     def size(self) -> int:
         return len(self.seen)

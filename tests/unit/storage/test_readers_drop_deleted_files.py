@@ -43,6 +43,7 @@ def reader(root: Path, store: MessageStore) -> Iterator[StoreReader]:
 def _read_all(reader: StoreReader) -> None:
     for queue_id in range(3):
         assert reader.lookups.records("T", queue_id, 0, 1000).records
+        reader.queues.aim("T", queue_id, 0)
     assert reader.lookups.by_key("T", "k1").records
 
 

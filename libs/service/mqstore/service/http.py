@@ -93,6 +93,14 @@ HotResult = bytes | Reply | DeferredReply | None
 serve the request and has changed nothing."""
 
 
+Lane = Callable[[int, bytes, bytes], bytes | None]
+"""Serves a request without a body that differs from the prepared one in one number of its query.
+
+Gets the number, the bytes with which the reply begins (status line and default header fields) and
+those that end its head. Returns the whole reply, with status 200. None, Problem, StorageError: it
+has changed nothing, and the request takes the general way."""
+
+
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """A hot route after the checks of one request head; serves all bodies under that head."""
@@ -102,6 +110,8 @@ class Prepared:
     has changed anything."""
     status: int = 200
     """Status of a reply that is a body in JSON."""
+    lane: Lane | None = None
+    """Serves requests of the same head with another number (``plain.NUMBER``)."""
 
 
 def refuse_repeated(names: Iterable[str]) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
+import msgspec
+
 from mqstore.service import message_structs, problems
-from mqstore.service.message_bodies import BodyForm
+from mqstore.service.message_bodies import BodyForm, BodyShape
 from mqstore.service.problems import Problem
 from mqstore.storage.formats import (
     KEY_SEPARATOR,
@@ -14,7 +16,7 @@ from mqstore.storage.formats import (
     Record,
     SysFlag,
 )
-from mqstore.storage.reads import Unreadable
+from mqstore.storage.reads import MessageForm, Unreadable
 
 _TRANSACTION_NAMES: Final = {
     0x4: "TRANSACTION_PREPARED",
@@ -44,6 +46,20 @@ def message(record: Record, shard: int, form: BodyForm) -> message_structs.Messa
     view = message_structs.Message(**fields(record, shard))
     form.add_body(record, view)
     return view
+
+
+def kernel_form(shard: int, form: BodyForm) -> MessageForm | None:
+    """Return the kernel's form of ``message``; None for a form of bodies that it does not have."""
+    if form.shape not in (BodyShape.AUTO, BodyShape.NONE) or form.inflates:
+        return None
+    with_bodies = form.shape is BodyShape.AUTO
+    if with_bodies and form.max_bytes is not None:
+        return None
+    return MessageForm(shard, with_bodies=with_bodies, flag_names=_flag_names_json)
+
+
+def _flag_names_json(sys_flag: int) -> bytes:
+    return msgspec.json.encode(flag_names(sys_flag))
 
 
 def fields(record: Record, shard: int) -> dict[str, Any]:

@@ -115,6 +115,24 @@ from mqstore.storage.kernel.lookup import (
 from mqstore.storage.kernel.memory import (
     in_memory as in_memory,
 )
+from mqstore.storage.kernel.message_json import (
+    MessageForm as MessageForm,
+)
+from mqstore.storage.kernel.message_json import (
+    message_json as message_json,
+)
+from mqstore.storage.kernel.places import (
+    PlaceWatch as PlaceWatch,
+)
+from mqstore.storage.kernel.pull_lane import (
+    LANE_COUNT_MAX as LANE_COUNT_MAX,
+)
+from mqstore.storage.kernel.pull_lane import (
+    PulledQueue as PulledQueue,
+)
+from mqstore.storage.kernel.pull_lane import (
+    PullLane as PullLane,
+)
 from mqstore.storage.kernel.put import (
     DispatchEnd as DispatchEnd,
 )

@@ -39,6 +39,8 @@ cdef extern from "_kernel.h":
     void prefetch_line(const uint8_t *p) noexcept nogil
     int mq_is_zero(const uint8_t *p, size_t n) noexcept nogil
     bint mq_in_memory(const uint8_t *p, size_t n) noexcept nogil
+    size_t mq_json_run(const uint8_t *p, size_t n) noexcept nogil
+    bint mq_is_ascii(const uint8_t *p, size_t n) noexcept nogil
     void acquire_fence() noexcept nogil
     void release_fence() noexcept nogil
     void sequential_fence() noexcept nogil
@@ -133,6 +135,7 @@ cdef uint32_t TOPIC_MAX_V1 = layout.TOPIC_LENGTH_MAX_V1
 cdef uint32_t TOPIC_MAX_V2 = layout.TOPIC_LENGTH_MAX_V2
 cdef uint32_t PROPERTIES_MAX = layout.PROPERTIES_LENGTH_MAX
 cdef uint32_t CRC_MASK = layout.BODY_CRC_MASK
+cdef uint32_t COMPRESSED = layout.SysFlag.COMPRESSED
 cdef uint32_t BORN_V6 = layout.SysFlag.BORN_HOST_V6
 cdef uint32_t STORE_V6 = layout.SysFlag.STORE_HOST_V6
 cdef uint32_t INNER_BATCH = layout.SysFlag.INNER_BATCH
@@ -396,3 +399,6 @@ include "kernel/json_scan.pxi"
 include "kernel/json_batch.pxi"
 include "kernel/exchange.pxi"
 include "kernel/send_lane.pxi"
+include "kernel/message_json.pxi"
+include "kernel/pull_lane.pxi"
+include "kernel/places.pxi"

@@ -13,6 +13,7 @@ from operator import attrgetter
 from pathlib import Path
 from threading import Lock
 
+from mqstore.storage._kernel import LogWindow, PulledQueue
 from mqstore.storage.index.file import IndexFile
 from mqstore.storage.index.service import IndexService
 from mqstore.storage.layout import EXT_ADDRESS_MIN, QUEUE_ENTRY_SIZE
@@ -135,11 +136,14 @@ class ReaderQueue:
         segments: ReaderFiles,
         open_units: Callable[[], ReaderFiles | None],
         state: StatePageReader,
+        window: LogWindow,
     ) -> None:
         """``open_units``: None where the queue has no ConsumeQueueExt."""
         self.topic = topic
         self.raw_topic = raw_name(topic)
         self.queue_id = queue_id
+        self.pulled = PulledQueue(window, self.raw_topic, queue_id)
+        """The queue for pulls in one call. It keeps maps of files until ``drop_deleted``."""
         self._segments = segments
         self._state = state
         self._open_units = open_units
@@ -194,6 +198,7 @@ class ReaderQueue:
         for segments in (self._segments, self._units):
             if segments is not None:
                 segments.drop_deleted()
+        self.pulled.forget()
         return self._has_expired_file()
 
     def _has_expired_file(self) -> bool:
@@ -218,6 +223,7 @@ class ReaderQueue:
 
     def close(self) -> None:
         """Unmap the queue's files."""
+        self.pulled.forget()
         self._segments.close()
         if self._units is not None:
             self._units.close()
@@ -249,8 +255,15 @@ class ReaderQueues:
     """Every topic-queue that has a directory (``lookups.QueuesView``); mapped at first use."""
 
     def __init__(
-        self, paths: StorePaths, file_size: int, seams: Seams, state: StatePageReader
+        self,
+        paths: StorePaths,
+        file_size: int,
+        seams: Seams,
+        state: StatePageReader,
+        window: LogWindow,
     ) -> None:
+        """``window`` is that of the store's look-ups."""
+        self._window = window
         self._paths = paths
         self._file_size = file_size
         self._seams = seams
@@ -275,6 +288,17 @@ class ReaderQueues:
     def known(self, topic: str, queue_id: int) -> ReaderQueue | None:
         """Return a queue that was opened before in this epoch; None otherwise."""
         return self._known.get((topic, queue_id)) if self._seen == self._state.epoch else None
+
+    def pulled(self, topic: str, queue_id: int) -> PulledQueue | None:
+        """One that was looked at before, for a ``PullLane``; None for any other."""
+        queue = self.known(topic, queue_id)
+        return None if queue is None else queue.pulled
+
+    def aim(self, topic: str, queue_id: int, offset: int) -> None:
+        """Prepare a queue that was just read for pulls in one call from an offset on."""
+        queue = self.known(topic, queue_id)
+        if queue is not None:
+            queue.pulled.aim(queue, offset)
 
     def topics(self) -> list[str]:
         """Names of topics that have a queue, as the directories are now, sorted."""
@@ -319,7 +343,7 @@ class ReaderQueues:
             for topic, queue_id in list(self._known):
                 directory = self._paths.consume_queue / topic / str(queue_id)
                 if self._seams.files.stat(directory) is None:
-                    del self._known[topic, queue_id]
+                    self._known.pop((topic, queue_id)).pulled.forget()
 
     def _open(self, topic: str, queue_id: int) -> ReaderQueue:
         directory = self._paths.consume_queue / topic / str(queue_id)
@@ -330,7 +354,9 @@ class ReaderQueues:
                     directory, self._file_size, self._seams, self._state, derived=True
                 )
                 open_units = partial(self._open_units, topic, queue_id)
-                self._known[key] = ReaderQueue(topic, queue_id, segments, open_units, self._state)
+                self._known[key] = ReaderQueue(
+                    topic, queue_id, segments, open_units, self._state, self._window
+                )
             return self._known[key]
 
     def _open_units(self, topic: str, queue_id: int) -> ReaderFiles | None:

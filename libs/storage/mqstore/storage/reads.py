@@ -4,6 +4,7 @@ groups, segments, the writer's health; and how bodies are inflated.
 Used by query and by ``mqstore store dump``; ``StoreReader`` and ``MessageStore`` have the methods.
 """
 
+from mqstore.storage._kernel import LANE_COUNT_MAX, MessageForm, PulledQueue, PullLane
 from mqstore.storage.admin.group_lag import GroupLag, GroupLags, QueueLag, TopicLag
 from mqstore.storage.codec.compression import compression_of, inflate
 from mqstore.storage.lookup.answers import (
@@ -30,6 +31,7 @@ from mqstore.storage.lookup.views import Entry
 from mqstore.storage.metadata.state_page import Health
 
 __all__ = [
+    "LANE_COUNT_MAX",
     "TIME_MAX",
     "Copy",
     "Entry",
@@ -41,10 +43,13 @@ __all__ = [
     "KeyAnswer",
     "KeyQuery",
     "Lookups",
+    "MessageForm",
     "MessageTraces",
     "Pull",
     "PullFilter",
+    "PullLane",
     "PullStatus",
+    "PulledQueue",
     "QueueLag",
     "QueueRange",
     "RecordPlace",

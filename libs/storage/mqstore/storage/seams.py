@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import builtins
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -104,6 +104,12 @@ class FileSystem(Protocol):
 
     def stat(self, path: Path) -> FileStat | None:
         """None when it is not there."""
+
+    def watch_places(self, places: Mapping[Path, tuple[int, int]]) -> Callable[[], bool]:
+        """Returns a fast check whether each path still has the file or directory of that ``place``.
+
+        False is no proof: ``stat`` decides. The check raises nothing, and any thread may call it.
+        """
 
     def list(self, directory: Path) -> list[str]:
         """Names in a directory, sorted; empty when there is none, or only a file of that name."""

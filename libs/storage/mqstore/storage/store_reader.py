@@ -60,12 +60,17 @@ class StoreReader:
         self._files: FileSystem = seams.files
         self._watched = self._paths.state, self._paths.commit_log
         self._opened = self._places()
+        self._are_same: Callable[[], bool] = lambda: False
+        """A fast check of ``why_replaced``; it may return False for places that are the same."""
         sizes = content.sizes
         segments = reader_files(
             self._paths.commit_log, sizes.mapped_file_size_commit_log, seams, state
         )
         self.log = ReaderLog(segments, state)
-        self.queues = ReaderQueues(self._paths, sizes.mapped_file_size_consume_queue, seams, state)
+        window = LogWindow(*state.bound_words)
+        self.queues = ReaderQueues(
+            self._paths, sizes.mapped_file_size_consume_queue, seams, state, window
+        )
         config = StoreConfig(
             max_hash_slot_num=sizes.max_hash_slot_num, max_index_num=sizes.max_index_num
         )
@@ -74,7 +79,6 @@ class StoreReader:
         blocks = BlockFiles(
             seams.files, self._paths.blocks, sizes.mapped_file_size_commit_log, content.store_id
         )
-        window = LogWindow(*state.bound_words)
         guard = BlockGuard(blocks, window, self._has_block_checksums, on_damage)
         self._forget_expired = guard.renew
         steps = FollowedSteps(seams.files, self._paths.clock)
@@ -125,12 +129,18 @@ class StoreReader:
         """
         if self.state.store_id != self.format.store_id:
             return f"the state page is of store {self.state.store_id} now"
+        if self._are_same():
+            return None
         found = self._places()
         if self._opened[1] is None:  # a new store's log was not made yet
             self._opened = self._opened[0], found[1]
         for path, before, now in zip(self._watched, self._opened, found, strict=True):
             if before != now:
                 return f"{path} is gone" if now is None else f"{path} is another file now"
+        page, log = self._opened
+        if page is not None and log is not None:
+            places = dict(zip(self._watched, (page, log), strict=True))
+            self._are_same = self._files.watch_places(places)
         return None
 
     def _places(self) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:

@@ -19,7 +19,7 @@ from mqstore.query import views
 from mqstore.query.opened_store import OpenedStore
 from mqstore.query.parameters import Parameters, path_integer
 from mqstore.query.service import QueryService
-from mqstore.service import problems
+from mqstore.service import message_views, problems
 from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint, Hot
 from mqstore.service.forwarding import ForwardedRequest
@@ -27,6 +27,7 @@ from mqstore.service.http import (
     DeferredReply,
     HotRequest,
     HotResult,
+    Lane,
     Prepared,
     Reply,
     await_while_connected,
@@ -39,7 +40,15 @@ from mqstore.service.message_bodies import BodyForm
 from mqstore.service.problems import Problem
 from mqstore.storage import topic_names
 from mqstore.storage.errors import QueueUnknown, StorageError
-from mqstore.storage.reads import Pull, PullFilter, PullStatus, Slices, SqlFilter
+from mqstore.storage.reads import (
+    LANE_COUNT_MAX,
+    Pull,
+    PullFilter,
+    PullLane,
+    PullStatus,
+    Slices,
+    SqlFilter,
+)
 from mqstore.wire.base import INT32_MAX, INT64_MAX
 from mqstore.wire.limits import COUNT_MAX, PULL_COUNT_DEFAULT, PULL_WAIT_MAX_S
 from mqstore.wire.operations import queues as operations
@@ -109,6 +118,7 @@ class PullRoute:
         self._service = service
         self._shard = service.settings.shard
         self._members = service.shards.members
+        self._loop_bytes_max = min(LOOP_BYTES_MAX, service.settings.max_answer_bytes)
 
     def add(self, api: Api) -> None:
         """Register the route with ``api``."""
@@ -122,19 +132,45 @@ class PullRoute:
         return await await_while_connected(request, self._serve(request, requested))
 
     def _prepare(self, request: HotRequest) -> Prepared:
-        """Prepare a pull: one of messages in memory is answered at once, any other by a task."""
+        """Prepare a pull: a plain one of messages in memory takes its lane, any other is a task."""
         requested = self._parse(request)
 
         def begin(_: bytes, __: Mapping[str, str]) -> HotResult:
-            found = None
-            if self._other_shard(request, requested) is None and not self._is_filtered(requested):
-                found = self._read_in_memory(requested)
-            if found is not None and not (requested.wait_s and found.is_at_end):
-                return self._reply(self._service.store, requested, found)
             pulling = self._serve(request, dataclasses.replace(requested))
             return DeferredReply(asyncio.create_task(pulling), needs_client=True)
 
-        return Prepared(begin)
+        return Prepared(begin, lane=self._lane(request, requested))
+
+    def _lane(self, request: HotRequest, requested: _PullRequest) -> Lane | None:
+        """Return the lane of pulls from a queue; None for a pull that is not plain."""
+        service, form = self._service, requested.form
+        if self._is_filtered(requested) or requested.count > LANE_COUNT_MAX:
+            return None
+        message_form = None if form is None else message_views.kernel_form(self._shard, form)
+        if form is not None and message_form is None:
+            return None
+        lane = PullLane(
+            requested.count,
+            max_bytes=self._loop_bytes_max,
+            shard=self._shard,
+            sends_empty=not requested.wait_s,
+            form=message_form,
+        )
+
+        def pull(offset: int, start: bytes, ending: bytes) -> bytes | None:
+            if self._other_shard(request, requested) is not None:
+                return None
+            store = service.store
+            queue = store.reader.queues.pulled(requested.topic, requested.queue_id)
+            if queue is None:
+                return None
+            reply = lane.pull(queue, offset, start, service.writer.field(), ending)
+            if reply is not None:
+                service.require_current(store)
+                service.traffic.count(requested.topic, requested.group, lane.messages, lane.size)
+            return reply
+
+        return pull
 
     async def _serve(self, request: HotRequest, requested: _PullRequest) -> Reply:
         """Return the reply to a pull. Raises Problem."""
@@ -231,8 +267,7 @@ class PullRoute:
         store = self._service.store
         if time.monotonic() > store.in_memory_until.get(place, 0.0):
             return None
-        pulls, count = store.reader.pulls, requested.count
-        most = min(LOOP_BYTES_MAX, self._service.settings.max_answer_bytes)
+        pulls, count, most = store.reader.pulls, requested.count, self._loop_bytes_max
         found: Pull | Slices | None
         if requested.form is None:
             found = pulls.in_memory(Slices, *place, requested.offset, count=count, max_bytes=most)
@@ -300,6 +335,10 @@ class PullRoute:
             return Pull(PullStatus.NO_MESSAGE_IN_QUEUE, [], [], 0, 0, 0)
 
     def _encode_result(self, requested: _PullRequest, found: Pull | Slices) -> _PullResult:
+        if requested.wanted is None:
+            # The next pull may take the lane.
+            place = requested.topic, requested.queue_id
+            self._service.reader.queues.aim(*place, found.next_offset)
         answer = _PullResult(_is_at_end(found), found.next_offset, len(found))
         if requested.form is None:
             parts = found.parts if isinstance(found, Slices) else ()

@@ -47,6 +47,10 @@ class WriterWatch:
         """Return the name and the value of the reply header."""
         return HEADER, self.now().value.encode()
 
+    def field(self) -> bytes:
+        """Return the header field as it is sent."""
+        return b"%b: %b\r\n" % self.header()
+
     def refresh(self) -> WriterState:
         """Check the writer now and return its state."""
         self._known = self._read_state()

@@ -6,6 +6,7 @@ does at the worst moment.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from mqstore.storage._kernel import set_copy_hook
+from mqstore.storage._kernel import MessageForm, PullLane, set_copy_hook
 from mqstore.storage.errors import StorageError, StoreNotOpen
 from mqstore.storage.lookup.answers import Pull, Slices
 from mqstore.storage.lookup.message_trace import MessageTraces
@@ -117,6 +118,29 @@ def _slices_on_the_loop(beside: Beside) -> list[bytes]:
     return [] if found is None else _apart(beside, b"".join(found.parts))
 
 
+def _in_a_lane(beside: Beside) -> list[bytes]:
+    lane = PullLane(COUNT, max_bytes=1 << 20, shard=0, sends_empty=True, form=None)
+    beside.reader.queues.aim("T", 0, 0)
+    queue = beside.reader.queues.pulled("T", 0)
+    reply = None if queue is None else lane.pull(queue, 0, b"", b"", b"\r\n")
+    return [] if reply is None else _apart(beside, reply.partition(b"\r\n\r\n")[2])
+
+
+def _json_in_a_lane(beside: Beside) -> list[bytes]:
+    form = MessageForm(0, with_bodies=True, flag_names=lambda _: b"[]")
+    lane = PullLane(COUNT, max_bytes=1 << 20, shard=0, sends_empty=True, form=form)
+    beside.reader.queues.aim("T", 0, 0)
+    queue = beside.reader.queues.pulled("T", 0)
+    reply = None if queue is None else lane.pull(queue, 0, b"", b"", b"\r\n")
+    if reply is None:
+        return []
+    shown = json.loads(reply.partition(b"\r\n\r\n")[2])["messages"]
+    return [
+        own.raw if own.body.decode() == each["body"] else b"another"
+        for own, each in zip(beside.records, shown, strict=True)
+    ]
+
+
 def _scan(beside: Beside) -> list[bytes]:
     found = beside.reader.scans.scan(TopicQuery("T"), limit=COUNT, max_bytes=1 << 20)
     return [each.raw for each in found.records]
@@ -153,6 +177,8 @@ PATHS: Final[tuple[Look, ...]] = (
     _tagged_slices,
     _on_the_loop,
     _slices_on_the_loop,
+    _in_a_lane,
+    _json_in_a_lane,
     _scan,
     _trace,
 )

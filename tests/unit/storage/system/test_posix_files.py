@@ -64,6 +64,23 @@ def test_a_modification_can_be_dated_and_content_stays(tmp_path: Path) -> None:
     assert path.read_bytes() == b"12345"
 
 
+def test_a_path_that_has_another_file_is_not_the_same_place(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"")
+    found, directory = FILES.stat(path), FILES.stat(tmp_path)
+    assert found is not None
+    assert directory is not None
+    are_same = FILES.watch_places({path: found.place, tmp_path: directory.place})
+    assert are_same()
+    path.rename(tmp_path / "moved")
+    assert not are_same()
+    path.write_bytes(b"")
+    assert not are_same()
+    path.unlink()
+    (tmp_path / "moved").rename(path)
+    assert are_same()
+
+
 def test_stat_of_nothing_is_none(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert FILES.stat(tmp_path / "absent") is None

@@ -18,6 +18,8 @@ from mqstore.storage.exchanges import RepeatedHead
 
 HEADS_MAX: Final = 16
 """Prepared heads of one connection."""
+LANES_MAX: Final = 64
+"""Heads with a lane of one connection, such as those of the queues that a consumer pulls."""
 _COLLECT_MAX_S: Final = 1.0
 """Longest wait for the rest of a body on the fast path; uvicorn handles a slower one."""
 _ENCODING_OVERHEAD: Final = 8
@@ -52,6 +54,8 @@ class FastConnection(BoundedProtocol):
         self._is_ready = False
         """Whether the next bytes may be a request under that head: uvicorn has no bytes of this
         connection, no request is incomplete, no reply is pending, and the client reads."""
+        self._lanes: dict[tuple[bytes, bytes], PreparedHead] = {}
+        """Prepared heads with a lane by what is before and after their number."""
         self._collected: _Collected | None = None
         self._pending: PendingReply | None = None
         self._behind = b""
@@ -121,6 +125,8 @@ class FastConnection(BoundedProtocol):
             or not self._is_idle()
         ):
             return False
+        if self._lanes and self._reply_in_lane(data):
+            return True
         request = plain.read(data)
         if request is None or request.body_at > self.max_header_size:
             return False
@@ -130,6 +136,8 @@ class FastConnection(BoundedProtocol):
         if request.end == len(data):
             if request.repeated is not None:
                 self._latest = request.repeated, prepared
+            elif prepared[0].has_lane:
+                self._keep_lane(data, prepared[0])
             return self._reply(prepared, data[request.body_at :])
         if request.end - request.body_at > self.limits.max_request:
             return False
@@ -203,6 +211,28 @@ class FastConnection(BoundedProtocol):
                 self.tasks.add(reply.future)
                 reply.future.add_done_callback(self.tasks.discard)
             reply.future.add_done_callback(partial(self._finish, reply))
+        return True
+
+    def _keep_lane(self, data: bytes, head: PreparedHead) -> None:
+        """Let requests that differ from this one in their number take its lane."""
+        split = plain.split_number(data)
+        if split is not None:
+            if len(self._lanes) == LANES_MAX:
+                self._lanes.clear()
+            self._lanes[split[0]] = head
+
+    def _reply_in_lane(self, data: bytes) -> bool:
+        """Handle a request in its lane; return False, with no effect, if it takes another way."""
+        split = plain.split_number(data)
+        head = None if split is None else self._lanes.get(split[0])
+        if split is None or head is None:
+            return False
+        reply = head.reply_in_lane(split[1], self.server_state.default_headers)
+        if reply is None:
+            return False
+        if self._head_timer is not None:
+            self._unwatch_head()
+        self._write_reply(reply)
         return True
 
     def _finish(self, pending: PendingReply, _: asyncio.Future[Any]) -> None:

@@ -34,6 +34,13 @@ _LENGTH: Final = re.compile(
 )
 
 
+NUMBER: Final = "offset"
+"""The parameter of the query in which requests to a lane differ."""
+_NUMBERED: Final = re.compile(
+    rb"(GET /[^? ]*\?(?:[^ ]*&)?%b=)([0-9]{1,18})([& ].*)" % NUMBER.encode(), re.DOTALL
+)
+
+
 class Head:
     """The head of a plain request without its content-length.
 
@@ -57,6 +64,12 @@ class Head:
         """The header fields as received."""
         self.headers = headers
         """Names in lower case, and values. Shared: do not change it."""
+
+
+def split_number(data: bytes) -> tuple[tuple[bytes, bytes], int] | None:
+    """Split a GET request into what is before and after its number, and the number."""
+    found = _NUMBERED.fullmatch(data)
+    return None if found is None else ((found[1], found[3]), int(found[2]))
 
 
 class PlainRequest(NamedTuple):

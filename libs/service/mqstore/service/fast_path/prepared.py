@@ -15,7 +15,7 @@ from mqstore.service.http import DeferredReply, Front, HotRequest, HotRoute, Pre
 from mqstore.service.limits import LARGE_ANSWER_SIZE, SAFE_METHODS
 from mqstore.service.problems import Problem
 from mqstore.storage.errors import StorageError
-from mqstore.storage.exchanges import Exchange
+from mqstore.storage.exchanges import Exchange, ValueCounts
 
 Headers = list[tuple[bytes, bytes]]
 _STATUS_LINE: Final = {
@@ -28,11 +28,15 @@ class PreparedHead:
 
     __slots__ = (
         "_client",
+        "_count",
+        "_default_headers",
         "_exchange",
         "_front",
+        "_given_id",
         "_head",
         "_prepared",
         "_route",
+        "_start_bytes",
         "_tokens",
     )
 
@@ -50,14 +54,19 @@ class PreparedHead:
         self._prepared = prepared
         self._head = head
         self._client = client
+        self._default_headers: Headers | None = None
+        self._start_bytes = b""
+        self._given_id = front.given_id(head.headers)
+        count = front.counter(route, prepared.status, client)
+        self._count = count.observe if isinstance(count, ValueCounts) else count
         self._exchange = Exchange(
             prepared.begin,
             later=self._reply_later,
             encode_start=self._encode_start,
             note_id=logs.request_id.set,
             ids=front.ids,
-            given_id=front.given_id(head.headers),
-            count=front.counter(route, prepared.status, client),
+            given_id=self._given_id,
+            count=count,
         )
 
     @classmethod
@@ -94,13 +103,11 @@ class PreparedHead:
 
         None: uvicorn must handle the request; nothing was changed.
         """
-        front, limits = self._front, self._front.limits
+        limits = self._front.limits
         if len(body) > limits.max_request or not limits.has_room(self._client):
             return None
         try:
-            if self._tokens != front.auth.generation:
-                front.auth.check(self._head.headers, self._route.role)
-                self._tokens = front.auth.generation
+            self._check_tokens()
             return self._exchange.reply(body, params, default_headers)
         except (Problem, StorageError):
             return None
@@ -122,6 +129,36 @@ class PreparedHead:
         """Return the head of a reply that is a body in JSON, up to its length."""
         json = (b"content-type", b"application/json")
         return _lines(self._prepared.status, (*default_headers, json))
+
+    @property
+    def has_lane(self) -> bool:
+        """Whether ``reply_in_lane`` may reply."""
+        return self._prepared.lane is not None
+
+    def reply_in_lane(self, number: int, default_headers: Headers) -> bytes | None:
+        """Handle a request of this head with another number; return the bytes of the reply.
+
+        None: nothing was changed, and the request takes the general way.
+        """
+        front, lane = self._front, self._prepared.lane
+        if lane is None or not front.limits.has_room(self._client):
+            return None
+        started = time.monotonic()
+        request_id = self._given_id or front.ids.next()
+        ending = b"x-request-id: %b\r\n\r\n" % request_id.encode()
+        try:
+            self._check_tokens()
+            reply = lane(number, self._start(default_headers), ending)
+        except (Problem, StorageError):
+            return None
+        if reply is None:
+            return None
+        if len(reply) > LARGE_ANSWER_SIZE:
+            refusal = front.limits.memory.refusal(self._client, len(reply))
+            if refusal is not None:
+                return self.encode_problem(refusal, default_headers, request_id, started)
+        self._count(time.monotonic() - started)
+        return reply
 
     def encode(
         self, found: bytes | Reply, default_headers: Headers, request_id: str, started: float
@@ -161,6 +198,20 @@ class PreparedHead:
         """Count a request whose client disconnected before the reply."""
         route, seconds = self._route, time.perf_counter() - started
         self._front.count(route.template, route.method, 499, seconds, self._client)
+
+    def _start(self, default_headers: Headers) -> bytes:
+        """Return the status line and the default header fields, which change once a second."""
+        if default_headers is not self._default_headers:
+            self._default_headers = default_headers
+            self._start_bytes = _lines(self._prepared.status, (*default_headers,))
+        return self._start_bytes
+
+    def _check_tokens(self) -> None:
+        """Check the head again after the tokens changed. Raises Problem."""
+        generation = self._front.auth.generation
+        if self._tokens != generation:
+            self._front.auth.check(self._head.headers, self._route.role)
+            self._tokens = generation
 
     def _check(self, reply: Reply) -> None:
         """Check a reply before it is sent.

@@ -165,6 +165,13 @@ cdef class QueueFile:
         self.stop = self.first + self.entries.len // QUEUE_ENTRY
         return 0
 
+    cdef inline int64_t position(self, int64_t index) noexcept:
+        return (index - self.first) * QUEUE_ENTRY
+
+    cdef inline const uint8_t *entry(self, int64_t index) noexcept:
+        """The entry at a queue offset of this file."""
+        return <const uint8_t *> self.entries.buf + self.position(index)
+
     cdef void let_go(self) noexcept:
         if self.is_held:
             self.is_held = False

@@ -127,6 +127,13 @@ cdef class LogWindow:
             and <int64_t> atomic_load64(self.min_word.at) == moment.minimum
         )
 
+    cdef inline int64_t readable_end(self):
+        """The physical offset below which all records are dispatched."""
+        return min(
+            <int64_t> atomic_load64(self.dispatched_word.at),
+            <int64_t> atomic_load64(self.max_word.at),
+        )
+
     cdef Segment place(self, int64_t offset, int64_t limit, Place *found):
         """The segment of an offset below ``limit``; None for an unknown segment."""
         cdef Segment segment = self.last
@@ -283,10 +290,7 @@ cdef class LogWindow:
         e.at, e.end = e.start + position, e.start + queue.len
         e.group_end, e.is_known, e.is_new, e.is_sparse = e.at, False, False, False
         e.left, e.wanted, e.is_full = (queue.len - position) // QUEUE_ENTRY, count, False
-        e.limit = 0 if not self.enter(&e.moment) else min(
-            <int64_t> atomic_load64(self.dispatched_word.at),
-            <int64_t> atomic_load64(self.max_word.at),
-        )
+        e.limit = self.readable_end() if self.enter(&e.moment) else 0
         e.topic, e.queue_id, e.index = text_of(topic), <int32_t> queue_id, <uint64_t> index
         e.queue = queue_digest(e.moment.epoch, topic, queue_id)
         e.taken, e.max_bytes = taken, max_bytes
@@ -462,10 +466,7 @@ cdef class LogWindow:
             if block is None:
                 return -1
             file.hold(block[0], index, block[1])
-        memcpy(
-            entry, <const uint8_t *> file.entries.buf + (index - file.first) * QUEUE_ENTRY,
-            QUEUE_ENTRY_SIZE,
-        )
+        memcpy(entry, file.entry(index), QUEUE_ENTRY_SIZE)
         physical, size = <int64_t> get64(entry), <int32_t> get32(entry + 8)
         segment = self.place(physical, <int64_t> atomic_load64(self.dispatched_word.at), &place)
         if segment is None or size > place.available:

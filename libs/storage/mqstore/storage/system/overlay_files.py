@@ -12,6 +12,7 @@ import errno
 import os
 import time
 from collections import defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, cast
@@ -114,6 +115,10 @@ class OverlayFileSystem:
         if path in self._directories:
             return FileStat(0, _now_ms(), is_directory=True)
         return None if self._is_hidden(path) else self._base.stat(path)
+
+    def watch_places(self, places: Mapping[Path, tuple[int, int]]) -> Callable[[], bool]:
+        """A check of the base's files."""
+        return self._base.watch_places(places)
 
     def list(self, directory: Path) -> list[str]:
         """The names in a directory, sorted."""

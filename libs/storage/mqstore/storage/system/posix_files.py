@@ -13,11 +13,12 @@ import os
 import re
 import stat
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from threading import RLock
 from typing import Final
 
+from mqstore.storage._kernel import PlaceWatch
 from mqstore.storage.errors import StoreLocked
 from mqstore.storage.layout import SMALL_FILE_MAX
 from mqstore.storage.seams import DiskUsage, FileLock, FileStat, MappedBytes
@@ -167,6 +168,10 @@ class PosixFileSystem:
         modified_ms = found.st_mtime_ns // 1_000_000
         place = found.st_dev, found.st_ino
         return FileStat(found.st_size, modified_ms, stat.S_ISDIR(found.st_mode), place)
+
+    def watch_places(self, places: Mapping[Path, tuple[int, int]]) -> Callable[[], bool]:
+        """A check whether each path still has its file, in about 2 µs."""
+        return PlaceWatch([(os.fsencode(path), place) for path, place in places.items()]).is_same
 
     def list(self, directory: Path) -> list[str]:
         """The names in a directory, sorted."""
