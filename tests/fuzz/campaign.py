@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from tests.fuzz.batches import Batches
+from tests.fuzz.begin_requests import BeginRequests
 from tests.fuzz.json_requests import JsonRequests
 from tests.fuzz.mutate import Mutator
 from tests.fuzz.targets import IndexFiles, Records, Target, Texts
@@ -24,6 +25,7 @@ ROUND = 20_000
 MEMORY_GROWTH_MAX = 128 << 20
 SHARES = {
     "batches": 10,
+    "begins": 10,
     "index files": 40,
     "JSON requests": 10,
     "texts": 100,
@@ -40,6 +42,7 @@ def run_round(seed: int, records: int, root: Path) -> None:
         target.one()
     others: dict[str, Target] = {
         "batches": Batches(mutator),
+        "begins": BeginRequests(mutator),
         "index files": IndexFiles(mutator, root),
         "JSON requests": JsonRequests(mutator),
         "texts": Texts(mutator, root / "store"),

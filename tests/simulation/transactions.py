@@ -6,6 +6,7 @@ Store and transaction engine are one process, as in store-writer: a crash is the
 from __future__ import annotations
 
 import errno
+import json
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from mqstore.storage.codec.hosts import parse_host
 from mqstore.storage.codec.unique_keys import UniqueKeys
 from mqstore.storage.config import FlushDiskType, StoreConfig
 from mqstore.storage.errors import (
@@ -33,6 +35,7 @@ from mqstore.storage.transactions import (
     Taken,
     TransactionEngine,
     Verdict,
+    begin_reader,
 )
 from mqstore.storage.transactions.log import TransactionLog
 from tests.simulation import SimulatedMachine
@@ -126,7 +129,9 @@ class TransactionWorld:
 
     def _start_engine(self) -> TransactionEngine:
         seams = self.world.machine.seams
-        return TransactionEngine(self.store, seams, UniqueKeys(seams), RULES)
+        keys = UniqueKeys(seams)
+        self._reader = begin_reader(keys)
+        return TransactionEngine(self.store, seams, keys, RULES)
 
     def restart(self, disk: SimulatedDisk) -> None:
         """The next process, on what the last one left."""
@@ -177,8 +182,28 @@ class TransactionWorld:
 
     def _take(self, begins: Sequence[Begin], decisions: Sequence[Decide]) -> Taken:
         """As an event loop with a thread for what it leaves."""
-        taken = self.engine.take_at_hand(begins, decisions)
+        taken = self._take_plain(begins, decisions) or self.engine.take_at_hand(begins, decisions)
         return self.engine.take(begins, decisions) if taken is None else taken
+
+    def _take_plain(self, begins: Sequence[Begin], decisions: Sequence[Decide]) -> Taken | None:
+        """One begin of one message, or one decision, in one call of the kernel."""
+        match begins, decisions:
+            case [Begin(messages=[message]) as begin], []:
+                text = json.dumps(
+                    {
+                        "producerGroup": begin.group,
+                        "topic": TOPIC,
+                        "messages": [{"body": begin.key, "uniqKey": begin.key, "tags": "a"}],
+                    }
+                )
+                request = self._reader.read(text.encode(), message.born_timestamp_ms)
+                assert request is not None
+                begun = self.engine.begin_plain(request, QUEUE_ID, parse_host(HOST))
+                return None if begun is None else ([begun], [])
+            case [], [decide]:
+                decided = self.engine.decide_plain(decide.key, decide.verdict, decide.why)
+                return None if decided is None else ([], [decided])
+        return None
 
     def _settle(self, end: int) -> None:
         """Wait as store-writer does before it replies. Raises FlushTimeout, StoreFailed."""

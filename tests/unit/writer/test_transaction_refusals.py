@@ -28,6 +28,7 @@ from mqstore.storage.errors import (
     TransactionUnknown,
     UniqueKeyTaken,
 )
+from mqstore.storage.puts import QueueTurns
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.tables.config_tables import TopicConfig
 from mqstore.writer.transactions.refusals import refusal_of
@@ -73,7 +74,7 @@ TOPIC = TopicConfig("t", 1, 1)
 
 
 def test_properties_that_leave_no_room_for_those_of_a_half_message_are_refused() -> None:
-    requests = BeginRequests(UniqueKeys(production_seams()))
+    requests = BeginRequests(UniqueKeys(production_seams()), QueueTurns())
 
     def begin(length: int) -> None:
         message = NewHalf(body="x", uniq_key="k", properties={"ä": "x" * length})
@@ -101,7 +102,7 @@ def test_properties_that_leave_no_room_for_those_of_a_half_message_are_refused()
 def test_messages_that_cannot_be_stored_begin_nothing(
     messages: list[NewHalf], kind: ProblemType
 ) -> None:
-    requests = BeginRequests(UniqueKeys(production_seams()))
+    requests = BeginRequests(UniqueKeys(production_seams()), QueueTurns())
     with pytest.raises(Problem) as caught:
         requests.read(
             TransactionSpec(producer_group="g", topic="t", messages=messages), TOPIC, "10.0.0.1:99"

@@ -187,6 +187,15 @@ from mqstore.storage.kernel.send_lane import (
 from mqstore.storage.kernel.send_lane import (
     StoredSend as StoredSend,
 )
+from mqstore.storage.kernel.transaction_lane import (
+    BeginReader as BeginReader,
+)
+from mqstore.storage.kernel.transaction_lane import (
+    BeginRequest as BeginRequest,
+)
+from mqstore.storage.kernel.transaction_lane import (
+    TransactionLane as TransactionLane,
+)
 from mqstore.storage.kernel.write import (
     Message as Message,
 )

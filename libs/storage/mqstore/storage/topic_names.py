@@ -23,6 +23,8 @@ from mqstore.storage.layout import (
     NAME_VALUE_SEPARATOR,
     PROPERTY_SEPARATOR,
     PROPERTY_TOMBSTONE,
+    PROPERTY_TRANSACTION_KEY,
+    PROPERTY_TRANSACTION_SIZE,
     TOPIC_LENGTH_MAX_V1,
     TOPIC_LENGTH_MAX_V2,
     StoreFormat,
@@ -159,7 +161,14 @@ RESERVED_PROPERTIES: Final[Mapping[StoreFormat, frozenset[str]]] = {
 """Names that RocketMQ's clients refuse as user properties (MessageConst.STRING_HASH_SET)."""
 
 _STORE_ONLY_PROPERTIES: Final = frozenset(
-    {"TRANSACTION_CHECK_TIMES", "TRAN_PREPARED_QUEUE_OFFSET", "__CRC32#", PROPERTY_TOMBSTONE}
+    {
+        "TRANSACTION_CHECK_TIMES",
+        "TRAN_PREPARED_QUEUE_OFFSET",
+        "__CRC32#",
+        PROPERTY_TOMBSTONE,
+        PROPERTY_TRANSACTION_KEY,
+        PROPERTY_TRANSACTION_SIZE,
+    }
 )
 """Not in every version's list, but the store acts on them, so no client may forge them."""
 
@@ -254,10 +263,14 @@ def check_user_property(name: str, value: str, store_format: StoreFormat) -> Non
         check_property_text(f"value of property {name}", value)
 
 
-def property_rules(free: Iterable[str], store_format: StoreFormat) -> NameRules:
-    """``check_user_property`` of all names but ``free`` ones, for the kernel."""
-    refused = (RESERVED_PROPERTIES[store_format] | _STORE_ONLY_PROPERTIES).difference(free)
-    return NameRules([name.encode() for name in free], [name.encode() for name in refused])
+def property_rules(
+    free: Iterable[str], store_format: StoreFormat, *, refused: Iterable[str] = ()
+) -> NameRules:
+    """``check_user_property`` of all names but ``free`` ones, for the kernel, which leaves those
+    that are ``refused`` besides to Python too."""
+    names = RESERVED_PROPERTIES[store_format].union(_STORE_ONLY_PROPERTIES, refused)
+    left = names.difference(free)
+    return NameRules([name.encode() for name in free], [name.encode() for name in left])
 
 
 def check_key(key: str) -> None:

@@ -19,11 +19,10 @@ from prometheus_client.registry import Collector
 from mqstore.service.metrics import Histogram, RocketmqNames, Traffic
 from mqstore.storage import MessageStore, topic_names
 from mqstore.storage.errors import Lack, StorageError
-from mqstore.storage.formats import HALF_TOPIC, TRANSACTION_MASK, SysFlag
+from mqstore.storage.formats import HALF_TOPIC
 from mqstore.storage.puts import Placement, PutRefusal
 from mqstore.storage.retention import GOING
 from mqstore.storage.status import QuarantineService, Retention, ScrubProgress, StoreStatus
-from mqstore.storage.transactions import NewRecord
 from mqstore.writer.clock_metrics import of_clock
 from mqstore.writer.rebuild_metrics import of_index
 
@@ -94,18 +93,17 @@ class StoreMetrics(Collector):
         self.message_size.observe(size / count)
         self.traffic.count(topic, "delay" if delayed else "normal", count, size)
 
-    def count_transaction_append(
-        self, records: Sequence[NewRecord], placements: Sequence[Placement], seconds: float
-    ) -> None:
+    def count_transaction_append(self, messages: Sequence[tuple[str, int]], seconds: float) -> None:
         """Count one append of transactions: half messages as a RocketMQ broker counts them, which
-        is under their own topic, and the messages that a commit makes visible under theirs."""
+        is under their own topic, and the messages that a commit makes visible under theirs.
+
+        ``messages`` are the topics and sizes of both.
+        """
         self.put_seconds.observe(seconds)
-        for record, placed in zip(records, placements, strict=True):
-            if record.topic == HALF_TOPIC:
-                self.message_size.observe(placed.size)
-            elif record.sys_flag & TRANSACTION_MASK != SysFlag.TRANSACTION_COMMIT:
-                continue  # op records, and messages set aside
-            self.traffic.count(record.topic, "transaction", 1, placed.size)
+        for topic, size in messages:
+            if topic == HALF_TOPIC:
+                self.message_size.observe(size)
+            self.traffic.count(topic, "transaction", 1, size)
 
     def watch(self, store: MessageStore) -> None:
         """Observe the delays of the messages that this store delivers."""

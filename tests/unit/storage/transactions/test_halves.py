@@ -16,7 +16,7 @@ DECISION = Decision(Verdict.COMMIT, 5_000, "producer")
 
 
 def stored(record: NewRecord, queue_offset: int = 5) -> LogRecord:
-    return LogRecord(record, queue_offset, 4_096, 2_000)
+    return LogRecord(record, queue_offset, 4_096, 2_000, 300)
 
 
 def test_a_half_message_names_its_topic_queue_and_group() -> None:

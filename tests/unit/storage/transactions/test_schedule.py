@@ -13,7 +13,7 @@ HOUR_MS = 3_600_000
 
 
 def _begun(key: str, now_ms: int) -> Transaction:
-    half = Half(key, key, 1, "g", "t", 0, now_ms, now_ms, 0, HOUR_MS, 0, 0, b"")
+    half = Half(key, key, 1, "g", "t", 0, now_ms, now_ms, 0, HOUR_MS, 0, 0, 100, b"")
     transaction = Transaction(key, half)
     transaction.add(half)
     return transaction

@@ -25,6 +25,7 @@ from mqstore.storage.transactions import (
     Verdict,
     table,
 )
+from mqstore.storage.transactions.log import TransactionLog
 from tests.unit.storage.transactions.engine_bench import ALWAYS_MS, counted
 from tests.unit.storage.transactions.engine_on_disk import QUIET, Side, blocked, opened
 
@@ -104,14 +105,43 @@ def test_what_the_store_rejects_is_at_hand_and_leaves_the_others_alone(tmp_path:
         assert side.engine.pending_count == 1
 
 
-def test_a_decision_whose_message_must_be_read_is_left_to_a_thread(tmp_path: Path) -> None:
+def test_a_decision_whose_half_message_is_not_in_memory_is_left_to_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with with_files(tmp_path) as side:
         side.engine.take([side.request("a")], ())
     with opened(tmp_path, waits_for_files=False) as side:
+        monkeypatch.setattr(TransactionLog, "is_at_hand", lambda *_: False)
         require_nothing_done(side, (), [commit("a")])
         require_nothing_done(side, [side.request("b")], [commit("a")])
         side.engine.take((), [commit("a")])
         assert side.visible() == {b"first": 1, b"a": 1}
+
+
+def test_after_a_restart_a_half_message_in_memory_is_at_hand(tmp_path: Path) -> None:
+    with with_files(tmp_path) as side:
+        side.engine.take([side.request("a", "b")], ())
+    with (
+        opened(tmp_path, waits_for_files=False) as side,
+        counted(side.store.lookups, "by_key", "records", "transaction_types") as reads,
+    ):
+        assert side.engine.take_at_hand((), [commit("a")]) is not None
+        assert reads.count == 0
+        assert side.visible() == {b"first": 1, b"a": 1, b"b": 1}
+
+
+def test_a_decision_whose_half_message_is_in_an_earlier_segment_is_left_to_a_thread(
+    tmp_path: Path,
+) -> None:
+    with with_files(tmp_path) as side:
+        side.engine.take([side.request("a")], ())
+        for key in ("large", "larger"):
+            (message,) = side.request(key).messages
+            side.engine.take([Begin("producers", [replace(message, body=bytes(40_000))])], ())
+        assert side.store.log.files.files[-1].base_offset > 0
+        require_nothing_done(side, (), [commit("a")])
+        side.engine.take((), [commit("a")])
+        assert side.visible()[b"a"] == 1
 
 
 def test_a_decision_of_a_transaction_that_memory_lacks_is_left_to_a_thread(

@@ -258,6 +258,7 @@ def test_what_cannot_be_set_aside_now_is_set_aside_later(
         assert bench.check() == ["a", "b"]
     bench.restart()
     with monkeypatch.context() as patch:
+        patch.setattr(TransactionLog, "read_at_hand", lambda *_: None)
         patch.setattr(TransactionLog, "read_one", lambda *_: None)
         patch.setattr(TransactionLog, "by_key", lambda *_: KeyedRecords(complete=False))
         bench.step(INTERVAL_S + 1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 from msgspec import structs
 
@@ -15,13 +13,11 @@ from mqstore.storage.errors import (
     UniqueKeyTaken,
 )
 from mqstore.storage.layout import HALF_TOPIC, OP_TOPIC, StoreFormat
-from mqstore.storage.log.commit_log import Placement
 from mqstore.storage.transactions import (
     Begin,
     BeginResult,
     Decide,
     DecisionResult,
-    NewRecord,
     State,
     Verdict,
     table,
@@ -379,15 +375,15 @@ def test_stories_are_the_oldest_that_follow_a_place(bench: Bench) -> None:
 
 
 def test_each_append_is_reported_once(bench: Bench) -> None:
-    seen: list[tuple[list[bytes], list[int]]] = []
-
-    def note(records: Sequence[NewRecord], placed: Sequence[Placement], _: float) -> None:
-        seen.append(([each.body for each in records], [each.queue_offset for each in placed]))
-
-    bench.engine.watch_appends(note)
+    seen: list[list[tuple[str, int]]] = []
+    bench.engine.watch_appends(lambda messages, _: seen.append([*messages]))
     bench.engine.take([bench.request("a"), bench.request("b")], ())
     bench.begin("a")
-    assert seen == [([b"a", b"b"], [0, 1])]
+    bench.commit("a")
+    bench.roll_back("b")
+    halves = [(HALF_TOPIC, each.size) for each in bench.records(HALF_TOPIC)]
+    (committed,) = bench.records(TOPIC, QUEUE_ID)
+    assert seen == [halves, [(TOPIC, committed.size)], []]
 
 
 def test_pending_halves_are_counted_by_topic(bench: Bench) -> None:

@@ -1,6 +1,19 @@
 # A put, whole ----------------------------------------------------------------------------------
 
 
+cdef enum:
+    RUN_MAX = 2  # records of ``LogEnd.put_run``
+
+
+cdef struct Due:
+    # A record that can be put, and what its dispatch writes.
+    int64_t size
+    int64_t queue_offset
+    QueueState *entries
+    uint32_t tags_hash
+    Hashes hashes
+
+
 @cython.final
 cdef class SystemClock:
     def now_ms(self):
@@ -134,6 +147,21 @@ cdef class LogEnd:
             and 0 <= self.position <= self.room_end <= self.log.bytes.len
         )
 
+    cdef const uint8_t *in_memory(self, int64_t offset, int64_t size) noexcept:
+        """The bytes of the attached segment at a physical offset, or NULL where they are not there
+        or not in the page cache, and while another thread puts."""
+        cdef int64_t at = offset - (self.max_offset - self.position)
+        cdef const uint8_t *p
+        if self.log is None or self.holders or size <= 0:
+            return NULL
+        if not 0 <= at <= self.position - size or self.position > self.log.bytes.len:
+            return NULL
+        p = <const uint8_t *> self.log.bytes.buf + at
+        return p if mq_in_memory(p, size) else NULL
+
+    def has_in_memory(self, int64_t offset, int64_t size):
+        return self.in_memory(offset, size) != NULL
+
     def put(self, Message message not None):
         cdef object topic = message.topic, properties = message.properties, body = message.body
         cdef object born = message.born_host, host = message.store_host
@@ -227,6 +255,74 @@ cdef class LogEnd:
         if self.position > self.segment.populate_at and self.on_populate is not None:
             self.on_populate()
         return True
+
+    cdef bint prepare(self, const Parts *m, tuple queue, Due *due) except -1:
+        """Find what a record needs, but for room in log and index; False where it is not there."""
+        cdef Facts f
+        known = self.next_offsets.get(queue)
+        if known is None:
+            return False
+        due.size, due.queue_offset = size_of_parts(m, 1), known
+        due.entries = self.dispatch.queue_for(queue, due.queue_offset)
+        if due.entries == NULL or not read_plain_facts(m.topic, m.properties, m.sys_flag, &f):
+            return False
+        due.tags_hash = f.tags_hash
+        return not f.delay and hash_keys(&f, self.dispatch.index_tags, &due.hashes)
+
+    cdef list put_run(self, const Parts *parts, tuple queues, object host, int64_t now):
+        """Put a record into each of these queues, which differ, all or none; as ``put_parts``."""
+        cdef Due due[RUN_MAX]
+        cdef IndexState *index = NULL
+        cdef IndexState *index_of_last = NULL
+        cdef int64_t offset = self.max_offset, size = 0, items = 0, last = 0
+        cdef int count = <int> len(queues), i
+        if not self.is_open() or not self.clock_low_ms <= now <= self.clock_high_ms:
+            return None
+        for i in range(count):
+            if not self.prepare(&parts[i], queues[i], &due[i]):
+                return None
+            last, size, items = size, size + due[i].size, items + due[i].hashes.count
+        if size > self.room_end - self.position:
+            return None
+        if not self.dispatch.index_for(offset, items, &index):
+            return None
+        if not self.dispatch.index_for(offset + last, items, &index_of_last):
+            return None
+        if index != index_of_last:
+            return None
+        return self.write_run(parts, queues, due, index, host, max(now, self.last_store_timestamp_ms))
+
+    cdef list write_run(
+        self, const Parts *parts, tuple queues, const Due *due, IndexState *index, object host,
+        int64_t time,
+    ):
+        cdef uint8_t *to = <uint8_t *> self.log.bytes.buf + self.position
+        cdef int64_t begin = self.max_offset, offset = self.max_offset
+        cdef list placed = []
+        cdef Py_ssize_t i
+        for i in range(len(queues)):
+            placed.append(
+                placement_of(
+                    offset, due[i].size, parts[i].queue_id, due[i].queue_offset, time, host
+                )
+            )
+            offset += due[i].size
+        for i in range(len(queues)):
+            self.next_offsets[queues[i]] = due[i].queue_offset + 1
+            offset = (<Placement> placed[i]).physical_offset
+            put_parts(
+                to + (offset - begin), &parts[i], 1, due[i].size, due[i].queue_offset, offset, time
+            )
+        self.advance(offset + due[len(queues) - 1].size - begin, time)
+        for i in range(len(queues)):
+            offset = (<Placement> placed[i]).physical_offset
+            put_entry(due[i].entries, offset, <uint32_t> due[i].size, due[i].tags_hash)
+            if index != NULL:
+                put_items(index, &due[i].hashes, offset, time)
+        self.dispatched(self.max_offset, time, len(queues))
+        if self.position > self.segment.populate_at and self.on_populate is not None:
+            self.on_populate()
+        return placed
 
     cdef inline void advance(self, int64_t size, int64_t time):
         self.position += size

@@ -87,6 +87,9 @@ class LogEnd:
     def publish_to(self, words: StateWords, dispatch: DispatchEnd) -> None:
         """Set the words and the dispatch to publish to; without them, or a segment, ``put`` returns
         None."""
+    def has_in_memory(self, offset: int, size: int) -> bool:
+        """Whether bytes at a physical offset are in the attached segment and can be read without
+        waiting for the disk; False while another thread puts."""
     def put(self, message: Message) -> Placement | None:
         """Append a message, dispatch it and publish both, in one call.
 

@@ -10,8 +10,10 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from threading import Lock
-from typing import Final
+from typing import Final, TypeVar
 
+from mqstore.storage._kernel import BeginRequest
+from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.unique_keys import UniqueKeys
 from mqstore.storage.errors import (
     FilePending,
@@ -26,8 +28,10 @@ from mqstore.storage.transactions.begin import Begin, BeginResult, Begins
 from mqstore.storage.transactions.check import RETRY_S, Checks, CheckSent
 from mqstore.storage.transactions.counts import Counts
 from mqstore.storage.transactions.decide import Decide, DecisionResult, Decisions
+from mqstore.storage.transactions.halves import Verdict
 from mqstore.storage.transactions.ledger import Ledger, OnAppend
 from mqstore.storage.transactions.log import QueueOffsets, TransactionLog
+from mqstore.storage.transactions.plain import PlainTransactions
 from mqstore.storage.transactions.schedule import Rules, Schedule
 from mqstore.storage.transactions.story import State, Story, state_of, story_of
 from mqstore.storage.transactions.table import Transaction
@@ -38,6 +42,7 @@ PROGRESS_INTERVAL_S: Final = 5.0
 Taken = tuple[list[BeginResult | StorageError], list[DecisionResult | StorageError]]
 """The result of each begin, and of each decision."""
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
@@ -59,6 +64,7 @@ class TransactionEngine:
         self._ledger = Ledger(TransactionLog(store), seams.clock, keys, self._schedule)
         self._begins = Begins(self._ledger)
         self._decisions = Decisions(self._ledger)
+        self._plain = PlainTransactions(self._ledger)
         self._checks = Checks(self._ledger, self._decisions, rules)
         self._lock = Lock()
         self._saved: QueueOffsets = {}
@@ -121,6 +127,28 @@ class TransactionEngine:
             ledger.makes_files = True
             self._lock.release()
         return taken
+
+    def begin_plain(
+        self, request: BeginRequest, queue_id: int, born_host: Host
+    ) -> BeginResult | None:
+        """``take_at_hand`` for the begin of one message to this queue of its topic, in one call of
+        the kernel. None, with nothing stored, where ``take_at_hand`` has to do it."""
+        return self._do_at_once(lambda: self._plain.begin(request, queue_id, born_host))
+
+    def decide_plain(self, key: str, verdict: Verdict, why: str) -> DecisionResult | None:
+        """As ``begin_plain``, for a decision (commit or rollback) of a producer."""
+        return self._do_at_once(lambda: self._plain.decide(key, verdict, why))
+
+    def _do_at_once(self, act: Callable[[], T | None]) -> T | None:
+        """Return the result of ``act``; None while another thread uses the engine."""
+        if not self._ledger.is_loaded or not self._lock.acquire(blocking=False):
+            return None
+        try:
+            result = act()
+            self._look_ahead()
+        finally:
+            self._lock.release()
+        return result
 
     def _take(self, begins: Sequence[Begin], decisions: Sequence[Decide]) -> Taken:
         begun, decided = self._begins.plan(begins), self._decisions.plan(decisions)

@@ -90,6 +90,8 @@ class Half(msgspec.Struct, frozen=True, gc=False):
     immunity_ms: int | None
     queue_offset: int
     physical_offset: int
+    record_size: int
+    """Bytes of the record in the log."""
     body_digest: bytes
 
 
@@ -121,6 +123,7 @@ def read_half(found: LogRecord) -> Half | None:
         immunity_ms=None if immunity is None else immunity * 1000,
         queue_offset=found.queue_offset,
         physical_offset=found.physical_offset,
+        record_size=found.size,
         body_digest=digest_body(found.record.body),
     )
 

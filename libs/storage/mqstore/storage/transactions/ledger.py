@@ -21,14 +21,13 @@ from mqstore.storage.errors import (
     TransactionGone,
     TransactionsNotLoaded,
 )
-from mqstore.storage.layout import HALF_TOPIC, OP_TOPIC
+from mqstore.storage.layout import HALF_TOPIC, OP_TOPIC, TRANSACTION_MASK, SysFlag
 from mqstore.storage.log.commit_log import Placement
 from mqstore.storage.seams import Clock
 from mqstore.storage.transactions import halves, loading
 from mqstore.storage.transactions.counts import Counts
-from mqstore.storage.transactions.halves import Decision, Verdict
+from mqstore.storage.transactions.halves import Decision, Half, Verdict
 from mqstore.storage.transactions.log import TransactionLog
-from mqstore.storage.transactions.recent import RecentHalves
 from mqstore.storage.transactions.records import LogRecord, NewRecord
 from mqstore.storage.transactions.schedule import Schedule
 from mqstore.storage.transactions.table import (
@@ -47,8 +46,9 @@ RUN_SIZE_MAX: Final = 4 << 20
 properties."""
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
-OnAppend = Callable[[Sequence[NewRecord], Sequence[Placement], float], None]
-"""Called with the records, their placements, and the seconds that their append took."""
+OnAppend = Callable[[Sequence[tuple[str, int]], float], None]
+"""Called with the topic and the bytes in the log of each half message and committed message of an
+append, and with the seconds that it took."""
 _log = logging.getLogger(__name__)
 
 
@@ -104,7 +104,6 @@ class Ledger:
         FilePending."""
         self.on_append: OnAppend = _ignore
         """See ``TransactionEngine.watch_appends``."""
-        self._recent = RecentHalves()
         self._state: TransactionTable | None = None
 
     @property
@@ -131,16 +130,15 @@ class Ledger:
     def forget(self) -> None:
         """Discard the transactions: the log must be read again."""
         self._state = None
-        self._recent.clear()
         self.schedule.clear()
 
     def content(self, transaction: Transaction, part: Part) -> LogRecord:
         """A record with a part's content: the newest copy of its half, or the copy that was set
         aside. Raises TransactionGone, TransactionsNotLoaded."""
-        half = part.newest
-        if (recent := self._recent.find(half)) is not None:
-            return recent
-        found = self.log.read_one(HALF_TOPIC, halves.QUEUE, half.queue_offset)
+        half, log = part.newest, self.log
+        found = log.read_at_hand(half.physical_offset, half.record_size)
+        if found is None:
+            found = log.read_one(HALF_TOPIC, halves.QUEUE, half.queue_offset)
         if found is not None:
             seen = halves.read_half(found)
             if seen is None or (seen.key, seen.physical_offset) != (
@@ -160,35 +158,44 @@ class Ledger:
         )
 
     def has_content(self, transaction: Transaction) -> bool:
-        """Whether memory has the content of all of its parts."""
-        return all(self._recent.find(half) is not None for half in transaction.halves)
+        """Whether the half messages of all of its parts can be read without a wait."""
+        return all(
+            self.log.is_at_hand(half.physical_offset, half.record_size)
+            for half in transaction.halves
+        )
 
     def note_halves(self, records: Sequence[NewRecord], placed: Sequence[Placement]) -> None:
         """Note stored half messages of one transaction."""
         for record, place in zip(records, placed, strict=True):
-            stored = LogRecord(
-                record, place.queue_offset, place.physical_offset, place.store_timestamp_ms
+            offsets = place.queue_offset, place.physical_offset
+            half = halves.read_half(
+                LogRecord(record, *offsets, place.store_timestamp_ms, place.size)
             )
-            half = halves.read_half(stored)
             assert half is not None, "it was made here"
-            self._recent.keep(half, stored)
             transaction = self.state.add_half(half)
         self.schedule.begin(transaction)
+
+    def note_half(self, half: Half) -> None:
+        """Note a stored half message, and plan the first check of its transaction."""
+        self.schedule.begin(self.state.add_half(half))
 
     def settle(self, transaction: Transaction, decision: Decision) -> None:
         """Note a stored decision: no check follows."""
         self.state.settle(transaction, decision)
         self.counts.note_settled(transaction, decision.verdict, self.clock.now_ms())
         self.schedule.drop(transaction)
-        self._recent.drop(transaction.halves)
 
     def note_ops(
         self, ops: Sequence[NewRecord], placed: Sequence[Placement], decision: Decision
     ) -> None:
         """Note stored op records of one decision."""
         for op, place in zip(ops, placed, strict=True):
-            resolution = Resolution(place.queue_offset, place.physical_offset, decision)
-            self.state.add_op(resolution, halves.offsets_in(op.body))
+            self.note_op(halves.offsets_in(op.body), place, decision)
+
+    def note_op(self, half_offsets: Sequence[int], place: Placement, decision: Decision) -> None:
+        """Note a stored op record, which names half messages at these queue offsets."""
+        resolution = Resolution(place.queue_offset, place.physical_offset, decision)
+        self.state.add_op(resolution, half_offsets)
 
     def fill_up(self) -> None:
         """Put fillers at queue offsets that op records name already, so that no half message gets
@@ -229,8 +236,14 @@ class Ledger:
         expected = {(HALF_TOPIC, 0): state.half_end, (OP_TOPIC, 0): state.op_end}
         began = self.clock.monotonic()
         placed = self.log.append(records, makes_files=self.makes_files)
-        self.on_append(records, placed, self.clock.monotonic() - began)
-        self.counts.batches.observe(len(groups))
+        self.note_append(
+            [
+                (record.topic, place.size)
+                for record, place in zip(records, placed, strict=True)
+                if _is_message(record)
+            ],
+            *(self.clock.monotonic() - began, len(groups)),
+        )
         begin = 0
         for group in groups:
             end = begin + len(group.records)
@@ -239,6 +252,11 @@ class Ledger:
         self._check_offsets(records, placed, expected)
         if any(group.is_unclear for group in groups):
             self.forget()
+
+    def note_append(self, messages: Sequence[tuple[str, int]], seconds: float, groups: int) -> None:
+        """Count an append of so many groups; ``messages`` as of ``OnAppend``."""
+        self.on_append(messages, seconds)
+        self.counts.batches.observe(groups)
 
     def append_apart(self, groups: Iterable[Group]) -> list[PutRefused]:
         """Append groups that need not be together, several at a time, and each by itself where the
@@ -319,5 +337,11 @@ def attempt(act: Callable[[], T]) -> T | StorageError:
         return error
 
 
-def _ignore(records: Sequence[NewRecord], placed: Sequence[Placement], seconds: float) -> None:
+def _is_message(record: NewRecord) -> bool:
+    """Whether it is a half message or a committed message."""
+    is_committed = record.sys_flag & TRANSACTION_MASK == SysFlag.TRANSACTION_COMMIT
+    return is_committed or record.topic == HALF_TOPIC
+
+
+def _ignore(messages: Sequence[tuple[str, int]], seconds: float) -> None:
     return

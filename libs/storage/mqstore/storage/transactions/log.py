@@ -7,11 +7,19 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Final
 
+from mqstore.storage._kernel import TransactionLane
 from mqstore.storage.admin.group_offsets import Commit
 from mqstore.storage.codec import properties
 from mqstore.storage.codec.hosts import Host, parse_host
-from mqstore.storage.codec.record import Message, Record
-from mqstore.storage.errors import FilePending, QueueUnknown, TopicUnknown, TransactionsNotLoaded
+from mqstore.storage.codec.record import Message, Record, decode, message_of
+from mqstore.storage.codec.unique_keys import UniqueKeys
+from mqstore.storage.errors import (
+    FilePending,
+    QueueUnknown,
+    RecordError,
+    TopicUnknown,
+    TransactionsNotLoaded,
+)
 from mqstore.storage.layout import HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP, StoreFormat
 from mqstore.storage.log.commit_log import Placement
 from mqstore.storage.message_store import MessageStore
@@ -38,6 +46,12 @@ class TransactionLog:
         self.format: StoreFormat = store.format
         self.host = _text(store.host)
         """``address:port`` of the store, for records of the engine."""
+
+    def lane(self, keys: UniqueKeys) -> TransactionLane:
+        """Build the kernel's way to store plain transactions; ``keys`` names op records."""
+        store = self._store
+        is_5x = self.format is StoreFormat.V5_X
+        return TransactionLane(store.log.end, keys.generated, store.host, is_5x)
 
     @property
     def reserved_ms(self) -> int:
@@ -84,6 +98,28 @@ class TransactionLog:
         """The record at exactly that queue offset; None when it is damaged or missing."""
         records = self.read(topic, queue_id, offset, 1).records
         return records[0] if records and records[0].queue_offset == offset else None
+
+    def is_at_hand(self, offset: int, size: int) -> bool:
+        """Whether a record of so many bytes is in the last segment, and in memory."""
+        return self._store.log.end.has_in_memory(offset, size)
+
+    def read_at_hand(self, offset: int, size: int) -> LogRecord | None:
+        """The record of so many bytes at a physical offset, if it ``is_at_hand`` and undamaged.
+
+        Of a store with a TransientStorePool, any record that its pool or a segment has.
+        """
+        log, commits = self._store.log, self._store.commits
+        if commits is not None:
+            commits.commit()
+        elif not self.is_at_hand(offset, size):
+            return None
+        view = log.select(offset, size)
+        if view is None:
+            return None
+        try:
+            return _stored(message_of(decode(view, 0, size, physical_offset=offset)))
+        except RecordError:
+            return None
 
     def by_key(self, topic: str, key: str) -> KeyedRecords:
         """The newest 64 records of a topic with that UNIQ_KEY or KEYS."""
@@ -188,7 +224,7 @@ def _stored(found: Record) -> LogRecord:
         found.prepared_transaction_offset,
     )
     place = found.queue_offset, found.physical_offset, found.store_timestamp_ms
-    return LogRecord(record, *place)
+    return LogRecord(record, *place, found.size)
 
 
 def _text(host: Host) -> str:

@@ -37,6 +37,8 @@ class LogRecord(msgspec.Struct, frozen=True, gc=False):
     queue_offset: int
     physical_offset: int
     store_timestamp_ms: int
+    size: int
+    """Bytes of the record in the log."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,12 +26,14 @@ from mqstore.service.transaction_parameters import (
 from mqstore.service.transaction_structs import BegunTransaction, Reason, TransactionSpec
 from mqstore.storage import topic_names
 from mqstore.storage.admin import TopicConfig
-from mqstore.storage.puts import UniqueKeys
+from mqstore.storage.puts import QueueTurns, UniqueKeys
 from mqstore.storage.transactions import Decide, Verdict
 from mqstore.wire.operations import transactions as operations
+from mqstore.writer import produce
 from mqstore.writer.key_routing import Parts
 from mqstore.writer.service import WriterService
 from mqstore.writer.transactions.ids import shard_and_key
+from mqstore.writer.transactions.plain import PlainTransactions
 from mqstore.writer.transactions.requests import BeginRequests
 from mqstore.writer.transactions.views import STATES, view
 
@@ -49,7 +51,9 @@ class HotRoutes:
 
     def __init__(self, service: WriterService) -> None:
         self._service = service
-        self._requests = BeginRequests(UniqueKeys(service.seams))
+        keys, turns = UniqueKeys(service.seams), QueueTurns()
+        self._requests = BeginRequests(keys, turns)
+        self._plain = PlainTransactions(service, keys, turns)
 
     def add(self, api: Api) -> None:
         """Put the routes into store-writer's interface."""
@@ -85,11 +89,14 @@ class HotRoutes:
         check_query(request)
         key = idempotency.read(request)
         client = self._client_of(request)
+        host = produce.client_host(*read_client(request.scope, self._service.api.auth))
         is_json = _says_json(request)
 
         def begin(body: bytes, _: Mapping[str, str]) -> http.HotResult:
             if not is_json:
                 return None
+            if key is None and (begun := self._plain.begin(body, host)) is not None:
+                return begun
             bodies.check_values(body, VALUES_MAX)
             spec = bodies.decode(_SPEC, body)
             _provide_keys(spec, key)
@@ -170,12 +177,15 @@ class HotRoutes:
         check_query(request)
         is_json, is_forwarded = _says_json(request), was_forwarded(request.scope)
 
-        def begin(body: bytes, params: Mapping[str, str]) -> DeferredReply | None:
+        def begin(body: bytes, params: Mapping[str, str]) -> http.HotResult:
             if body and not is_json:
                 return None
             why = bodies.decode(_REASON, body).reason if body else ""
             other, key = self._find(params["id"], is_forwarded=is_forwarded)
-            return None if other is not None else self._decided(key, verdict, why)
+            if other is not None:
+                return None
+            decided = self._plain.decide(key, verdict, why or _BY_PRODUCER)
+            return self._decided(key, verdict, why) if decided is None else decided
 
         return Prepared(begin)
 

@@ -18,7 +18,7 @@ from mqstore.storage.formats import (
     PROPERTY_UNIQ_KEY,
     StoreFormat,
 )
-from mqstore.storage.puts import UniqueKeys
+from mqstore.storage.puts import QueueTurns, UniqueKeys
 from mqstore.storage.transactions import Begin, NewRecord
 from mqstore.wire.produce import body_bytes
 
@@ -30,9 +30,10 @@ writes has more again; without room for these the transaction could not be check
 class BeginRequests:
     """Used on the event loop only."""
 
-    def __init__(self, keys: UniqueKeys) -> None:
+    def __init__(self, keys: UniqueKeys, turns: QueueTurns) -> None:
+        """``turns`` chooses the queue of messages that name none."""
         self._keys = keys
-        self._turn = 0
+        self._turns = turns
 
     def read(self, spec: TransactionSpec, topic: TopicConfig, born_host: str) -> Begin:
         """The transaction to begin; ``born_host`` is ``address:port`` of the producer.
@@ -40,12 +41,12 @@ class BeginRequests:
         Raises Problem, GroupNameError, PropertyError.
         """
         topic_names.check_group(spec.producer_group)
-        self._turn += 1
+        turn = self._turns.take(topic.write_queues)
         now_ms = time.time_ns() // 1_000_000
         messages = []
         for each in spec.messages:
             table = self._properties(each, spec.check_immunity_seconds)
-            queue = self._turn % topic.write_queues if each.queue_id is None else each.queue_id
+            queue = turn if each.queue_id is None else each.queue_id
             if queue >= topic.write_queues:
                 raise Problem(problems.MESSAGE_INVALID, f"topic {spec.topic} has no queue {queue}")
             messages.append(

@@ -14,8 +14,8 @@ from mqstore.service.settings import Settings
 from mqstore.storage import MessageStore
 from mqstore.storage.errors import StorageError
 from mqstore.storage.host import Seams
-from mqstore.storage.puts import Placement, UniqueKeys
-from mqstore.storage.transactions import NewRecord, OnAppend, Rules, TransactionEngine
+from mqstore.storage.puts import UniqueKeys
+from mqstore.storage.transactions import OnAppend, Rules, TransactionEngine
 from mqstore.writer.transactions.checks import Checks
 from mqstore.writer.transactions.producers import Producers
 from mqstore.writer.transactions.turns import Settle, Turns
@@ -80,14 +80,12 @@ class ShardTransactions:
         await self.turns.stop()
         await asyncio.to_thread(self._leave)
 
-    def _note_append(
-        self, records: Sequence[NewRecord], placed: Sequence[Placement], seconds: float
-    ) -> None:
+    def _note_append(self, messages: Sequence[tuple[str, int]], seconds: float) -> None:
         """By the thread that appends."""
         if threading.get_ident() == self._thread:
-            self._on_append(records, placed, seconds)
+            self._on_append(messages, seconds)
         else:
-            self._loop.call_soon_threadsafe(self._on_append, records, placed, seconds)
+            self._loop.call_soon_threadsafe(self._on_append, messages, seconds)
 
     def _leave(self) -> None:
         self._stepping.stop()

@@ -72,6 +72,11 @@ class Turns:
         """Resolves once the decision counts as stored. Raises as ``begin``."""
         return self._put(command)
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether nothing is begun or decided any more."""
+        return self._is_ending
+
     async def stop(self) -> None:
         """Returns when no thread uses the engine and no job waits. Jobs that were not taken are
         rejected."""

@@ -1,0 +1,84 @@
+"""Plain begins and decisions, each stored and answered in one call of the engine.
+
+Called from ``hot_routes`` before its general way, which has every reply.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import msgspec
+
+from mqstore.service.http import DeferredReply
+from mqstore.storage.formats import Host
+from mqstore.storage.puts import QueueTurns, UniqueKeys
+from mqstore.storage.settings import FlushDiskType
+from mqstore.storage.transactions import Verdict, begin_reader
+from mqstore.writer.service import WriterService
+from mqstore.writer.transactions.views import view
+
+_encode = msgspec.json.Encoder().encode
+
+
+class PlainTransactions:
+    """Used on the event loop only. None, with nothing stored: the general way has to reply."""
+
+    def __init__(self, service: WriterService, keys: UniqueKeys, turns: QueueTurns) -> None:
+        self._service = service
+        self._reader = begin_reader(keys)
+        self._turns = turns
+
+    def begin(self, body: bytes, client: Host) -> bytes | DeferredReply | None:
+        """Begin a transaction of one message to a known topic. Raises Problem."""
+        service = self._service
+        service.require_transactions()
+        request = self._reader.read(body, time.time_ns() // 1_000_000)
+        topic = None if request is None else service.topics.get(request.topic)
+        if request is None or topic is None or service.transactions.turns.is_ending:
+            return None
+        if request.has_key and not self._is_own(request.key):
+            return None
+        queue = request.queue_id
+        if queue < 0:
+            queue = self._turns.take(topic.write_queues)
+        elif queue >= topic.write_queues:
+            return None
+        begun = service.transactions.engine.begin_plain(request, queue, client)
+        if begun is None:
+            return None
+        reply = b'{"transactionId":"%d-%b","state":"pending"}'
+        return self._settled(reply % (service.settings.shard, begun.key.encode()), begun.end)
+
+    def decide(self, key: str, verdict: Verdict, why: str) -> bytes | DeferredReply | None:
+        """Decide a transaction of one message. Raises Problem."""
+        service = self._service
+        service.require_transactions()
+        if service.transactions.turns.is_ending:
+            return None
+        decided = service.transactions.engine.decide_plain(key, verdict, why)
+        if decided is None:
+            return None
+        return self._settled(_encode(view(service.settings.shard, decided.story)), decided.end)
+
+    def _is_own(self, key: str) -> bool:
+        """Whether a transaction under this key belongs to this shard."""
+        service = self._service
+        if service.shards.members.alone:
+            return True
+        window_ms = service.store.config.unique_key_window
+        return service.key_routing.are_own(service.key_routing.parts([key], window_ms))
+
+    def _settled(self, reply: bytes, end: int) -> bytes | DeferredReply:
+        """A reply, which waits for the disk where the store flushes synchronously."""
+        service = self._service
+        if service.store.config.flush_disk_type is not FlushDiskType.SYNC:
+            return reply
+        started = time.perf_counter()
+
+        def finish(synced: asyncio.Future[None]) -> bytes:
+            service.metrics.sync_seconds.observe(time.perf_counter() - started)
+            synced.result()
+            return reply
+
+        return DeferredReply(service.durability.start(end), finish)

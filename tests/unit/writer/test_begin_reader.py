@@ -1,0 +1,25 @@
+"""The kernel reads a begin as the general decoder does."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given, settings
+
+from tests.fuzz.begin_requests import SEEDS
+from tests.unit.writer.begin_reading import read, require_same
+from tests.unit.writer.begin_requests import begins
+
+
+@settings(max_examples=300, deadline=None)
+@given(begins())
+def test_a_begin_is_read_as_the_general_decoder_reads_it(text: bytes) -> None:
+    request = read(text)
+    if request is not None:
+        require_same(text, request)
+
+
+def test_the_seeds_of_the_fuzzer_are_plain_but_for_one() -> None:
+    assert [read(text) is not None for text in SEEDS] == [True, True, False, True]
+    for text in SEEDS:
+        json.loads(text)
