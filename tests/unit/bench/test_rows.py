@@ -116,7 +116,11 @@ def test_real_rocketmq_is_measured_in_the_same_run(names: Sequence[str], tmp_pat
     rows = run(tmp_path, *names, *FEW)
     ours_only = ("callback", "query ready", "visible after ack")
     with_peer = [row for row in rows if not any(each in str(row["name"]) for each in ours_only)]
-    assert all(row["ours"] and row["peer"] and row["ratio"] for row in with_peer)
+    assert all(row["ours"] for row in with_peer)
+    # Java's clock of its processor time goes in steps of 10 ms: a short round may cost nothing.
+    costs = [row for row in with_peer if str(row["name"]).endswith(", cost")]
+    assert all(row["peer"] is not None and row["ratio"] is not None for row in costs)
+    assert all(row["peer"] and row["ratio"] for row in with_peer if row not in costs)
 
 
 def test_an_unknown_row_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
