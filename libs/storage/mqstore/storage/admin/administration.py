@@ -114,4 +114,5 @@ class Administration:
         """
         gone = self.topics.delete(name, self.offsets)
         self.subscriptions.forget_topic(name)
+        self.offsets.end_leases(lambda _group, topic, _queue_id: topic == name)
         return gone

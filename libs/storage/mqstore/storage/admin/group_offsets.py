@@ -102,6 +102,11 @@ class GroupOffsets:
         self._lookups = lookups
         self._interval_s = config.flush_consumer_offset_interval / 1000
         self._lock = Lock()
+        """Protects a change of offsets and the check before it."""
+        self._saving = Lock()
+        self.end_leases: Callable[[Callable[[str, str, int], bool]], None] = lambda _: None
+        """Ends the leases of shared groups where a predicate of group, topic and queue id holds;
+        durable at return. Called with no lock held; errors as ``save``."""
 
     def step(self, now: float) -> float:
         """Save changed offsets; a failed write is retried at the next step. Raises StoreFailed."""
@@ -116,8 +121,9 @@ class GroupOffsets:
 
         Raises FlushTimeout, StoreFailed, OSError; the next call then retries.
         """
-        if self._table.is_changed:
-            self._table.save(self._log.sync)
+        with self._saving:  # else a second call would return before the first one has saved
+            if self._table.is_changed:
+                self._table.save(self._log.sync)
 
     def lower_to_ends(self) -> list[LoweredOffset]:
         """Lower each offset that is behind its queue's end to that end; durable at return.
@@ -182,6 +188,19 @@ class GroupOffsets:
                 self._table.put(group, each.topic, each.queue_id, each.offset)
         return [self._stand(group, each.topic, each.queue_id) for each in commits]
 
+    def advance(self, group: str, commit: Commit, before: int | None) -> bool:
+        """Commit an offset if the group's offset is still ``before``; return whether it was.
+
+        Raises TopicUnknown, QueueUnknown, OffsetRefused, StoreNotWritable, StoreFailed.
+        """
+        self._require_writable()
+        with self._lock:
+            if self._table.get(group, commit.topic, commit.queue_id) != before:
+                return False
+            self._check(group, commit, allow_back=True)
+            self._table.put(group, commit.topic, commit.queue_id, commit.offset)
+        return True
+
     def plan_reset(
         self,
         group: str,
@@ -214,12 +233,17 @@ class GroupOffsets:
         ]
 
     def apply(self, group: str, changes: Iterable[OffsetChange]) -> None:
-        """Apply planned changes; durable at return.
+        """Apply planned changes; durable at return. Messages that a shared group acknowledged
+        behind the new offsets are delivered again.
 
-        Raises StoreNotWritable; and FlushTimeout, StoreFailed or OSError when the changes are in
-        memory but not on disk.
+        Raises StoreNotWritable; and FlushTimeout, StoreFailed or OSError when the changes are not
+        on disk, and may be in memory.
         """
         self._require_writable()
+        changes = list(changes)
+        queues = {(change.topic, change.queue_id) for change in changes}
+        # Before the change: an offset that stays as it is would leave the leases valid.
+        self.end_leases(lambda of, topic, queue_id: of == group and (topic, queue_id) in queues)
         with self._lock:
             for change in changes:
                 self._table.put(group, change.topic, change.queue_id, change.after)
@@ -227,12 +251,14 @@ class GroupOffsets:
 
     def forget_group(self, group: str) -> None:
         """Remove a group's offsets; durable at return. Errors as ``save``."""
-        self._table.remove_group(group)
+        with self._lock:
+            self._table.remove_group(group)
         self.save()
 
     def forget_topic(self, topic: str) -> None:
         """Remove all groups' offsets in a topic; durable at return. Errors as ``save``."""
-        self._table.remove_topic(topic)
+        with self._lock:
+            self._table.remove_topic(topic)
         self.save()
 
     def _check(self, group: str, commit: Commit, *, allow_back: bool) -> None:

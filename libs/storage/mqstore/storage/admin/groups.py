@@ -86,6 +86,8 @@ class Groups:
                 self._table.save_changes()
             if with_offsets:
                 self._offsets.forget_group(name)
+        if with_offsets:
+            self._offsets.end_leases(lambda group, _topic, _queue_id: group == name)
 
     def _group(self, name: str, topics: list[str]) -> Group:
         config = self._table.get(name)

@@ -28,6 +28,8 @@ from mqstore.storage.errors import (
     FlushTimeout,
     GroupDisabled,
     GroupUnknown,
+    PropertyError,
+    PutRefused,
     QueueUnknown,
     TopicUnknown,
 )
@@ -108,9 +110,18 @@ class Received:
     next_deadline: float = inf
     """Monotonic seconds: when the next lease of these queues expires."""
     ends: list[tuple[str, int, int]] = field(default_factory=list)
-    """Topic, queue id and the offset where new messages will arrive, of each queue."""
+    """Topic, queue id and the offset where new messages will arrive, of each queue that was read;
+    without those that are full, or whose next message cannot be read yet."""
     end: int = 0
     """Physical offset below which the log has what this call appended."""
+
+
+@dataclass(slots=True)
+class _Stripe:
+    """The states of some groups, under one lock."""
+
+    lock: Lock = field(default_factory=Lock)
+    states: dict[Place, QueueLeases] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -123,7 +134,7 @@ class _Limits:
 
 
 class SharedGroups:
-    """A ``BackgroundService`` over one store. Any thread; ``save`` by one thread at a time."""
+    """A ``BackgroundService`` over one store. Thread-safe."""
 
     name = "shared-groups"
 
@@ -134,11 +145,24 @@ class SharedGroups:
         self._seams = seams
         self._pulls = QueuePulls(store.lookups, store.queues)
         self._path = store.paths.shared_groups
-        self._locks = [Lock() for _ in range(LOCKS)]
-        """Each protects the states of some groups: those of ``_lock_of``."""
-        self._states = saved_leases.load(seams.files, self._path)
+        self._stripes = [_Stripe() for _ in range(LOCKS)]
+        self._saving = Lock()
+        """Held while the file is written; before the lock of a stripe."""
         self._is_saved = True
         self._turn = 0
+        self._load()
+        store.offsets.end_leases = self._end_leases
+
+    def _load(self) -> None:
+        """Load the states, except of groups and topics that were deleted, and of queues that end
+        below: their next messages must not count as acknowledged."""
+        for place, leases in saved_leases.load(self._seams.files, self._path).items():
+            end = self._store.log.offsets.next(place.topic, place.queue_id)
+            if leases.next <= end and self._store.offsets.committed(*place) is not None:
+                self._stripe_of(place.group).states[place] = leases
+            else:
+                log.warning("leases of %s are not valid any more", place)
+                self._is_saved = False
 
     # receive ------------------------------------------------------------------------------
 
@@ -164,7 +188,7 @@ class SharedGroups:
             )
         found = Received()
         limits = _Limits(count, max_bytes, self._seams.clock.monotonic() + invisible_s)
-        with self._lock_of(group):
+        with self._stripe_of(group).lock:
             for wanted, stand in self._queues(group, subscriptions):
                 self._receive_from(config, wanted, stand, limits, found)
         return found
@@ -176,6 +200,8 @@ class SharedGroups:
         retries = RETRY_PREFIX + group
         found: list[tuple[PullFilter | None, GroupOffset]] = []
         for each in subscriptions:
+            if each.topic == retries:
+                continue
             stands = self._store.offsets.of(group, each.topic)
             found += [(each.wanted, stand) for stand in stands]
         self._turn += 1
@@ -202,10 +228,12 @@ class SharedGroups:
         leases.expire(self._seams.clock.monotonic())
         if limits.count > 0:
             self._deliver_again(config, place, leases, limits, found)
+        before = leases.next
         if limits.count > 0 and leases.next < stand.max_offset:
             self._deliver_new(place, wanted, leases, limits, found)
         found.next_deadline = min(found.next_deadline, leases.next_deadline)
-        found.ends.append((place.topic, place.queue_id, leases.next))
+        if leases.next > before or leases.next >= stand.max_offset:
+            found.ends.append((place.topic, place.queue_id, leases.next))
         self._keep(place, leases)
 
     def _deliver_again(
@@ -223,8 +251,9 @@ class SharedGroups:
             record = self._read(place, offset, found)
             if record is None:
                 leases.acknowledge(offset)
-            elif record.reconsume_times + leases.attempts(offset) > config.retry_times_max:
-                self._append_dead(place.group, record, found)
+                continue
+            failures = record.reconsume_times + leases.attempts(offset)
+            if failures > config.retry_times_max and self._bury(place.group, record, found):
                 leases.acknowledge(offset)
             else:
                 self._deliver(place, leases, record, limits, found)
@@ -342,11 +371,22 @@ class SharedGroups:
 
         return self._settle(group, given, act), done.end
 
+    def undo(self, group: str, delivered: Iterable[Delivered]) -> None:
+        """Undo the leases of messages that reached no consumer: they wait, as before."""
+        with self._stripe_of(group).lock:
+            for each in delivered:
+                receipt = receipts.decode(each.receipt)
+                place = Place(group, receipt.topic, receipt.queue_id)
+                leases = self._leases(place, self._store.offsets.committed(*place))
+                if leases is not None:
+                    leases.undo(receipt.offset, receipt.lease)
+                    self._keep(place, leases)
+
     def _settle(
         self, group: str, given: Sequence[Receipt], act: Callable[[QueueLeases, Receipt], None]
     ) -> list[ReceiptStatus]:
         topic_names.check_group(group)
-        with self._lock_of(group):
+        with self._stripe_of(group).lock:
             return [self._settle_one(group, receipt, act) for receipt in given]
 
     def _settle_one(
@@ -366,8 +406,8 @@ class SharedGroups:
 
     # states -------------------------------------------------------------------------------
 
-    def _lock_of(self, group: str) -> Lock:
-        return self._locks[hash(group) % LOCKS]
+    def _stripe_of(self, group: str) -> _Stripe:
+        return self._stripes[hash(group) % LOCKS]
 
     def _config(self, group: str) -> GroupConfig:
         try:
@@ -378,7 +418,7 @@ class SharedGroups:
     def _leases(self, place: Place, committed: int | None) -> QueueLeases | None:
         """The state of a queue with pending messages; None when there is none, or when the group's
         offset was set since (by a reset, a commit, or another process), which ends all leases."""
-        leases = self._states.get(place)
+        leases = self._stripe_of(place.group).states.get(place)
         if leases is None or committed == leases.committed:
             return leases
         before = leases.committed
@@ -390,23 +430,34 @@ class SharedGroups:
         return None
 
     def _keep(self, place: Place, leases: QueueLeases) -> None:
-        """Commit the group's offset where it moved, and keep the state while messages pend."""
+        """Commit the group's offset where it moved, and keep the state while messages pend. An
+        offset that was set meanwhile stays, and ends the leases."""
         if not leases.is_changed:
             return
         floor = leases.floor
         if floor != leases.committed:
             commit = Commit(place.topic, place.queue_id, floor)
-            self._store.offsets.commit(place.group, [commit], allow_back=True)
+            if not self._store.offsets.advance(place.group, commit, leases.committed):
+                self._forget(place)
+                return
             leases.committed = floor
         self._is_saved = leases.is_changed = False
         if leases.pending_count:
-            self._states[place] = leases
+            self._stripe_of(place.group).states[place] = leases
         else:
             self._forget(place)
 
     def _forget(self, place: Place) -> None:
-        if self._states.pop(place, None) is not None:
+        if self._stripe_of(place.group).states.pop(place, None) is not None:
             self._is_saved = False
+
+    def _end_leases(self, is_meant: Callable[[str, str, int], bool]) -> None:
+        """See ``GroupOffsets.end_leases``."""
+        for stripe in self._stripes:
+            with stripe.lock:
+                for place in [each for each in stripe.states if is_meant(*each)]:
+                    self._forget(place)
+        self.save()
 
     # copies -------------------------------------------------------------------------------
 
@@ -422,6 +473,16 @@ class SharedGroups:
             record, config.name, queue_id, level, store_format, reason=reason
         )
         done.end = max(done.end, self._append(copy))
+
+    def _bury(self, group: str, record: Record, done: Received) -> bool:
+        """Make a dead letter; return whether it is stored. One that cannot be stored must not keep
+        the group from its other messages."""
+        try:
+            self._append_dead(group, record, done)
+        except (PutRefused, PropertyError) as error:
+            log.warning("message %s is no dead letter: %s", record.offset_message_id, error)
+            return False
+        return True
 
     def _append_dead(self, group: str, record: Record, done: Received, reason: str = "") -> None:
         self._require_topic(DLQ_PREFIX + group, 1)
@@ -449,28 +510,25 @@ class SharedGroups:
 
         Raises FlushTimeout, StoreFailed, OSError; the next call then retries.
         """
-        if self._is_saved:
-            return
-        self._is_saved = True
-        try:
-            content = self._snapshot()
-            self._store.offsets.save()
-            self._store.log.sync()
-            saved_leases.save(self._seams.files, self._path, content)
-        except BaseException:
-            self._is_saved = False
-            raise
+        with self._saving:
+            if self._is_saved:
+                return
+            self._is_saved = True
+            try:
+                content = self._snapshot()
+                self._store.offsets.save()
+                self._store.log.sync()
+                saved_leases.save(self._seams.files, self._path, content)
+            except BaseException:
+                self._is_saved = False
+                raise
 
     def _snapshot(self) -> bytes:
         """The states of all groups, each as it is between two calls."""
         saved: list[SavedQueue] = []
-        for number, lock in enumerate(self._locks):
-            with lock:
-                saved += [
-                    saved_leases.note(place, leases)
-                    for place, leases in list(self._states.items())
-                    if hash(place.group) % LOCKS == number
-                ]
+        for stripe in self._stripes:
+            with stripe.lock:
+                saved += [saved_leases.note(*each) for each in stripe.states.items()]
         return saved_leases.encode(saved)
 
     def step(self, now: float) -> float:

@@ -8,13 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Final
 
 PENDING_MAX: Final = 2_048
 """Maximum number of messages of one group and queue that are delivered and not acknowledged. Their
 offsets and attempts are saved, about 20 bytes each."""
+
+OUTDATED_MAX: Final = 1_024
+"""Number of outdated heap entries of one queue above which the heaps are built anew: clients may
+extend and release leases at will."""
 
 NO_LEASE: Final = 0
 """Lease id of a message that waits to be delivered again."""
@@ -154,14 +158,26 @@ class QueueLeases:
 
     def release(self, offset: int) -> None:
         """End the lease of a pending message: it waits to be delivered again."""
-        self._pending[offset].lease = NO_LEASE
-        heappush(self._waiting, offset)
+        known = self._pending[offset]
+        if known.lease != NO_LEASE:
+            known.lease = NO_LEASE
+            heappush(self._waiting, offset)
+            self._drop_outdated()
+
+    def undo(self, offset: int, lease: int) -> None:
+        """Undo a lease whose message reached no consumer, unless the message was leased again."""
+        known = self._pending.get(offset)
+        if known is not None and known.lease in (lease, NO_LEASE):
+            known.attempts -= 1
+            self.is_changed = True
+            self.release(offset)
 
     def extend(self, offset: int, lease: int, deadline: float) -> None:
         """Lease a held message until another deadline."""
         known = self._pending[offset]
         known.lease, known.deadline = lease, deadline
         heappush(self._deadlines, (deadline, offset, lease))
+        self._drop_outdated()
 
     def drop_below(self, offset: int) -> int:
         """Forget messages in front of an offset; return how many were pending."""
@@ -171,6 +187,17 @@ class QueueLeases:
         self.pass_to(offset)
         self.is_changed = self.is_changed or bool(gone)
         return len(gone)
+
+    def _drop_outdated(self) -> None:
+        """Bound the heaps by the pending messages."""
+        if len(self._deadlines) + len(self._waiting) <= 2 * len(self._pending) + OUTDATED_MAX:
+            return
+        pending = self._pending.items()
+        self._waiting = [offset for offset, each in pending if each.lease == NO_LEASE]
+        self._deadlines = [
+            (each.deadline, offset, each.lease) for offset, each in pending if each.lease
+        ]
+        heapify(self._deadlines)
 
     def _is_present(self, deadline: float, offset: int, lease: int) -> bool:
         known = self._pending.get(offset)
