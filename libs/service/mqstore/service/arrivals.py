@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, Protocol
 
@@ -87,9 +87,10 @@ class Arrivals:
         self.interrupted = True
         self._resolve(list(self._futures))
 
-    def wake(self) -> None:
-        """Wake every poll, so that it reads its queues again."""
-        self._resolve(list(self._futures))
+    def wake(self, futures: Iterable[Future] | None = None) -> None:
+        """Wake polls by their futures (default: every poll), so that they read their queues
+        again."""
+        self._resolve(list(self._futures if futures is None else futures))
 
     @contextmanager
     def watch(self, *watches: Watch) -> Iterator[Future]:

@@ -179,7 +179,7 @@ class ConsumerRoutes:
             engine = self._service.consumers.engine
             return await asyncio.to_thread(engine.acknowledge, group, receipts)
 
-        return await self._settle(request, group, given.receipts, body, here)
+        return await self._settle(request, group, given.receipts, body, here, only_full=True)
 
     async def give_back(self, request: HotRequest) -> Reply:
         """Return messages: each is delivered again after a delay, or becomes a dead letter."""
@@ -212,8 +212,16 @@ class ConsumerRoutes:
         return await self._settle(request, group, given.receipts, body, here)
 
     async def _settle(
-        self, request: HotRequest, group: str, texts: Sequence[str], body: bytes, here: Settle
+        self,
+        request: HotRequest,
+        group: str,
+        texts: Sequence[str],
+        body: bytes,
+        here: Settle,
+        *,
+        only_full: bool = False,
     ) -> Reply:
+        """Settle receipts. ``only_full``: receives that wait gain nothing by it but room."""
         refuse_unknown(request.query(), ("shard",))
         other = self._other_shard(request)
         if other is not None:
@@ -222,7 +230,7 @@ class ConsumerRoutes:
         receipts = decode_receipts(texts)
         members = msgspec.json.decode(body)
         statuses = await self._sharded.settle(request, members, receipts, here)
-        self._service.consumers.wake()
+        self._service.consumers.wake(group, only_full=only_full)
         results = [
             message_structs.ReceiptResult(receipt=text, status=ReceiptStatus(status))
             for text, status in zip(texts, statuses, strict=True)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from mqstore.service import logs, problems
@@ -19,6 +22,23 @@ log = logs.get(__name__)
 EMPTY_STEPS_MAX: Final = 1_000
 """Reads in a row that found no message, of 10,000 filtered entries each, before a receive replies
 without one: a filter that matches nothing keeps no thread for long."""
+
+
+@dataclass(slots=True)
+class _Receives:
+    """The receives of one group that are in progress."""
+
+    count: int = 0
+    ended: int = 0
+    """Number of requests so far that ended leases or let them end at another time."""
+    acknowledged: int = 0
+    """Number of requests so far that made room in queues that may be full."""
+    waiting: dict[asyncio.Future[None], bool] = field(default_factory=dict)
+    """Those that wait, and whether a queue was full for them."""
+
+    def has_changed(self, ended: int, acknowledged: int, found: Received) -> bool:
+        """Whether a request since these numbers matters to a receive."""
+        return self.ended != ended or (found.is_full and self.acknowledged != acknowledged)
 
 
 class SharedConsumers:
@@ -38,6 +58,9 @@ class SharedConsumers:
         self.engine = SharedGroups(store, seams, shard)
         self.arrivals = Arrivals(_Arrivals(store), asyncio.get_running_loop())
         self._polls_max = polls_max
+        self._receives: dict[str, _Receives] = {}
+        """By group."""
+        self._undoing: set[asyncio.Future[None]] = set()
         self._saving = seams.scheduler.start(self.engine, failed)
         self.arrivals.start()
 
@@ -53,29 +76,47 @@ class SharedConsumers:
     ) -> Received:
         """Lease messages; wait up to ``wait_s`` seconds for the first one.
 
-        Raises Problem (503) while too many receives wait, and as ``SharedGroups.receive``.
+        A receive that is cancelled leases nothing. Raises Problem (503) while too many receives
+        wait, and as ``SharedGroups.receive``.
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + wait_s
-        for _ in range(EMPTY_STEPS_MAX):
-            found = await asyncio.to_thread(
-                self.engine.receive,
-                group,
-                subscriptions,
-                count=count,
-                max_bytes=max_bytes,
-                invisible_s=invisible_s,
-            )
-            left = until - loop.time()
-            if found.messages or left <= 0 or self.arrivals.interrupted:
-                break
-            await self._await_change(found, left)
-        return found
+        lease = partial(
+            self.engine.receive,
+            group,
+            subscriptions,
+            count=count,
+            max_bytes=max_bytes,
+            invisible_s=invisible_s,
+        )
+        before = Received()
+        with self._receiving(group) as receives:
+            for _ in range(EMPTY_STEPS_MAX):
+                ended, acknowledged = receives.ended, receives.acknowledged
+                found = await self._lease(group, lease)
+                found.unreadable[:0] = before.unreadable
+                found.expired += before.expired
+                found.dead += before.dead
+                left = until - loop.time()
+                if found.messages or left <= 0 or self.arrivals.interrupted:
+                    break
+                if not receives.has_changed(ended, acknowledged, found):
+                    await self._await_change(receives, found, left)
+                before = found
+            return found
 
-    def wake(self) -> None:
-        """Have waiting receives look again: leases ended, or a full queue has room."""
-        if len(self.arrivals):
-            self.arrivals.wake()
+    def wake(self, group: str, *, only_full: bool) -> None:
+        """Have waiting receives of a group look again: leases ended, or full queues have room.
+
+        ``only_full``: only those that found a full queue.
+        """
+        receives = self._receives.get(group)
+        if receives is None:
+            return
+        receives.acknowledged += 1
+        receives.ended += not only_full
+        waiting = receives.waiting.items()
+        self.arrivals.wake([each for each, is_full in waiting if is_full or not only_full])
 
     def end(self) -> None:
         """The service is shutting down: no receive waits any longer."""
@@ -83,16 +124,52 @@ class SharedConsumers:
 
     async def stop(self) -> None:
         """Save, and return when nothing uses the engine. Before the store is closed."""
+        if self._undoing:
+            await asyncio.wait(self._undoing)
         await asyncio.to_thread(self._leave)
 
-    async def _await_change(self, found: Received, seconds: float) -> None:
+    async def _lease(self, group: str, lease: Callable[[], Received]) -> Received:
+        """Lease messages in a thread; when cancelled, undo the leases once they are made."""
+        leasing = asyncio.ensure_future(asyncio.to_thread(lease))
+        try:
+            return await asyncio.shield(leasing)
+        except asyncio.CancelledError:
+            undoing = asyncio.ensure_future(self._undo(group, leasing))
+            self._undoing.add(undoing)
+            undoing.add_done_callback(self._undoing.discard)
+            raise
+
+    async def _undo(self, group: str, leasing: asyncio.Future[Received]) -> None:
+        try:
+            if messages := (await leasing).messages:
+                await asyncio.to_thread(self.engine.undo, group, messages)
+                self.wake(group, only_full=False)
+        except (OSError, StorageError) as error:  # the leases expire
+            log.warning("leases of a cancelled receive stay", group=group, error=str(error))
+
+    @contextmanager
+    def _receiving(self, group: str) -> Iterator[_Receives]:
+        receives = self._receives.setdefault(group, _Receives())
+        receives.count += 1
+        try:
+            yield receives
+        finally:
+            receives.count -= 1
+            if not receives.count:
+                del self._receives[group]
+
+    async def _await_change(self, receives: _Receives, found: Received, seconds: float) -> None:
         """Wait for a message behind what was read, or for the end of a lease."""
         if len(self.arrivals) >= self._polls_max:
             raise Problem(problems.OVERLOADED, "too many receives wait; try again later")
         loop = asyncio.get_running_loop()
         seconds = min(seconds, max(0.0, found.next_deadline - loop.time()))
         with self.arrivals.watch(*found.ends) as arrival:
-            await asyncio.wait({arrival}, timeout=seconds)
+            receives.waiting[arrival] = found.is_full
+            try:
+                await asyncio.wait({arrival}, timeout=seconds)
+            finally:
+                del receives.waiting[arrival]
 
     def _leave(self) -> None:
         self.arrivals.stop()
