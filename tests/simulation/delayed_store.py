@@ -60,13 +60,15 @@ class DelayedStore:
     def put(self, number: int, level: int, *, topic: str = "T", **members: int) -> None:
         put_message(self.store, self.message(number, level, topic=topic, **members))
 
-    def message(self, number: int, level: int, *, topic: str = "T", **members: int) -> Message:
+    def message(
+        self, number: int, level: int, *, topic: str = "T", queue_id: int = 3, **members: int
+    ) -> Message:
         table = {"UNIQ_KEY": f"u{number}", "TAGS": "a"} | ({"DELAY": str(level)} if level else {})
         encoded = properties.encode(
             table, trailing_separator=self.format.trailing_property_separator
         )
         host, born_ms = self.store.host, self.machine.clock.now_ms()
-        return Message(topic, 3, b"%d" % number, encoded, host, host, born_ms, **members)
+        return Message(topic, queue_id, b"%d" % number, encoded, host, host, born_ms, **members)
 
     def run(self, seconds: float) -> None:
         self.machine.scheduler.run_for(seconds)
