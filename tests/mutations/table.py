@@ -12,7 +12,7 @@ _PLAN: Final = "tests/unit/storage/recovery/test_plan.py"
 _AT_REST: Final = "tests/unit/storage/queues/test_queues_at_rest.py"
 _RECOVERED: Final = "tests/unit/storage/recovery/test_recovered_store.py"
 _SIMULATED: Final = "tests/simulation/test_store_on_simulated_disk.py"
-_OWN_WORDS: Final = "tests/simulation/test_administration_over_crashes.py"
+_ADMINISTRATION: Final = "tests/simulation/test_administration_over_crashes.py"
 
 
 def _of(what: str, module: str, old: str, new: str, shown_by: str | None = None) -> Mutation:
@@ -323,7 +323,7 @@ _LIFE: Final = (
         "system.atomic_file",
         "        return\n    files.sync_directory(path.parent)\n",
         "        return\n",
-        _OWN_WORDS,
+        _ADMINISTRATION,
     ),
 )
 

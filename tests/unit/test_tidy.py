@@ -38,13 +38,6 @@ FUNCTION_LINES: Final = 70
 FILE_LINES: Final = 600
 CODE: Final = frozenset({".py", ".pyi", ".pyx", ".pxi", ".h", ".sh"})
 
-TOO_LONG: Final[tuple[str, ...]] = (
-    "tests/unit/storage/lookup/test_lookups.py",
-    "tests/unit/storage/recovery/test_recovered_store.py",
-    "tests/unit/storage/test_kernel_lookup.py",
-)
-"""Files, and functions as file::function, that are still too long."""
-
 DOCUMENTED: Final = ("libs/", "services/", "spark-jobs/")
 """Folders whose public functions, methods and classes have a docstring."""
 
@@ -64,12 +57,7 @@ def test_the_search_finds_a_banned_word_within_an_identifier() -> None:
 
 
 def test_files_and_functions_have_at_most_their_number_of_lines() -> None:
-    found = long_files() | long_functions()
-    assert sorted(found - set(TOO_LONG)) == []
-
-
-def test_the_list_of_long_files_and_functions_names_only_long_ones() -> None:
-    assert sorted(set(TOO_LONG) - long_files() - long_functions()) == []
+    assert sorted(long_files() | long_functions()) == []
 
 
 def test_public_functions_and_classes_have_a_docstring() -> None:
