@@ -224,6 +224,8 @@ def test_a_batch_is_stored_by_the_lane(
     writers: tuple[Writer, Writer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lanes, _ = writers
+    first = {"body": "a", "uniqKey": os.urandom(8).hex()}
+    lanes.send_generally(json.dumps({"messages": [first]}).encode())  # begins the table of keys
     make_room(lanes, 200)
     monkeypatch.setattr(lanes.producer, "_batch", None)  # of the general way
     keys = [os.urandom(8).hex() for _ in range(100)]
