@@ -66,7 +66,7 @@ def test_a_broker_reads_our_subscriptions(referee: Referee, tmp_path: Path) -> N
     with opened(tmp_path, referee) as store:
         store.create_topic("T")
         store.subscriptions.put("G", "T", EXPRESSION)
-        ours = text_of(store, "consumerFilter.json")
+    ours = text_of(store, "consumerFilter.json")
     theirs = java_json.parse(referee.recode("consumerFilter.json", ours))
     (data,) = theirs["filterDataByTopic"]["T"]["groupFilterData"].values()
     # It takes every consumer for dead when it starts.

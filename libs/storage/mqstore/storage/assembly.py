@@ -13,6 +13,7 @@ from functools import partial
 
 from mqstore.storage._kernel import LogWindow
 from mqstore.storage.admin.administration import Administration, AdminTables
+from mqstore.storage.admin.table_saves import TableSaves
 from mqstore.storage.appends import Appends
 from mqstore.storage.background import BackgroundServices
 from mqstore.storage.dedup.puts import DeduplicatedPuts
@@ -307,6 +308,7 @@ class StoreParts:
             adopt=adopt,
             drop_queues=drop_queues,
             require_writable=self.failure.require_writable,
+            wake_saves=partial(self.services.wake, TableSaves.name),
         )
 
     def _make_running_manifest(self) -> RunningManifestService:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,12 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mqstore.storage.admin.table_saves import (
+    BYTES_PER_S,
+    PAUSE_MAX_S,
+    PAUSE_MIN_S,
+    TableSaves,
+)
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import Seams
@@ -224,6 +231,60 @@ def test_what_a_broker_had_since_is_not_changed_by_the_journal(store: Store) -> 
     assert loaded.names() == {"kept", "changed", "brokers", "new"}
     found = {topic.name: topic.read_queues for topic in loaded.all()}
     assert (found["changed"], found["new"]) == (4, 8)
+
+
+# saves in the background ------------------------------------------------------------------
+
+
+def test_a_change_wakes_the_saves_once_until_the_file_has_it(store: Store) -> None:
+    wakes: list[str] = []
+    saves = TableSaves([store.topics], lambda: wakes.append("wake"))
+    assert saves.step(0.0) == math.inf
+    store.create("a")
+    store.create("b")
+    assert wakes == ["wake"]
+    assert (saves.step(1.0), store.topics.is_saved) == (math.inf, True)
+    store.create("c")
+    assert wakes == ["wake", "wake"]
+    paused = saves.step(1.01), store.topics.is_saved
+    assert paused == (1.0 + PAUSE_MIN_S, False), "the pause after the save"
+    assert saves.step(1.0 + PAUSE_MIN_S) == math.inf
+
+
+def test_a_large_table_is_saved_less_often(store: Store) -> None:
+    saves = TableSaves([store.topics], lambda: None)
+    store.create(*(f"topic-{number}" for number in range(2_000)))
+    saves.step(0.0)
+    store.create("a")
+    pause_s = store.topics.saved_size / BYTES_PER_S
+    assert pause_s > PAUSE_MIN_S
+    assert saves.step(0.0) == pause_s
+
+
+def test_a_save_that_fails_is_retried(store: Store) -> None:
+    saves = TableSaves([store.topics], lambda: None)
+    store.create("a")
+
+    def fail() -> None:
+        raise OSError("the disk fails")
+
+    store.files.before_write = fail
+    assert saves.step(1.0) == 1.0 + PAUSE_MAX_S
+    store.files.before_write = lambda: None
+    assert saves.step(1.0 + PAUSE_MAX_S) == math.inf
+
+
+def test_a_failed_append_wakes_the_saves_too(store: Store) -> None:
+    wakes: list[str] = []
+    TableSaves([store.topics], lambda: wakes.append("wake"))
+
+    def fail() -> None:
+        raise OSError("the disk fails")
+
+    store.files.fails, store.files.before_write = True, fail
+    with pytest.raises(OSError, match="the disk fails"):
+        store.create("a")
+    assert wakes == ["wake"]
 
 
 # readers ----------------------------------------------------------------------------------

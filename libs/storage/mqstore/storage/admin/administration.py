@@ -58,10 +58,6 @@ class AdminTables:
                 _log.error("%s", table.problem)
         return tables
 
-    def saves(self) -> TableSaves:
-        """The service that writes the files of journaled tables."""
-        return TableSaves((self.topics, self.groups, self.filters))
-
 
 class Administration:
     """Topics, groups, their offsets and subscriptions. Thread-safe."""
@@ -80,12 +76,13 @@ class Administration:
         adopt: Callable[[str, list[FilterData]], int],
         drop_queues: Callable[[str], None],
         require_writable: Callable[[], None],
+        wake_saves: Callable[[], None],
     ) -> None:
         """Build the four parts over the loaded tables.
 
         ``adopt`` is that of ``Subscriptions``; ``drop_queues`` unlinks a topic's queues while
         dispatch is paused; ``require_writable`` raises StoreNotWritable or StoreFailed where
-        nothing may change.
+        nothing may change; ``wake_saves`` requests a step of ``table_saves``.
         """
         self.topics = Topics(
             tables.topics,
@@ -104,7 +101,7 @@ class Administration:
         self.subscriptions = Subscriptions(
             tables.filters, store_format, topic_of, config, clock, require_writable, adopt
         )
-        self.table_saves = tables.saves()
+        self.table_saves = TableSaves((tables.topics, tables.groups, tables.filters), wake_saves)
         self.groups = Groups(tables.groups, self.offsets, require_writable)
 
     def delete_topic(self, name: str) -> TopicDeletion:

@@ -34,6 +34,8 @@ class JournaledTable(Table):
         """Held while the journal changes; taken before the lock of the memory."""
         self._is_torn = False
         """Whether the journal may end within a line: only ``save`` makes changes durable then."""
+        self.on_unsaved: Callable[[], None] = lambda: None
+        """Called when the file begins to lack a change that is to be durable."""
         self._unsaved: dict[str, bool] = {}
         """Names of entries whose change no file has, with whether each was new."""
         self._printed: dict[str | int, str] = {}
@@ -93,17 +95,13 @@ class JournaledTable(Table):
         """Make all changes so far durable, those of other threads too, at a cost that does not
         depend on the size of the table. Raises OSError; a later call then saves them."""
         with self._appending:
-            if not self._is_torn:
-                changes = self._take_changes()
-                if not changes:
-                    return
-                try:
-                    self._journal.append(changes)
-                except OSError:
-                    self._is_torn = True
-                else:
-                    return
-        self.save()
+            was_saved = self.is_saved
+            self._append_changes()
+            is_saved = self.is_saved
+        if was_saved and not is_saved:
+            self.on_unsaved()
+        if self._is_torn:
+            self.save()
 
     def save(self, await_log: Callable[[], object] = lambda: None) -> None:
         """Write the file, and remove the changes that it has from the journal.
@@ -155,6 +153,17 @@ class JournaledTable(Table):
     def _note(self, name: str, *, is_new: bool) -> None:
         self._printed.pop(name, None)
         self._unsaved[name] = is_new
+
+    def _append_changes(self) -> None:
+        """Append to the journal; where that fails, the file is to be saved instead."""
+        if self._is_torn:
+            return
+        changes = self._take_changes()
+        try:
+            if changes:
+                self._journal.append(changes)
+        except OSError:
+            self._is_torn = True
 
     def _take_changes(self) -> list[TableChange]:
         with self._lock:

@@ -99,6 +99,11 @@ class Table:
         self.save()
         self.save()
 
+    @property
+    def saved_size(self) -> int:
+        """Bytes of the file as it was last loaded or saved."""
+        return len(self._saved or b"")
+
     def touch(self) -> None:
         """Count a change in dataVersion, where the format's file has one."""
         with self._lock:
