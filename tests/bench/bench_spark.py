@@ -81,9 +81,11 @@ def _cold(filled: Filled) -> Figures:
         env=os.environ | {"PYSPARK_SUBMIT_ARGS": submit},
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
     )
     seconds = time.perf_counter() - began
+    if done.returncode:
+        raise SideError(f"the command ended with {done.returncode}: {done.stderr[-2000:]}")
     summary = json.loads(done.stdout)
     assert summary["spark"]["master"] == f"local[{CORES[-1]}]"
     (report,) = summary["shards"]
