@@ -391,9 +391,7 @@ def test_a_topic_survives_although_its_directory_could_not_be_synced_at_first() 
     world = opened(steps=0)
     assert world.driver is not None
     world.disk.fail_next("sync_directory", errno.EIO)
-    with pytest.raises(OSError, match="Input/output"):
-        world.driver.create_topic("made", 3)
-    world.driver.create_topic("made", 3)
+    world.driver.create_topic("made", 3)  # the journal's directory is not synced: a whole save
     world.lose_power(Loss.DROP)
     world.open()
     assert world.store.topic("made").write_queues == 3

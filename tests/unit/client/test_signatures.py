@@ -13,6 +13,7 @@ from mqstore.client import (
     Client,
     NewMessage,
     calls,
+    consumer_calls,
     events,
     lookup_calls,
     rebuild_calls,
@@ -47,7 +48,14 @@ def test_a_method_shows_its_parameters_its_result_and_what_it_does(
 def test_each_operation_for_applications_has_a_method() -> None:
     builders = [
         each
-        for module in (calls, lookup_calls, rebuild_calls, transaction_calls, events)
+        for module in (
+            calls,
+            consumer_calls,
+            lookup_calls,
+            rebuild_calls,
+            transaction_calls,
+            events,
+        )
         for _, each in inspect.getmembers(module, inspect.isfunction)
     ]
     called = {

@@ -16,7 +16,7 @@ from threading import Lock
 from mqstore.storage._kernel import LogWindow, PulledQueue
 from mqstore.storage.index.file import IndexFile
 from mqstore.storage.index.service import IndexService
-from mqstore.storage.layout import EXT_ADDRESS_MIN, QUEUE_ENTRY_SIZE
+from mqstore.storage.layout import EXT_ADDRESS_MIN, PAGE_SIZE, QUEUE_ENTRY_SIZE
 from mqstore.storage.mapped.mapped_file import MappedFile
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
 from mqstore.storage.metadata import clock_steps
@@ -174,10 +174,21 @@ class ReaderQueue:
             files = self._segments.follow()
         if not files:
             return 0
-        if known == 0 or self.entry(known) is not None:
+        if known == 0 or self._is_written(known):
             known = _end_of(files, known)
         self._end = (epoch, known)
         return known
+
+    def _is_written(self, index: int) -> bool:
+        """Whether the entry after the last known one is there."""
+        offset = index * QUEUE_ENTRY_SIZE
+        mapped = _holding(self._segments.follow(), offset)
+        if mapped is None:
+            return False
+        position = offset - mapped.base_offset
+        if _last_page(position) == _last_page(position - QUEUE_ENTRY_SIZE):
+            return _entry_at(mapped, position) is not None  # its page holds the entry before
+        return _probe(mapped, position) is not None
 
     def entry(self, index: int) -> QueueEntry | None:
         """Entry ``index`` as it stands, or None where none was written."""
@@ -205,7 +216,7 @@ class ReaderQueue:
         """Whether the first file has expired, by the rules of ``ConsumeQueue.delete_before``."""
         files = self._segments.files
         if len(files) > 1:  # the last one always stays
-            last = _entry_at(files[0], files[0].size - QUEUE_ENTRY_SIZE)
+            last = _probe(files[0], files[0].size - QUEUE_ENTRY_SIZE)
             if last is not None and last.physical_offset < self._state.min_offset:
                 return True
         units = () if self._units is None else self._units.files
@@ -446,6 +457,25 @@ def _entry_at(mapped: MappedFile, position: int) -> QueueEntry | None:
     return None if entry.is_missing else entry
 
 
+def _last_page(position: int) -> int:
+    """Position of the page that holds the last byte of the entry at a position."""
+    return (position + QUEUE_ENTRY_SIZE - 1) // PAGE_SIZE * PAGE_SIZE
+
+
+def _probe(mapped: MappedFile, position: int) -> QueueEntry | None:
+    """Read an entry that may lie behind the reserved part of its file; None there.
+
+    A hole is not read: that makes a page, and on a tmpfs without room for it raises SIGBUS.
+    """
+    page = _last_page(position)
+    try:
+        if mapped.next_data(page) != page:
+            return None
+    except FileNotFoundError:
+        pass  # an unlinked file, which this process still maps
+    return _entry_at(mapped, position)
+
+
 def _holding(files: tuple[MappedFile, ...], offset: int) -> MappedFile | None:
     place = bisect_right(files, offset, key=attrgetter("base_offset")) - 1
     if place < 0 or offset >= files[place].end_offset:
@@ -458,14 +488,14 @@ def _end_of(files: tuple[MappedFile, ...], known: int) -> int:
     for mapped in reversed(files):
         low = max(0, known * QUEUE_ENTRY_SIZE - mapped.base_offset) // QUEUE_ENTRY_SIZE
         high = mapped.size // QUEUE_ENTRY_SIZE
-        if low < high and _entry_at(mapped, low * QUEUE_ENTRY_SIZE) is not None:
+        if low < high and _probe(mapped, low * QUEUE_ENTRY_SIZE) is not None:
             reach = 1  # pages behind the end are not looked at: each would take memory
-            while low + reach < high and _entry_at(mapped, (low + reach) * QUEUE_ENTRY_SIZE):
+            while low + reach < high and _probe(mapped, (low + reach) * QUEUE_ENTRY_SIZE):
                 low, reach = low + reach, 2 * reach
             high = min(high, low + reach)
             while high - low > 1:
                 middle = (low + high) // 2
-                if _entry_at(mapped, middle * QUEUE_ENTRY_SIZE) is None:
+                if _probe(mapped, middle * QUEUE_ENTRY_SIZE) is None:
                     high = middle
                 else:
                     low = middle

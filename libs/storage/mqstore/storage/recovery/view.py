@@ -291,9 +291,11 @@ class QueueFiles:
         return next((index for index in range(start, stop) if self.entry(index)), stop)
 
     def _is_written(self, index: int) -> bool:
-        view = self._view(index // self._entries)
-        at = index % self._entries * QUEUE_ENTRY_SIZE
-        return view is not None and any(view[at : at + QUEUE_ENTRY_SIZE])
+        number, place = divmod(index, self._entries)
+        view = self._view(number)
+        if view is None or place >= self._used(number):  # what is behind may be a hole
+            return False
+        return any(view[place * QUEUE_ENTRY_SIZE : (place + 1) * QUEUE_ENTRY_SIZE])
 
     def close(self) -> None:
         """Unmap the file."""

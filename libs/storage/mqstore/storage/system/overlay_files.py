@@ -14,6 +14,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol, cast
 
@@ -21,6 +22,7 @@ from mqstore.storage.layout import SMALL_FILE_MAX
 from mqstore.storage.seams import DiskUsage, FileLock, FileStat, FileSystem, MappedBytes
 from mqstore.storage.system import native
 from mqstore.storage.system.file_limits import too_large
+from mqstore.storage.system.sparse import SMALL_CHUNK, data_chunks
 
 COPY_CHUNK_SIZE: Final = 64 << 10
 _ZEROS: Final = bytes(COPY_CHUNK_SIZE)
@@ -233,7 +235,7 @@ class OverlayFileSystem:
 
     def map(self, path: Path, *, writable: bool, sparse: bool = False) -> MappedBytes:
         """Map a whole file."""
-        content = self._content(path)
+        content = self._content(path, sparse=sparse)
         content.may_differ = content.may_differ or writable
         return OverlayMapping(content.view if writable else content.view.toreadonly())
 
@@ -273,17 +275,32 @@ class OverlayFileSystem:
         """The usage of the base's volume."""
         return self._base.usage(path)
 
-    def _content(self, path: Path) -> _Content:
-        """The file's shared content; mapped from the base at the first call."""
+    def _content(self, path: Path, *, sparse: bool = False) -> _Content:
+        """The file's shared content; mapped from the base at the first call.
+
+        A ``sparse`` file of a volume without room for its holes is copied into memory instead: on a
+        tmpfs, reading a mapped hole makes a page, or raises SIGBUS where there is no room for one.
+        """
         content = self._contents.get(path)
         if content is None:
             found = self.stat(path)
             if found is None or found.is_directory:
                 raise _error(errno.ENOENT if found is None else errno.EISDIR, path)
-            view = self._base.map_private(path)
+            if sparse and self._base.usage(path).free < found.size:
+                view = self._copied(path, found.size)
+            else:
+                view = self._base.map_private(path)
             content = _Content(view, found.modified_ms, may_differ=False)
             self._contents[path] = content
         return content
+
+    def _copied(self, path: Path, size: int) -> memoryview:
+        """The data of a file of the base, in memory that has no holes."""
+        view = native.map_anonymous(size)
+        next_data = partial(self._base.next_data, path)
+        for start, stop in data_chunks(0, size, next_data, SMALL_CHUNK):
+            view[start:stop] = self._base.read_range(path, start, stop - start, keep=True)
+        return view
 
     def _put_new(self, path: Path, view: memoryview) -> None:
         if self.stat(path) is not None:

@@ -16,8 +16,9 @@ from mqstore.storage._kernel import find_record, is_zero
 from mqstore.storage.layout import PAGE_SIZE
 
 CHUNK: Final = 1 << 20
-SMALL_CHUNK: Final = 32 << 10
-"""For queue files: a store may have thousands of them with a few entries each."""
+SMALL_CHUNK: Final = PAGE_SIZE
+"""For queue files, whose reserved part is small: a chunk of one page that holds data contains no
+hole. On a full tmpfs a mapped hole cannot be read, since reading makes a page (SIGBUS)."""
 
 NextData = Callable[[int], int | None]
 
@@ -33,12 +34,12 @@ def data_chunks(
     """Ranges of at most ``size`` bytes that together cover everything but holes.
 
     A run of data begins with a chunk of one page, and each further chunk is twice as long: the hole
-    that its last chunk covers is never longer than the run.
+    that its last chunk covers is never longer than the run. Chunks of data end where pages end.
     """
     position, step = start, 0
     while position < end and (found := next_data(position)) is not None and found < end:
         step = min(2 * step if found == position else PAGE_SIZE, size) or PAGE_SIZE
-        stop = min(found + step, end)
+        stop = min(max(found + 1, (found + step) // PAGE_SIZE * PAGE_SIZE), end)
         yield found, stop
         position = stop
 
@@ -50,7 +51,9 @@ def last_nonzero(
 
     ``size`` is that of a chunk; reading a hole inside a chunk makes a page of zeros in memory.
     """
-    found = start
+    found, tail = start, max(start, (len(view) - 1) // PAGE_SIZE * PAGE_SIZE)
+    if next_data(tail) == tail and not is_zero(view[tail:]):  # a full file
+        return tail + len(bytes(view[tail:]).rstrip(b"\0"))
     for begin, stop in data_chunks(start, len(view), next_data, size):
         if not is_zero(view[begin:stop]):
             found = begin + len(bytes(view[begin:stop]).rstrip(b"\0"))
