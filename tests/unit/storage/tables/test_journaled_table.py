@@ -23,13 +23,20 @@ from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import Seams
 from mqstore.storage.system.posix_files import PosixFileSystem
 from mqstore.storage.system.threads import production_seams
-from mqstore.storage.tables import java_json
+from mqstore.storage.tables import java_json, journaled_table
 from mqstore.storage.tables.config_tables import TopicConfig, TopicTable
 from mqstore.storage.tables.consumer_filters import ConsumerFilters, FilterData
 from mqstore.storage.tables.followed_table import FollowedTable
+from tests.unit.storage.stores import open_store
 
 V4, V5 = StoreFormat.V4_9, StoreFormat.V5_X
 LONG_AGO_NS = 1_700_000_000_000_000_000
+
+
+@pytest.fixture(autouse=True)
+def large_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every table is one whose file is not written at each change."""
+    monkeypatch.setattr(journaled_table, "SMALL_FILE_MAX", -1)
 
 
 class CountingFiles(PosixFileSystem):
@@ -363,3 +370,13 @@ def test_dead_subscriptions_are_those_that_were_removed(store: Store) -> None:
     assert [each.group for each in loaded.dead()] == ["h"]
     loaded.remove("T", "h")
     assert loaded.dead() == []
+
+
+def test_a_small_file_has_a_change_at_its_return(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    with open_store(tmp_path / "store") as store:
+        store.create_topic("made", queues=3)
+        on_disk = (tmp_path / "store" / "config" / "topics.json").read_text()
+        assert '"made"' in on_disk
