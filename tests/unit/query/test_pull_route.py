@@ -89,7 +89,7 @@ def run(root: Path, scenario: Callable[[Query], Awaitable[None]], **settings: An
 
 
 def bytes_of(reply: Reply, ending: bytes) -> bytes:
-    """A reply as it is sent, with ``ending`` in place of its request id."""
+    """The bytes of a reply, with ``ending`` in place of its request id."""
     fields = [b"%b: %b\r\n" % each for each in reply.head("")[:-1]]
     return START + b"".join(fields) + ending + reply.body
 

@@ -48,7 +48,7 @@ class WriterWatch:
         return HEADER, self.now().value.encode()
 
     def field(self) -> bytes:
-        """Return the header field as it is sent."""
+        """Return the bytes of the header field."""
         return b"%b: %b\r\n" % self.header()
 
     def refresh(self) -> WriterState:

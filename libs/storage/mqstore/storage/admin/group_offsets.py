@@ -242,7 +242,7 @@ class GroupOffsets:
         self._require_writable()
         changes = list(changes)
         queues = {(change.topic, change.queue_id) for change in changes}
-        # Before the change: an offset that stays as it is would leave the leases valid.
+        # Before the change: an unchanged offset would leave the leases valid.
         self.end_leases(lambda of, topic, queue_id: of == group and (topic, queue_id) in queues)
         with self._lock:
             for change in changes:

@@ -524,7 +524,7 @@ class SharedGroups:
                 raise
 
     def _snapshot(self) -> bytes:
-        """The states of all groups, each as it is between two calls."""
+        """Encode the states of all groups, each under the lock of its group."""
         saved: list[SavedQueue] = []
         for stripe in self._stripes:
             with stripe.lock:

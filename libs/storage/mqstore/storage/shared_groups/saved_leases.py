@@ -50,7 +50,7 @@ class _Saved(BaseModel):
 
 
 def note(place: Place, leases: QueueLeases) -> SavedQueue:
-    """The state of a queue as it is saved."""
+    """Build the entry of the file for a queue."""
     return SavedQueue(
         group=place.group,
         topic=place.topic,
