@@ -33,7 +33,7 @@ def _blocks(page: str) -> list[list[str]]:
 
 MQSTORE = str(Path(sys.executable).with_name("mqstore"))
 TWO_COMMANDS, PRODUCE_AND_FIND, BROKERS_STORE, _ON_KUBERNETES = _blocks(README)
-_RUN, START_PRODUCE, CONSUME, TRANSACTION, START_BROKERS_STORE = _blocks(START)
+_RUN, START_PRODUCE, RECEIVE, READ, TRANSACTION, START_BROKERS_STORE = _blocks(START)
 
 
 def _run(command: str, **variables: str) -> str:
@@ -82,9 +82,17 @@ def _replies(commands: list[str], services: Run) -> list[Any]:
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl: the page's own commands")
-def test_a_queue_is_consumed_by_a_group(services: Run) -> None:
+def test_a_message_is_received_by_a_group(services: Run) -> None:
+    *_, found = _replies(START_PRODUCE, services)
+    (received,) = _replies(RECEIVE, services)
+    assert found["messages"][0]["uniqKey"] in [each["uniqKey"] for each in received["messages"]]
+    assert all(each["receipt"] for each in received["messages"])
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl: the page's own commands")
+def test_a_queue_is_read_and_its_position_saved(services: Run) -> None:
     _replies(START_PRODUCE, services)
-    stored, pulled, _, lag = _replies(CONSUME, services)
+    stored, pulled, _, lag = _replies(READ, services)
     assert stored["messages"][0]["queueId"] == 0
     assert "a kettle" in [each["body"] for each in pulled["messages"]]
     (topic,) = lag["topics"]

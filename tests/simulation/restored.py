@@ -95,9 +95,16 @@ def _copy(source: SimulatedDisk, target: SimulatedDisk, path: Path) -> None:
 
 
 def durable_end(disk: SimulatedDisk) -> int:
-    """The durable end of the log by the files in the metadata directory."""
+    """The durable end of the log by the files in the metadata directory.
+
+    A power cut in an opening may take the state page back; if no segment is there at all, what the
+    last run derived its queues from is durable.
+    """
     state, clean = read_state(disk, PATHS.state), load(disk, PATHS.manifest)
     ends = [0 if state is None else state.flushed_offset]
+    running = load(disk, PATHS.running)
+    if running is not None and not segments(disk):
+        ends.append(running.derived_offset)
     ends += [clean.log.max_offset] if clean is not None and clean.log is not None else []
     return max(ends)
 
