@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from docs.generate.markdown import code, table
 from docs.generate.services import described
-from mqstore.wire.operation import Role
-from mqstore.wire.operations import all_operations
+from mqstore.wire.operation import Role, all_operations
 
 Json = Mapping[str, Any]
 _PROBLEM: Final = "application/problem+json"

@@ -162,8 +162,9 @@ class Referee:
         with _locked(BUILD / f"{self.version}.lock"):
             if stamp.exists() and stamp.read_text() == digest and self._jars_exist():
                 return
-            # Offline first: Maven needs no network once it has the jars.
-            if not self._maven("--offline") and not self._maven():
+            # Offline first: Maven needs no network once it has the jars. A download may break off;
+            # the next attempt goes on from there.
+            if not any(self._maven(*flags) for flags in (("--offline",), (), ())):
                 raise RefereeError(f"Maven could not build the referee, see {self.out}/maven.log")
             stamp.write_text(digest)
 

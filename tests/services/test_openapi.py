@@ -22,7 +22,7 @@ from schemathesis.schemas import APIOperation
 from schemathesis.specs.openapi.schemas import OpenApiSchema
 
 from mqstore.client import Client, NewMessage, Target
-from mqstore.wire.operations import all_operations
+from mqstore.wire.operation import all_operations
 from tests.services.service_processes import Run, running
 
 TOPIC: Final = "orders"

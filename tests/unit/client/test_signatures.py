@@ -20,8 +20,7 @@ from mqstore.client import (
     transaction_calls,
 )
 from mqstore.client.calls import produce
-from mqstore.wire.operation import Operation, Role
-from mqstore.wire.operations import all_operations
+from mqstore.wire.operation import Operation, Role, all_operations
 
 METHODS = [
     pytest.param(method, id=f"{client.__name__}.{name}")

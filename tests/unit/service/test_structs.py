@@ -15,18 +15,10 @@ from mqstore.service.structs import struct_of
 from mqstore.wire import lags as lag_models
 from mqstore.wire import messages, queues, segments
 from mqstore.wire import traces as trace_models
+from mqstore.wire.checks import CheckReport, LeaseChecks, ProducerCall, ProducerTarget, SentCheck
 from mqstore.wire.examples import lags, lookups, traces
 from mqstore.wire.produce import Content, NewMessage, ProduceRequest, body_bytes
-from mqstore.wire.transactions import (
-    CheckReport,
-    LeaseChecks,
-    NewHalf,
-    ProducerCall,
-    ProducerTarget,
-    Reason,
-    SentCheck,
-    TransactionSpec,
-)
+from mqstore.wire.transactions import NewHalf, Reason, TransactionSpec
 
 REPLIES = [
     (messages.Message, lookups.MESSAGE),

@@ -12,6 +12,7 @@ from mqstore.client.errors import ClientError, EventUnknown, ProblemError, Unrea
 from mqstore.client.events import StoreEvent, TopicEvent
 from mqstore.client.models import Download, Health, NewMessage
 from mqstore.client.rebuild_calls import part_frames
+from mqstore.wire.checks import Checks, Producer, Producers
 from mqstore.wire.consumers import (
     LeasedMessage,
     ReceiptResult,
@@ -50,7 +51,7 @@ from mqstore.wire.stores import (
     DelayLevel,
     DelayLevels,
     FlushReply,
-    Operation,
+    LongOperation,
     Operations,
     Quarantine,
     QuarantineEntry,
@@ -62,14 +63,7 @@ from mqstore.wire.stores import (
 )
 from mqstore.wire.topics import Topic, TopicDeletion, Topics
 from mqstore.wire.traces import MessageCopy, MessageTrace, Trace, Traces
-from mqstore.wire.transactions import (
-    BegunTransaction,
-    Checks,
-    Producer,
-    Producers,
-    Transaction,
-    Transactions,
-)
+from mqstore.wire.transactions import BegunTransaction, Transaction, Transactions
 
 __all__ = [
     "COORDINATOR_URL",
@@ -99,6 +93,7 @@ __all__ = [
     "LeasedMessage",
     "LogFile",
     "LogFiles",
+    "LongOperation",
     "Message",
     "MessageCopy",
     "MessageDetail",
@@ -108,7 +103,6 @@ __all__ = [
     "NewMessage",
     "OffsetChange",
     "OffsetsReset",
-    "Operation",
     "Operations",
     "Pin",
     "Pins",

@@ -12,15 +12,6 @@ from mqstore.client.models import Health, NewMessage
 from mqstore.client.requests import Call, call, document, given
 from mqstore.wire import unique_keys
 from mqstore.wire.groups import (
-    Group,
-    GroupOffsets,
-    Groups,
-    OffsetsReset,
-    Subscription,
-    Subscriptions,
-)
-from mqstore.wire.operation import Nothing, Target
-from mqstore.wire.operations.groups import (
     COMMIT_OFFSETS,
     DELETE_GROUP,
     GROUP,
@@ -32,9 +23,17 @@ from mqstore.wire.operations.groups import (
     SUBSCRIPTION,
     SUBSCRIPTIONS,
     UNSUBSCRIBE,
+    Group,
+    GroupOffsets,
+    Groups,
+    OffsetsReset,
+    Subscription,
+    Subscriptions,
 )
-from mqstore.wire.operations.produce import BATCH_TYPE, PRODUCE
-from mqstore.wire.operations.retention import (
+from mqstore.wire.operation import Nothing, Target
+from mqstore.wire.produce import BATCH_TYPE, PRODUCE, Durability, ProduceReply
+from mqstore.wire.reports import ExpiryReport
+from mqstore.wire.retention import (
     ARCHIVE,
     END_ARCHIVE,
     EXPIRY_REPORT,
@@ -46,8 +45,12 @@ from mqstore.wire.operations.retention import (
     REMOVE_PIN,
     RETENTION,
     RUN_RETENTION,
+    Archive,
+    Pin,
+    Pins,
+    Retention,
 )
-from mqstore.wire.operations.stores import (
+from mqstore.wire.stores import (
     DELAYS,
     FLUSH,
     OPERATIONS,
@@ -61,12 +64,6 @@ from mqstore.wire.operations.stores import (
     SEGMENTS,
     STORE,
     WRITES,
-)
-from mqstore.wire.operations.topics import DELETE_TOPIC, PUT_TOPIC, TOPIC, TOPICS
-from mqstore.wire.produce import Durability, ProduceReply
-from mqstore.wire.reports import ExpiryReport
-from mqstore.wire.retention import Archive, Pin, Pins, Retention
-from mqstore.wire.stores import (
     DelayLevels,
     FlushReply,
     Operations,
@@ -78,7 +75,7 @@ from mqstore.wire.stores import (
     Store,
     Writes,
 )
-from mqstore.wire.topics import Topic, TopicDeletion, Topics
+from mqstore.wire.topics import DELETE_TOPIC, PUT_TOPIC, TOPIC, TOPICS, Topic, TopicDeletion, Topics
 
 
 def produce(

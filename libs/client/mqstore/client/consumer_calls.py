@@ -7,6 +7,10 @@ from typing import Any
 
 from mqstore.client.requests import Call, call, document, given
 from mqstore.wire.consumers import (
+    ACKNOWLEDGE,
+    EXTEND,
+    RECEIVE,
+    RETURN,
     LeasedMessage,
     ReceiptResults,
     ReceivedMessages,
@@ -14,7 +18,6 @@ from mqstore.wire.consumers import (
 )
 from mqstore.wire.limits import LEASE_DEFAULT_S
 from mqstore.wire.operation import Operation
-from mqstore.wire.operations.consumers import ACKNOWLEDGE, EXTEND, RECEIVE, RETURN
 
 
 def receive(

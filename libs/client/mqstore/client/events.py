@@ -19,10 +19,9 @@ from pydantic import TypeAdapter
 from mqstore.client.errors import ClientError, EventUnknown, Unreachable
 from mqstore.client.requests import given
 from mqstore.client.retries import is_transient, pause_s
-from mqstore.wire.messages import Message, UnreadableMessage
+from mqstore.wire.messages import TOPIC_EVENTS, Message, UnreadableMessage
 from mqstore.wire.operation import Target
-from mqstore.wire.operations.lookups import TOPIC_EVENTS
-from mqstore.wire.operations.stores import EVENTS
+from mqstore.wire.stores import EVENTS
 
 Event = TypeVar("Event")
 

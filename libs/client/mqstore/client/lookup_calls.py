@@ -7,22 +7,18 @@ from typing import Any, Literal
 
 from mqstore.client.models import Download, Hidden
 from mqstore.client.requests import Call, call, download, given
-from mqstore.wire.lags import GroupLag, GroupLags
-from mqstore.wire.messages import MessageDetail, Messages
-from mqstore.wire.operations.lags import LAG, LAGS
-from mqstore.wire.operations.lookups import (
+from mqstore.wire.lags import LAG, LAGS, GroupLag, GroupLags
+from mqstore.wire.messages import (
     MESSAGE,
     MESSAGE_AT,
     MESSAGE_BODY,
-    MESSAGE_TRACE,
     MESSAGES,
-    TRACES,
+    MessageDetail,
+    Messages,
 )
-from mqstore.wire.operations.queues import OFFSET_BY_TIME, PULL, QUEUES
-from mqstore.wire.operations.segments import LOG_BYTES, LOG_FILES, STORE_STATE
-from mqstore.wire.queues import Pull, QueueOffset, Queues
-from mqstore.wire.segments import LogFiles, StoreState
-from mqstore.wire.traces import MessageTrace, Traces
+from mqstore.wire.queues import OFFSET_BY_TIME, PULL, QUEUES, Pull, QueueOffset, Queues
+from mqstore.wire.segments import LOG_BYTES, LOG_FILES, STORE_STATE, LogFiles, StoreState
+from mqstore.wire.traces import MESSAGE_TRACE, TRACES, MessageTrace, Traces
 
 
 def message(

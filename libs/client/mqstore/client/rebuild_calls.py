@@ -10,7 +10,7 @@ from crc32c import crc32c
 
 from mqstore.client.requests import Call, call, document
 from mqstore.wire.operation import Nothing
-from mqstore.wire.operations.rebuilds import (
+from mqstore.wire.rebuilds import (
     BEGIN_REBUILD,
     GIVE_UP_REBUILD,
     PLAN_REBUILD,
@@ -18,8 +18,6 @@ from mqstore.wire.operations.rebuilds import (
     REBUILDS,
     RENEW_REBUILD,
     SEND_PART,
-)
-from mqstore.wire.rebuilds import (
     IndexPart,
     IndexRebuild,
     IndexRebuilds,

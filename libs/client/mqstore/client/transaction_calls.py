@@ -7,27 +7,25 @@ from typing import Final, Literal
 
 from mqstore.client.models import NewMessage
 from mqstore.client.requests import Call, call, document, given
-from mqstore.wire.operation import Nothing
-from mqstore.wire.operations.checks import (
+from mqstore.wire.checks import (
     PRODUCERS,
     REGISTER_PRODUCER,
     REMOVE_PRODUCER,
     TAKE_CHECKS,
+    Checks,
+    Producer,
+    Producers,
 )
-from mqstore.wire.operations.transactions import (
+from mqstore.wire.operation import Nothing
+from mqstore.wire.transactions import (
     BEGIN,
     COMMIT,
     RESOLVE,
     ROLLBACK,
     TRANSACTION,
     TRANSACTIONS,
-)
-from mqstore.wire.transactions import (
     BegunTransaction,
-    Checks,
     NewHalf,
-    Producer,
-    Producers,
     Transaction,
     Transactions,
     TransactionState,

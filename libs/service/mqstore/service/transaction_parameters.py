@@ -11,8 +11,9 @@ from fastapi import Query
 from mqstore.service import bodies, problems
 from mqstore.service.http import HotRequest, refuse_unknown
 from mqstore.service.problems import Problem
+from mqstore.wire.checks import PRODUCER_NAME
 from mqstore.wire.examples import transactions as examples
-from mqstore.wire.transactions import ID_LENGTH_MAX, ID_TEXT, PRODUCER_NAME, TransactionState
+from mqstore.wire.transactions import ID_LENGTH_MAX, ID_TEXT, TransactionState
 
 LIST_MAX: Final = 1_000
 CURSOR_LENGTH_MAX: Final = 4_000

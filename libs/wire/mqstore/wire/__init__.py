@@ -1,5 +1,7 @@
-"""The contract of the REST API: requests and replies as pydantic models, one module per subject.
+"""The contract of the REST API: one module per subject, with its requests and replies as
+pydantic models, and its operations.
 
-The client validates replies with these models. Services check requests with them, document them,
-and derive from them the msgspec structs of hot routes (``mqstore.service.structs``).
+Services attach a handler to each operation; the client builds its requests from them, and
+validates replies with the models. Services check requests with the models, document them, and
+derive from them the msgspec structs of hot routes (``mqstore.service.structs``).
 """

@@ -69,6 +69,12 @@ class Request(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
 
 
+class StrictRequest(Request):
+    """A request in which no value is converted: a number in a string is rejected."""
+
+    model_config = ConfigDict(strict=True)
+
+
 def left_out(description: str | None = None, default: object = None) -> Any:
     """Return a field of a reply that is left out when it has its default."""
     return Field(

@@ -6,7 +6,10 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from mqstore.wire import problems
 from mqstore.wire.base import INT64_MAX, Reply, Request
+from mqstore.wire.examples import internal as examples
+from mqstore.wire.operation import Operation, Role, Target
 
 DAMAGE_MAX: Final = 1_024
 """Offsets of one report: as many blocks wait for the scrub at most."""
@@ -34,3 +37,29 @@ class AllOffsets(Reply):
         dict[str, dict[int, int]],
         Field(description="The next message to consume, by `TOPIC@GROUP` and queue id."),
     ]
+
+
+ALL_OFFSETS: Final = Operation(
+    name="offsets",
+    targets=(Target.WRITER,),
+    path="/v1/internal/offsets",
+    role=Role.CONSUME,
+    summary="Committed offsets of all groups",
+    tag="internal",
+    reply=AllOffsets,
+    example=examples.OFFSETS,
+)
+REPORT_DAMAGE: Final = Operation(
+    name="damage",
+    targets=(Target.WRITER,),
+    method="POST",
+    path="/v1/internal/damage",
+    role=Role.SYSTEM,
+    summary="Report damage of the log",
+    tag="internal",
+    request=DamageSpec,
+    reply=DamageReply,
+    example=examples.DAMAGE,
+    status=202,
+    problems=problems.WITH_BODY,
+)

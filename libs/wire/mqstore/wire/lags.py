@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field
 
+from mqstore.wire import problems
 from mqstore.wire.base import Milliseconds, NewerInteger, Reply
+from mqstore.wire.examples import lags as examples
+from mqstore.wire.operation import Operation, Role, Target
 from mqstore.wire.shards import OfShards
 
 Lag = Annotated[int, Field(description="Messages that are still to be consumed.")]
@@ -115,3 +118,27 @@ class GroupLag(OfShards, title="GroupLagView"):
     topics: tuple[TopicLag, ...]
     offsets: OffsetsSource
     shard: OneShard
+
+
+LAGS: Final = Operation(
+    name="lags",
+    targets=(Target.QUERY,),
+    path="/v1/lag",
+    role=Role.CONSUME,
+    summary="How far all groups are behind",
+    tag="groups",
+    reply=GroupLags,
+    example=examples.LAGS,
+    problems=(problems.BAD_CURSOR,),
+)
+LAG: Final = Operation(
+    name="lag",
+    targets=(Target.QUERY,),
+    path="/v1/groups/{group}/lag",
+    role=Role.CONSUME,
+    summary="How far a group is behind, by topic and queue",
+    tag="groups",
+    reply=GroupLag,
+    example=examples.LAG,
+    problems=(problems.GROUP_UNKNOWN, problems.GROUP_INVALID, problems.TOPIC_UNKNOWN),
+)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
+from mqstore.wire import problems
 from mqstore.wire.base import Milliseconds, Reply, left_out
+from mqstore.wire.examples import lookups as examples
+from mqstore.wire.operation import BYTES, Nothing, Operation, Role, Target
 from mqstore.wire.shards import OfShards
 
 CHECKED_BY = (
@@ -152,3 +155,90 @@ class Messages(OfShards, title="MessagesView"):
     ]
     scanned: ScannedRange
     store_id: str | None = left_out("The store that answered; absent where several shards did.")
+
+
+READ_PROBLEMS: Final = (
+    problems.MESSAGE_UNKNOWN,
+    problems.OFFSET_INSIDE_MESSAGE,
+    problems.MESSAGE_EXPIRED,
+    problems.MESSAGE_LOST,
+    problems.MESSAGE_DAMAGED,
+    problems.MESSAGE_SUSPECT,
+)
+"""Problems of operations that read one record."""
+EVENTS_TYPE: Final = "text/event-stream"
+
+MESSAGE_BODY: Final = Operation(
+    name="body",
+    targets=(Target.QUERY,),
+    path="/v1/messages/{id:path}/body",
+    role=Role.CONSUME,
+    summary="A message's body, for download",
+    tag="messages",
+    reply=Nothing,
+    contents={
+        200: ("All of it.", BYTES),
+        206: ("The bytes of `Range`.", BYTES),
+    },
+    problems=(
+        problems.BAD_MESSAGE_ID,
+        *READ_PROBLEMS,
+        problems.RANGE_NOT_SATISFIABLE,
+        problems.BODY_NOT_INFLATABLE,
+    ),
+)
+MESSAGE_AT: Final = Operation(
+    name="message_at",
+    targets=(Target.QUERY,),
+    path="/v1/messages",
+    role=Role.CONSUME,
+    summary="One message, by its physical offset",
+    tag="messages",
+    reply=MessageDetail,
+    example=examples.MESSAGE_DETAIL,
+    problems=(problems.SHARD_NEEDED, *READ_PROBLEMS),
+)
+MESSAGE: Final = Operation(
+    name="message",
+    targets=(Target.QUERY,),
+    path="/v1/messages/{id:path}",
+    role=Role.CONSUME,
+    summary="One message, by its id",
+    tag="messages",
+    reply=MessageDetail,
+    example=examples.MESSAGE_DETAIL,
+    problems=(problems.BAD_MESSAGE_ID, *READ_PROBLEMS),
+)
+MESSAGES: Final = Operation(
+    name="messages",
+    targets=(Target.QUERY,),
+    path="/v1/topics/{topic}/messages",
+    role=Role.CONSUME,
+    summary="Messages by key, or all of a time range",
+    tag="messages",
+    reply=Messages,
+    example=examples.BY_KEY,
+    problems=(problems.BAD_CURSOR, problems.TOPIC_UNKNOWN, problems.MESSAGE_EXPIRED),
+)
+TOPIC_EVENTS: Final = Operation(
+    name="events",
+    targets=(Target.QUERY,),
+    path="/v1/topics/{topic}/events",
+    role=Role.CONSUME,
+    summary="Follow a topic: each message as it arrives",
+    tag="messages",
+    reply=Nothing,
+    contents={
+        200: (
+            "Events `message`, `unreadable` and `position`.",
+            {EVENTS_TYPE: {"schema": {"type": "string"}, "example": examples.EVENT}},
+        )
+    },
+    problems=(
+        problems.BAD_CURSOR,
+        problems.BAD_FILTER,
+        problems.SHARD_NEEDED,
+        problems.TOPIC_UNKNOWN,
+        problems.MESSAGE_EXPIRED,
+    ),
+)

@@ -6,11 +6,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote
 
 from pydantic import BaseModel
 
+from mqstore import wire
 from mqstore.wire.problems import ProblemType
 
 Answer = TypeVar("Answer", bound=BaseModel)
@@ -103,3 +106,15 @@ class Operation(Generic[Answer]):
     def path_for(self, **parameters: str | int) -> str:
         """Return the path with the values of all its parameters, percent-encoded."""
         return _PARAMETER.sub(lambda found: quote(str(parameters[found[1]]), safe=""), self.path)
+
+
+def all_operations() -> list[Operation[Any]]:
+    """Return every operation of every service."""
+    names = [each.name for each in iter_modules(wire.__path__)]
+    modules = [import_module(f"{wire.__name__}.{name}") for name in names]
+    return [
+        value
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, Operation)
+    ]

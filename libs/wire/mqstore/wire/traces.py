@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
+from mqstore.wire import problems
 from mqstore.wire.base import Milliseconds, NewerInteger, Reply, left_out
+from mqstore.wire.examples import traces as examples
 from mqstore.wire.lags import OffsetsSource, OneShard
-from mqstore.wire.messages import CHECKED_BY, UnreadableMessage
+from mqstore.wire.messages import CHECKED_BY, READ_PROBLEMS, UnreadableMessage
+from mqstore.wire.operation import Operation, Role, Target
 from mqstore.wire.shards import OfShards
 
 
@@ -100,3 +103,27 @@ class Traces(OfShards, title="TracesView"):
     complete: bool
     offsets: OffsetsSource
     shard: OneShard
+
+
+MESSAGE_TRACE: Final = Operation(
+    name="trace",
+    targets=(Target.QUERY,),
+    path="/v1/messages/{id:path}/trace",
+    role=Role.CONSUME,
+    summary="Trace of a message: the places of its copies, and the groups that consumed them",
+    tag="messages",
+    reply=MessageTrace,
+    example=examples.TRACE,
+    problems=(problems.BAD_MESSAGE_ID, *READ_PROBLEMS),
+)
+TRACES: Final = Operation(
+    name="traces",
+    targets=(Target.QUERY,),
+    path="/v1/topics/{topic}/traces",
+    role=Role.CONSUME,
+    summary="The ways of all messages with a key",
+    tag="messages",
+    reply=Traces,
+    example=examples.TRACES,
+    problems=(problems.BAD_CURSOR, problems.TOPIC_UNKNOWN),
+)

@@ -1,16 +1,21 @@
-"""Transactions: begin and decision; and the checks of undecided ones by coordinators.
+"""Transactions: begin, decision and views.
 
 Times are milliseconds since the epoch.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from collections.abc import Mapping
+from functools import partial
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from mqstore.wire.base import Reply, Request, left_out
+from mqstore.wire import problems
+from mqstore.wire.base import Reply, StrictRequest
 from mqstore.wire.examples import transactions as examples
+from mqstore.wire.idempotency import parameter
+from mqstore.wire.operation import Operation, Role, Target
 from mqstore.wire.produce import Content
 
 MESSAGES_MAX: Final = 100
@@ -22,18 +27,10 @@ PROPERTIES_MAX: Final = 100
 WHY_LENGTH_MAX: Final = 1_000
 ID_LENGTH_MAX: Final = 300
 ID_TEXT: Final = "As in the reply to begin; or `SHARD-` and the UNIQ_KEY of a broker's producer."
-PRODUCER_NAME: Final = "[A-Za-z0-9._-]{1,100}"
 
 TransactionState = Literal["pending", "committed", "rolled-back", "set-aside"]
 Decision = Literal["commit", "rollback"]
-LeaseSeconds = Annotated[int, Field(ge=10, le=3_600)]
-WaitSeconds = Annotated[float, Field(ge=0, le=30, description="Seconds, until there is one.")]
-Count = Annotated[int, Field(ge=1, le=100)]
 Group = Annotated[str, Field(min_length=1, max_length=120)]
-
-
-class _Strict(Request):
-    model_config = ConfigDict(strict=True)
 
 
 class NewHalf(Content, title="NewHalfMessage"):
@@ -52,7 +49,7 @@ class NewHalf(Content, title="NewHalfMessage"):
     ) = None
 
 
-class TransactionSpec(_Strict):
+class TransactionSpec(StrictRequest):
     """A transaction to begin."""
 
     producer_group: Group
@@ -75,13 +72,13 @@ class TransactionSpec(_Strict):
     ) = None
 
 
-class Reason(_Strict):
+class Reason(StrictRequest):
     """The reason of a decision, which is kept in the op record."""
 
     reason: Annotated[str, Field(max_length=WHY_LENGTH_MAX)] = ""
 
 
-class Resolution(_Strict):
+class Resolution(StrictRequest):
     """An operator's decision, also about a transaction that was set aside."""
 
     decision: Decision
@@ -143,135 +140,132 @@ class Transactions(Reply, title="TransactionList"):
     missing: Annotated[tuple[int, ...], Field(description="Shards that did not.")]
 
 
-class CheckTaking(_Strict):
-    """A request of a producer for due checks of its group."""
+_BASE: Final = "/v1/transactions"
+_BOTH: Final = (Target.COORDINATOR, Target.WRITER)
+_NOT_NOW: Final = (
+    problems.OVERLOADED,
+    problems.COORDINATOR_NOT_READY,
+    problems.STORE_NOT_WRITABLE,
+)
+_CHANGING: Final = (
+    *_NOT_NOW,
+    *problems.READ_ONLY_KINDS,
+    problems.STORE_FAILED,
+    problems.FLUSH_TIMEOUT,
+    problems.SHARD_UNREACHABLE,
+    problems.WRONG_SHARD,
+)
+_DECIDING: Final = (
+    problems.TRANSACTION_UNKNOWN,
+    problems.TRANSACTION_DECIDED,
+    problems.TRANSACTION_GONE,
+    *_CHANGING,
+)
+_ID: Final[Mapping[str, Any]] = {
+    "name": "id",
+    "in": "path",
+    "required": True,
+    "description": ID_TEXT,
+    "schema": {"type": "string", "maxLength": ID_LENGTH_MAX},
+    "examples": {"one": {"value": examples.ID}},
+}
+_decision = partial(
+    Operation,
+    targets=_BOTH,
+    method="POST",
+    role=Role.PRODUCE,
+    tag="transactions",
+    parameters=(_ID,),
+    request=Reason,
+    request_required=False,
+    reply=Transaction,
+    text="Decided, now or before.",
+    problems=_DECIDING,
+)
 
-    producer_group: Group
-    max: Count = 16
-    wait: WaitSeconds = 0
-
-
-class Checks(Reply, title="Taken"):
-    """Transactions that wait for their producer's answer."""
-
-    transactions: tuple[Transaction, ...]
-
-
-class Callback(_Strict):
-    """The address at which a producer is called about undecided transactions of its group."""
-
-    url: Annotated[str, Field(min_length=1, max_length=1_000)]
-    secret: Annotated[str, Field(min_length=32, max_length=256, description="Signs the calls.")]
-    lease_seconds: Annotated[
-        LeaseSeconds, Field(description="Register again before they are over.")
-    ] = 90
-
-    model_config = ConfigDict(json_schema_extra={"example": examples.CALLBACK})
-
-
-class Producer(Reply, title="ProducerView"):
-    """A registered producer."""
-
-    producer_group: str
-    name: str
-    url: str
-    address: Annotated[str, Field(description="What is called, whatever the host resolves to.")]
-    expires_in: Annotated[float, Field(description="Seconds.")]
-    failures: Annotated[int, Field(description="Since it last answered.")]
-    detail: Annotated[str | None, Field(description="Why the last call failed.")]
-
-
-class Producers(Reply, title="ProducerList"):
-    """Registered producers."""
-
-    producers: tuple[Producer, ...]
-
-
-class ProducerTarget(_Strict):
-    """The address of a registered producer, as a shard keeps it for coordinators."""
-
-    url: Annotated[str, Field(min_length=1, max_length=4_000)]
-    address: Annotated[
-        str,
-        Field(
-            min_length=1,
-            max_length=100,
-            description="What is called, whatever the host resolves to.",
+BEGIN: Final = Operation(
+    name="begin_transaction",
+    targets=_BOTH,
+    method="POST",
+    path=_BASE,
+    role=Role.PRODUCE,
+    summary="Begin a transaction",
+    tag="transactions",
+    description="Stores a half message for each message; no consumer receives them before the "
+    "commit. A retry with the same `uniqKey`s returns the same transaction: retry after a lost "
+    "reply. By another group, or with another body, topic or number of messages, it is 409 "
+    "`unique-key-taken`. The `uniqKey` of the first message names the shard, unless `shard` does; "
+    "that shard has to be reachable.",
+    parameters=(
+        parameter(
+            "A retry returns the same transaction; with another body or number of messages it is "
+            "409 `unique-key-taken`."
         ),
-    ]
-    host: Annotated[
-        str,
-        Field(min_length=1, max_length=255, description="What the server's certificate must say."),
-    ]
-    secret: Annotated[str, Field(min_length=1, max_length=256)]
-    lease_seconds: LeaseSeconds = 90
-
-
-class CallableProducer(Reply):
-    """A registered producer with all that is needed to call it."""
-
-    name: str
-    url: str
-    address: str
-    host: str
-    secret: str
-
-
-class LeaseChecks(_Strict):
-    """A request for due checks, which no other caller gets for ``lease_seconds``."""
-
-    group: Annotated[str, Field(min_length=1, max_length=255)] | None = None
-    registered: Annotated[
-        bool, Field(description="Only of groups with a producer that can be called now.")
-    ] = False
-    max: Count = 16
-    lease_seconds: Annotated[
-        LeaseSeconds | None, Field(description="Default: the check interval.")
-    ] = None
-    by: (
-        Annotated[str, Field(max_length=100, description="The checks count as sent by it.")] | None
-    ) = None
-    wait: WaitSeconds = 0
-
-
-class LeasedCheck(Reply):
-    """A due check, and the producers that can answer it."""
-
-    transaction: Transaction
-    producers: tuple[CallableProducer, ...] = left_out("Left out without any.", default=())
-
-
-class LeasedChecks(Reply):
-    """Due checks that are leased to the caller."""
-
-    checks: tuple[LeasedCheck, ...]
-
-
-class SentCheck(_Strict):
-    """A check that reached its producer; ``answer`` None: no decision yet."""
-
-    transaction_id: str
-    by: str
-    answer: str | None = None
-
-
-class ProducerCall(_Strict):
-    """The result of a call of a producer; ``failure`` None: it answered."""
-
-    group: str
-    name: str
-    failure: str | None = None
-
-
-class CheckReport(_Strict):
-    """The results of leased checks. Those ``released`` are due again at once."""
-
-    checks: list[SentCheck] = []
-    released: list[str] = []
-    producers: list[ProducerCall] = []
-
-
-class CountedChecks(Reply):
-    """Transaction ids of the checks that count as sent."""
-
-    counted: tuple[str, ...]
+    ),
+    request=TransactionSpec,
+    request_example=examples.SPEC,
+    reply=BegunTransaction,
+    example=examples.BEGUN,
+    status=201,
+    text="Begun.",
+    problems=(
+        problems.SHARD_UNKNOWN,
+        problems.TRANSACTION_DECIDED,
+        problems.UNIQUE_KEY_TAKEN,
+        problems.TOPIC_UNKNOWN,
+        problems.TOPIC_NOT_WRITABLE,
+        problems.TOPIC_INVALID,
+        problems.GROUP_INVALID,
+        problems.PROPERTY_INVALID,
+        problems.MESSAGE_INVALID,
+        *_CHANGING,
+    ),
+)
+COMMIT: Final[Operation[Transaction]] = _decision(
+    name="commit_transaction",
+    path=_BASE + "/{id}:commit",
+    summary="Commit a transaction",
+    description="All messages become visible; they can be read when the reply is sent. It may be "
+    "retried.",
+)
+ROLLBACK: Final[Operation[Transaction]] = _decision(
+    name="rollback_transaction",
+    path=_BASE + "/{id}:rollback",
+    summary="Roll a transaction back",
+    description="No consumer receives the messages. It may be retried.",
+)
+RESOLVE: Final = Operation(
+    name="resolve",
+    targets=_BOTH,
+    method="POST",
+    path=_BASE + "/{id}:resolve",
+    role=Role.ADMIN,
+    summary="Resolve a transaction by hand",
+    description="An operator's decision, with its reason, which is kept; also about a transaction "
+    "that was set aside.",
+    tag="transactions",
+    request=Resolution,
+    reply=Transaction,
+    problems=(*_DECIDING, *problems.WITH_BODY),
+)
+TRANSACTIONS: Final = Operation(
+    name="transactions",
+    targets=_BOTH,
+    path=_BASE,
+    role=Role.CONSUME,
+    summary="Transactions, oldest first",
+    description="Over all shards. Decided ones as far as remembered: the newest 50,000 of each.",
+    tag="transactions",
+    reply=Transactions,
+    problems=(problems.BAD_CURSOR, *_NOT_NOW),
+)
+TRANSACTION: Final = Operation(
+    name="transaction",
+    targets=_BOTH,
+    path=_BASE + "/{id}",
+    role=Role.CONSUME,
+    summary="A transaction with its history",
+    tag="transactions",
+    reply=Transaction,
+    problems=(problems.TRANSACTION_UNKNOWN, *_NOT_NOW),
+)

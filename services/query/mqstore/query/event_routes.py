@@ -28,8 +28,8 @@ from mqstore.service.problems import Problem
 from mqstore.storage.errors import RecordExpired, StoreNotOpen, TopicUnknown
 from mqstore.storage.formats import decode_cursor, encode_cursor
 from mqstore.storage.reads import KeyAnswer, PullFilter, TopicQuery
+from mqstore.wire import messages as operations
 from mqstore.wire.base import INT64_MAX
-from mqstore.wire.operations import lookups as operations
 
 BATCH: Final = 100
 """Maximum number of messages of one scan."""

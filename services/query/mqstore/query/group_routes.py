@@ -24,8 +24,8 @@ from mqstore.storage.admin import ConsumerOffsets, Source, TableSnapshot
 from mqstore.storage.errors import GroupUnknown
 from mqstore.storage.formats import decode_name_cursor, encode_name_cursor
 from mqstore.storage.reads import GroupLag, QueueLag, TopicLag
+from mqstore.wire import lags as operations
 from mqstore.wire.limits import COUNT_MAX
-from mqstore.wire.operations import lags as operations
 
 GROUPS_DEFAULT: Final = 100
 

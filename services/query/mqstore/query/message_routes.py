@@ -34,9 +34,9 @@ from mqstore.storage.reads import (
     hidden_query_text,
     hidden_topics_of,
 )
+from mqstore.wire import messages as operations
 from mqstore.wire.base import INT64_MAX
 from mqstore.wire.limits import COUNT_MAX
-from mqstore.wire.operations import lookups as operations
 
 Order = Literal["newest", "oldest"]
 

@@ -49,9 +49,9 @@ from mqstore.storage.reads import (
     Slices,
     SqlFilter,
 )
+from mqstore.wire import queues as operations
 from mqstore.wire.base import INT32_MAX, INT64_MAX
 from mqstore.wire.limits import COUNT_MAX, PULL_COUNT_DEFAULT, PULL_WAIT_MAX_S
-from mqstore.wire.operations import queues as operations
 
 LOOP_BYTES_MAX: Final = 256 << 10
 """Maximum bytes of records that are read on the event loop, in about 0.1 ms."""

@@ -12,8 +12,8 @@ from mqstore.query.routes import QueueId, json_reply
 from mqstore.query.service import QueryService
 from mqstore.service.app import Api, TopicName
 from mqstore.service.endpoint import Endpoint
+from mqstore.wire import queues as operations
 from mqstore.wire.base import INT64_MAX
-from mqstore.wire.operations import queues as operations
 
 
 class QueueRoutes:

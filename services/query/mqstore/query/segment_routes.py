@@ -24,8 +24,8 @@ from mqstore.service.problems import Problem
 from mqstore.service.ranges import parse_range
 from mqstore.storage.formats import crc32c
 from mqstore.storage.reads import SegmentPart
+from mqstore.wire import segments as operations
 from mqstore.wire.operation import BINARY
-from mqstore.wire.operations import segments as operations
 
 RANGE_MAX: Final = 16 << 20
 """Maximum number of bytes in the reply to one Range; a longer range is cut, as HTTP allows."""

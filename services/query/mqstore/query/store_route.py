@@ -10,7 +10,7 @@ from mqstore.query.routes import json_reply
 from mqstore.query.service import QueryService
 from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint
-from mqstore.wire.operations import segments as operations
+from mqstore.wire import segments as operations
 
 
 class StoreRoute:

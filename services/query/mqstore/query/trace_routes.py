@@ -22,7 +22,7 @@ from mqstore.service.forwarding import ForwardedRequest, RelayedResponse
 from mqstore.service.shards import LocalReply, ShardReplies
 from mqstore.storage.formats import decode_message_id, segment_name
 from mqstore.storage.reads import Copy, GroupStand, MessageTraces, Trace
-from mqstore.wire.operations import lookups as operations
+from mqstore.wire import traces as operations
 
 TRACES_MAX: Final = 64
 TRACES_DEFAULT: Final = 16

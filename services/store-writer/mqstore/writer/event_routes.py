@@ -9,8 +9,8 @@ from starlette.responses import StreamingResponse
 
 from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint
-from mqstore.wire.operations import stores as operations
-from mqstore.wire.stores import Operation, Operations
+from mqstore.wire import stores as operations
+from mqstore.wire.stores import LongOperation, Operations
 from mqstore.writer.service import WriterService
 
 SECONDS_MAX: Final = 86_400
@@ -59,4 +59,4 @@ class EventRoutes:
     async def operations(self) -> Operations:
         """Operations that run, and the last finished one of each name, newest first."""
         found = self._service.observer.operations()
-        return Operations(operations=tuple([Operation.model_validate(each) for each in found]))
+        return Operations(operations=tuple([LongOperation.model_validate(each) for each in found]))

@@ -23,8 +23,8 @@ from mqstore.service.problems import Problem
 from mqstore.storage import MessageStore
 from mqstore.storage.directory import seal_json, unseal_json
 from mqstore.storage.host import FileSystem, replace_file
+from mqstore.wire import retention as operations
 from mqstore.wire.base import Reply
-from mqstore.wire.operations import retention as operations
 from mqstore.wire.reports import ExpirySummary
 from mqstore.writer.service import WriterService
 

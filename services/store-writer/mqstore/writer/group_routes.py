@@ -15,6 +15,7 @@ from mqstore.service.app import Api, GroupName
 from mqstore.service.endpoint import Endpoint
 from mqstore.storage import admin, topic_names
 from mqstore.storage.errors import GroupUnknown
+from mqstore.wire import groups as operations
 from mqstore.wire.groups import (
     Group,
     GroupConfig,
@@ -28,7 +29,6 @@ from mqstore.wire.groups import (
     OffsetsReset,
 )
 from mqstore.wire.operation import Role
-from mqstore.wire.operations import groups as operations
 from mqstore.writer.fan_out import apply_to_all_shards, delete_on_all_shards
 from mqstore.writer.service import WriterService
 

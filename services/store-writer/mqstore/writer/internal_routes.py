@@ -10,8 +10,8 @@ from fastapi import Response
 from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint
 from mqstore.service.structs import struct_of
+from mqstore.wire import internal as operations
 from mqstore.wire.internal import AllOffsets, DamageReply, DamageSpec
-from mqstore.wire.operations import internal as operations
 from mqstore.writer.service import WriterService
 
 _AllOffsets = struct_of(AllOffsets)

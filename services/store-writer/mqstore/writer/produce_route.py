@@ -45,8 +45,8 @@ from mqstore.storage.puts import (
     placements_json,
 )
 from mqstore.storage.settings import FlushDiskType
+from mqstore.wire import produce as operations
 from mqstore.wire.idempotency import other_keys
-from mqstore.wire.operations import produce as operations
 from mqstore.wire.produce import NewMessage
 from mqstore.writer import produce
 from mqstore.writer.batches import Batch, RawBatch

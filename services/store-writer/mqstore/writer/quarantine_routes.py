@@ -9,8 +9,8 @@ from fastapi import Path as PathParameter
 
 from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint
+from mqstore.wire import stores as operations
 from mqstore.wire.examples import stores as examples
-from mqstore.wire.operations import stores as operations
 from mqstore.wire.stores import Quarantine
 from mqstore.writer.service import WriterService
 

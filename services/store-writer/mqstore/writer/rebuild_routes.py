@@ -18,10 +18,10 @@ from mqstore.storage.errors import IndexRebuildInvalid
 from mqstore.storage.formats import StoreFormat
 from mqstore.storage.index import BuildPlan, Layout, PlannedFile
 from mqstore.storage.rebuild import IndexRebuilds, PartSums, PartUpload, Published, RebuildView
+from mqstore.wire import rebuilds as operations
 from mqstore.wire import rebuilds as wire
 from mqstore.wire.examples import rebuilds as examples
 from mqstore.wire.operation import BINARY
-from mqstore.wire.operations import rebuilds as operations
 from mqstore.wire.rebuilds import LeaseSpec, RebuildPlan, RebuildSpec
 from mqstore.writer.part_frames import FrameReader
 from mqstore.writer.service import WriterService

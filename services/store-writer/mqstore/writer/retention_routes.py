@@ -13,7 +13,7 @@ from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint
 from mqstore.storage.errors import PinUnknown
 from mqstore.storage.retention import PIN_NAME, RetentionPlan
-from mqstore.wire.operations import retention as operations
+from mqstore.wire import retention as operations
 from mqstore.wire.retention import Archive, ArchiveMark, ArchiveSpec, Pin, Pins, PinSpec
 from mqstore.writer.service import WriterService
 

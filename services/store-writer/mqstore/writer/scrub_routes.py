@@ -10,7 +10,7 @@ from fastapi import Query
 from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint
 from mqstore.storage.status import RepairReport
-from mqstore.wire.operations import stores as operations
+from mqstore.wire import stores as operations
 from mqstore.wire.stores import Scrub
 from mqstore.writer.service import WriterService
 

@@ -7,7 +7,7 @@ import asyncio
 from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint
 from mqstore.storage.status import RecoveryReport
-from mqstore.wire.operations import stores as operations
+from mqstore.wire import stores as operations
 from mqstore.wire.shards import ShardEntry
 from mqstore.wire.stores import DelayLevel, DelayLevels, Segment, Segments, Store
 from mqstore.writer.service import WriterService

@@ -12,8 +12,8 @@ from mqstore.service.endpoint import Endpoint
 from mqstore.service.expressions import Compilations
 from mqstore.service.limits import client_of
 from mqstore.storage.admin import FilterData
+from mqstore.wire import groups as operations
 from mqstore.wire.groups import Subscription, Subscriptions, SubscriptionSpec
-from mqstore.wire.operations import groups as operations
 from mqstore.writer.fan_out import apply_to_all_shards, delete_on_all_shards
 from mqstore.writer.service import WriterService
 

@@ -14,7 +14,7 @@ from mqstore.service.endpoint import Endpoint
 from mqstore.storage import topic_names
 from mqstore.storage.admin import TopicChange, TopicConfig
 from mqstore.storage.errors import TopicUnknown
-from mqstore.wire.operations import topics as operations
+from mqstore.wire import topics as operations
 from mqstore.wire.topics import Topic, TopicDeletion, Topics, TopicSpec
 from mqstore.writer.fan_out import apply_to_all_shards
 from mqstore.writer.service import WriterService

@@ -6,7 +6,7 @@ import asyncio
 
 from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint
-from mqstore.wire.operations import stores as operations
+from mqstore.wire import stores as operations
 from mqstore.wire.stores import FlushReply, PutRefusal, Writes, WritesSpec
 from mqstore.writer.service import WriterService
 

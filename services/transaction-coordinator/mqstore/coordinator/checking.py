@@ -25,8 +25,8 @@ from mqstore.service.transaction_structs import (
     Reason,
     SentCheck,
 )
-from mqstore.wire.operations import transactions as operations
-from mqstore.wire.operations.checks import REPORT_CHECKS
+from mqstore.wire import transactions as operations
+from mqstore.wire.checks import REPORT_CHECKS
 
 CALLS_MAX: Final = 64
 """Calls at one time for one shard."""

@@ -17,8 +17,7 @@ from mqstore.service.transaction_structs import (
     LeasedChecks,
     Transaction,
 )
-from mqstore.wire.operations.checks import LEASE_CHECKS
-from mqstore.wire.transactions import CheckTaking
+from mqstore.wire.checks import LEASE_CHECKS, CheckTaking
 
 POLL: Final = "poll"
 """Sender of a check in a transaction's history: the producer polled for it."""

@@ -8,7 +8,7 @@ from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint, Hot
 from mqstore.service.http import HotRequest, Reply
 from mqstore.service.transaction_parameters import body_of_begin, check_query, transaction_id
-from mqstore.wire.operations import transactions as operations
+from mqstore.wire import transactions as operations
 
 
 class HotRoutes:

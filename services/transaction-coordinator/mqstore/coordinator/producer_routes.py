@@ -19,8 +19,8 @@ from mqstore.service.endpoint import Endpoint
 from mqstore.service.problems import Problem
 from mqstore.service.transaction_parameters import GROUP_LENGTH_MAX, Group, Name
 from mqstore.storage import topic_names
-from mqstore.wire.operations import checks as operations
-from mqstore.wire.transactions import Callback, Producer, Producers, ProducerTarget
+from mqstore.wire import checks as operations
+from mqstore.wire.checks import Callback, Producer, Producers, ProducerTarget
 
 TIMEOUT_S: Final = 5.0
 """Seconds that a shard has to keep or show registrations."""

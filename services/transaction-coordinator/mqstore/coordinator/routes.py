@@ -22,9 +22,9 @@ from mqstore.service.transaction_lists import merge, query_of
 from mqstore.service.transaction_parameters import ListQuery, TransactionId, list_query
 from mqstore.service.transaction_structs import Transactions
 from mqstore.storage.formats import decode_name_cursor
-from mqstore.wire.operations import transactions as operations
-from mqstore.wire.operations.checks import TAKE_CHECKS
-from mqstore.wire.transactions import CheckTaking, Resolution
+from mqstore.wire import transactions as operations
+from mqstore.wire.checks import TAKE_CHECKS, CheckTaking
+from mqstore.wire.transactions import Resolution
 
 _LIST: Final = msgspec.json.Decoder(Transactions)
 

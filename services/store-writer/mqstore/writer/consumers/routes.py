@@ -28,8 +28,8 @@ from mqstore.storage.shared_groups import (
     Subscription,
     decode_receipts,
 )
+from mqstore.wire import consumers as operations
 from mqstore.wire.consumers import ReceiptStatus
-from mqstore.wire.operations import consumers as operations
 from mqstore.writer.consumers.over_shards import Settle, ShardedConsumers
 from mqstore.writer.service import WriterService
 

@@ -25,8 +25,8 @@ from mqstore.service.transaction_structs import (
 )
 from mqstore.storage import topic_names
 from mqstore.storage.errors import StorageError
-from mqstore.wire.operations import checks as operations
-from mqstore.wire.transactions import PRODUCER_NAME, Producers
+from mqstore.wire import checks as operations
+from mqstore.wire.checks import PRODUCER_NAME, Producers
 from mqstore.writer.service import WriterService
 from mqstore.writer.transactions.checks import Checks
 from mqstore.writer.transactions.ids import shard_and_key

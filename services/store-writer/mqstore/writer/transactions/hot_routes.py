@@ -28,7 +28,7 @@ from mqstore.storage import topic_names
 from mqstore.storage.admin import TopicConfig
 from mqstore.storage.puts import QueueTurns, UniqueKeys
 from mqstore.storage.transactions import Decide, Verdict
-from mqstore.wire.operations import transactions as operations
+from mqstore.wire import transactions as operations
 from mqstore.writer import produce
 from mqstore.writer.key_routing import Parts
 from mqstore.writer.service import WriterService

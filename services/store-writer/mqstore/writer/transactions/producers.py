@@ -15,7 +15,7 @@ import msgspec
 from mqstore.service import problems
 from mqstore.service.problems import Problem
 from mqstore.service.transaction_structs import CallableProducer
-from mqstore.wire import transactions as wire
+from mqstore.wire import checks as wire
 
 GROUP_MAX: Final = 100
 """Producers of one group."""

@@ -18,7 +18,7 @@ from mqstore.service.transaction_parameters import ListQuery, TransactionId, lis
 from mqstore.service.transaction_structs import Transactions
 from mqstore.storage.formats import decode_name_cursor
 from mqstore.storage.transactions import Decide, Verdict
-from mqstore.wire.operations import transactions as operations
+from mqstore.wire import transactions as operations
 from mqstore.wire.transactions import Resolution
 from mqstore.writer.service import WriterService
 from mqstore.writer.transactions.ids import shard_and_key

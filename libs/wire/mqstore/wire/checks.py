@@ -1,28 +1,158 @@
-"""Checks of undecided transactions: producers poll for them or are called; coordinators lease them
-from the shards."""
+"""Checks of half messages, and the producers that answer them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from pydantic import ConfigDict, Field
 
 from mqstore.wire import problems
+from mqstore.wire.base import Reply, StrictRequest, left_out
 from mqstore.wire.examples import transactions as examples
 from mqstore.wire.operation import Nothing, Operation, Role, Target
-from mqstore.wire.transactions import (
-    PRODUCER_NAME,
-    Callback,
-    CheckReport,
-    Checks,
-    CheckTaking,
-    CountedChecks,
-    LeaseChecks,
-    LeasedChecks,
-    Producer,
-    Producers,
-    ProducerTarget,
-)
+from mqstore.wire.transactions import Group, Transaction
+
+PRODUCER_NAME: Final = "[A-Za-z0-9._-]{1,100}"
+LeaseSeconds = Annotated[int, Field(ge=10, le=3_600)]
+WaitSeconds = Annotated[float, Field(ge=0, le=30, description="Seconds, until there is one.")]
+Count = Annotated[int, Field(ge=1, le=100)]
+
+
+class CheckTaking(StrictRequest):
+    """A request of a producer for due checks of its group."""
+
+    producer_group: Group
+    max: Count = 16
+    wait: WaitSeconds = 0
+
+
+class Checks(Reply, title="Taken"):
+    """Transactions that wait for their producer's answer."""
+
+    transactions: tuple[Transaction, ...]
+
+
+class Callback(StrictRequest):
+    """The address at which a producer is called about undecided transactions of its group."""
+
+    url: Annotated[str, Field(min_length=1, max_length=1_000)]
+    secret: Annotated[str, Field(min_length=32, max_length=256, description="Signs the calls.")]
+    lease_seconds: Annotated[
+        LeaseSeconds, Field(description="Register again before they are over.")
+    ] = 90
+
+    model_config = ConfigDict(json_schema_extra={"example": examples.CALLBACK})
+
+
+class Producer(Reply, title="ProducerView"):
+    """A registered producer."""
+
+    producer_group: str
+    name: str
+    url: str
+    address: Annotated[str, Field(description="What is called, whatever the host resolves to.")]
+    expires_in: Annotated[float, Field(description="Seconds.")]
+    failures: Annotated[int, Field(description="Since it last answered.")]
+    detail: Annotated[str | None, Field(description="Why the last call failed.")]
+
+
+class Producers(Reply, title="ProducerList"):
+    """Registered producers."""
+
+    producers: tuple[Producer, ...]
+
+
+class ProducerTarget(StrictRequest):
+    """The address of a registered producer, as a shard keeps it for coordinators."""
+
+    url: Annotated[str, Field(min_length=1, max_length=4_000)]
+    address: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=100,
+            description="What is called, whatever the host resolves to.",
+        ),
+    ]
+    host: Annotated[
+        str,
+        Field(min_length=1, max_length=255, description="What the server's certificate must say."),
+    ]
+    secret: Annotated[str, Field(min_length=1, max_length=256)]
+    lease_seconds: LeaseSeconds = 90
+
+
+class CallableProducer(Reply):
+    """A registered producer with all that is needed to call it."""
+
+    name: str
+    url: str
+    address: str
+    host: str
+    secret: str
+
+
+class LeaseChecks(StrictRequest):
+    """A request for due checks, which no other caller gets for ``lease_seconds``."""
+
+    group: Annotated[str, Field(min_length=1, max_length=255)] | None = None
+    registered: Annotated[
+        bool, Field(description="Only of groups with a producer that can be called now.")
+    ] = False
+    max: Count = 16
+    lease_seconds: Annotated[
+        LeaseSeconds | None, Field(description="Default: the check interval.")
+    ] = None
+    by: (
+        Annotated[str, Field(max_length=100, description="The checks count as sent by it.")] | None
+    ) = None
+    wait: WaitSeconds = 0
+
+
+class LeasedCheck(Reply):
+    """A due check, and the producers that can answer it."""
+
+    transaction: Transaction
+    producers: tuple[CallableProducer, ...] = left_out("Left out without any.", default=())
+
+
+class LeasedChecks(Reply):
+    """Due checks that are leased to the caller."""
+
+    checks: tuple[LeasedCheck, ...]
+
+
+class SentCheck(StrictRequest):
+    """A check that reached its producer; ``answer`` None: no decision yet."""
+
+    transaction_id: str
+    by: str
+    answer: str | None = None
+
+
+class ProducerCall(StrictRequest):
+    """The result of a call of a producer; ``failure`` None: it answered."""
+
+    group: str
+    name: str
+    failure: str | None = None
+
+
+class CheckReport(StrictRequest):
+    """The results of leased checks. Those ``released`` are due again at once."""
+
+    checks: list[SentCheck] = []
+    released: list[str] = []
+    producers: list[ProducerCall] = []
+
+
+class CountedChecks(Reply):
+    """Transaction ids of the checks that count as sent."""
+
+    counted: tuple[str, ...]
+
 
 _PRODUCERS: Final = "/v1/producers"
 _ONE: Final = _PRODUCERS + "/{group}/{name}"
