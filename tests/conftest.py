@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -10,6 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.compat.referee import VERSIONS, Referee, missing
 from tests.leftover_processes import restore_interrupts, watch
+from tests.long_runs import few_first
 
 # A change that others wait for is tested with the same examples as the one before it; new
 # examples are for the night (MQSTORE_EXPLORE).
@@ -28,9 +30,12 @@ watch()
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
-@pytest.fixture(scope="session", params=VERSIONS)
+@pytest.fixture(scope="session", params=few_first(VERSIONS))
 def referee(request: pytest.FixtureRequest) -> Iterator[Referee]:
-    """Real RocketMQ, one of each version for all tests of a process."""
+    """Real RocketMQ, one of each version for all tests of a process.
+
+    ``make test`` runs with the first version, ``make test-ci`` with the others.
+    """
     why = missing()
     if why is not None:
         pytest.skip(why)
@@ -50,6 +55,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         grouped = getattr(item, "_nodeid", None)
         if grouped is not None and hasattr(item, "_id"):
             item._id = item.id.parse(grouped)
+
+
+def pytest_collection_finish() -> None:
+    """Take the thousands of collected tests out of the garbage collector's sight: each full
+    collection would walk through them."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

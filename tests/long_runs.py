@@ -1,10 +1,21 @@
-"""How many examples a long test takes: all by night, a fifth where others wait for the result."""
+"""How much of a long test runs in which tier: docs/reliability.md says what each tier proves."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
 
 
 def nightly_examples(count: int) -> int:
     """``count`` in ``make nightly`` (MQSTORE_EXPLORE), a fifth of it in ``make test-ci``."""
     return count if "MQSTORE_EXPLORE" in os.environ else -(-count // 5)
+
+
+def few_first(values: Iterable[Any], count: int = 1) -> list[Any]:
+    """Return values for ``parametrize``: ``make test`` takes the first ``count``, ``make test-ci``
+    the others."""
+    found = list(values)
+    return found[:count] + [pytest.param(each, marks=pytest.mark.slow) for each in found[count:]]

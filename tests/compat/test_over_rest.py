@@ -20,6 +20,7 @@ from tests.compat.examples import copy_of, example_directory, half_way
 from tests.compat.referee import Referee
 from tests.compat.scripts import TRANSACTION_BITS, Put, Script, Sleep, expected_messages
 from tests.compat.shapes import EVERYTHING, Shape, expand
+from tests.long_runs import few_first
 from tests.services.service_processes import running, start, without_progress
 
 pytestmark = pytest.mark.referee
@@ -38,7 +39,7 @@ def _services(store: Path, shape: Shape) -> Any:
     return running(store, **sizes)
 
 
-@pytest.mark.parametrize("end", ["closed", "halted"])
+@pytest.mark.parametrize("end", few_first(["halted", "closed"]))
 def test_a_brokers_store_grows_over_rest_and_goes_back(referee: Referee, end: str) -> None:
     script = expand(11, SHAPE, referee.format)
     if end == "halted":

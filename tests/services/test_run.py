@@ -17,6 +17,7 @@ import pytest
 from mqstore.client import Client, ClientError, NewMessage, Pull, Unreachable
 from mqstore.storage.paths import StorePaths
 from tests.forked_processes import run_mqstore
+from tests.long_runs import few_first
 from tests.services.service_processes import (
     END_TIMEOUT_S,
     Run,
@@ -109,7 +110,7 @@ def test_banner_has_store_addresses_and_offsets(tmp_path: Path) -> None:
         assert _abort(store).exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", few_first([signal.SIGINT, signal.SIGTERM, signal.SIGHUP]))
 def test_signal_closes_the_store_cleanly_with_long_polls_and_half_a_request_open(
     tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -150,7 +151,7 @@ def test_ctrl_c_at_make_closes_the_store_cleanly(tmp_path: Path) -> None:
     assert not _abort(store).exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", few_first([signal.SIGINT, signal.SIGTERM]))
 def test_signal_while_the_services_start_ends_all_quietly(
     tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -213,7 +214,7 @@ def _await_end(pidfd: int) -> bool:
     return bool(ready)
 
 
-@pytest.mark.parametrize("name", ["writer", "query"])
+@pytest.mark.parametrize("name", few_first(["writer", "query"]))
 def test_a_childs_death_ends_all_with_its_reason(tmp_path: Path, name: str) -> None:
     with running(tmp_path / "store") as run:
         os.kill(run.child(name), signal.SIGKILL)
@@ -340,7 +341,7 @@ def test_directory_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     assert "file" in _refusal(tmp_path / "file" / "store")
 
 
-@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("inside", few_first([False, True]))
 def test_directory_that_cannot_be_written_is_one_line(tmp_path: Path, inside: bool) -> None:
     (tmp_path / "store").mkdir(mode=0o500)
     store = tmp_path / "store" / "deeper" if inside else tmp_path / "store"

@@ -21,6 +21,7 @@ from mqstore.storage.layout import BLOCK_SIZE, StoreFormat
 from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
 from mqstore.storage.metadata import sealed_json
 from mqstore.storage.scrub.service import ScrubProgress
+from tests.long_runs import few_first
 from tests.simulation import SimulatedMachine
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.driver import CONFIG, NewMessage, message_of
@@ -241,7 +242,7 @@ def crashed(disk: SimulatedDisk, loss: Loss | None, rng: random.Random) -> Simul
     return disk.kill() if loss is None else disk.power_cut(rng.getrandbits(32), loss)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", few_first([1, 2, 3]))
 def test_after_any_crash_each_file_says_what_was_answered(seed: int) -> None:
     words = Words(seed, examined=0.3)
     words.live(120)

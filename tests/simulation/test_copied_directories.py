@@ -21,6 +21,7 @@ from mqstore.storage.errors import StorageError, StoreFailed, StoreLocked, Store
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
 from mqstore.storage.seams import Seams
+from tests.long_runs import few_first
 from tests.simulation import PowerCut, SimulatedMachine
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.driver import CONFIG, NewMessage, message_of
@@ -142,7 +143,7 @@ class Copies:
         self.apart += 1
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", few_first([1, 2, 3]))
 def test_nothing_promised_is_lost_while_copies_are_opened(seed: int) -> None:
     copies = Copies(seed)
     copies.live(100)
@@ -156,7 +157,7 @@ def test_no_copy_of_a_root_takes_the_log_of_the_original(seed: int) -> None:
     Copies(seed).live(60)
 
 
-@pytest.mark.parametrize("loss", CRASHES)
+@pytest.mark.parametrize("loss", few_first(CRASHES))
 @pytest.mark.parametrize("openings", [0, 1, 2])
 def test_no_crash_while_a_store_opens_makes_it_refuse_its_own_log(
     openings: int, loss: Loss | None

@@ -20,6 +20,7 @@ import pytest
 from mqstore.storage.layout import StoreFormat
 from tests.compat.compare import Dump
 from tests.compat.referee import Referee
+from tests.long_runs import few_first
 from tests.simulation import __main__ as command
 from tests.simulation.crash_states import (
     POINTS,
@@ -49,7 +50,7 @@ WIDE_SEEDS = range(6, 70, 8)
 """Seeds of worlds whose queue files have several sectors."""
 
 
-@pytest.mark.parametrize("seed", [1, WAITLESS_SEEDS[1]])
+@pytest.mark.parametrize("seed", few_first([1, WAITLESS_SEEDS[1]]))
 def test_the_first_crash_states_keep_what_was_promised(seed: int) -> None:
     assert CrashStates(Replay(seed), points=QUICK_POINTS).run() == QUICK_POINTS * len(Crash)
 
@@ -80,7 +81,7 @@ def test_one_state_can_be_seen_again(capsys: pytest.CaptureFixture[str]) -> None
     assert "1 states of 3.20.torn4096 keep what was promised" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("seed", [1, 6])
+@pytest.mark.parametrize("seed", few_first([1, 6]))
 def test_a_state_alone_is_the_state_among_all_others(seed: int) -> None:
     """Else a replay would show something else than the exploration found."""
     points, crash = 2 * QUICK_POINTS, Crash.TORN_512

@@ -10,6 +10,7 @@ import pytest
 
 from mqstore.storage.errors import StorageError
 from mqstore.storage.message_store import Durability
+from tests.long_runs import few_first
 from tests.simulation.crash_states import Crash, examine
 from tests.simulation.driver import NewMessage
 from tests.simulation.inode import Loss
@@ -73,7 +74,7 @@ SITUATIONS: dict[str, Callable[[World], None]] = {
 }
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", few_first(SEEDS))
 @pytest.mark.parametrize(
     "situation", [*list(SITUATIONS)[:-1], pytest.param("lost segments", marks=pytest.mark.slow)]
 )

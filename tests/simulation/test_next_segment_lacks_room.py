@@ -76,6 +76,7 @@ def put_until_refused(machine: Machine) -> PutRefusal:
     return said
 
 
+@pytest.mark.slow
 @settings(max_examples=5)
 @given(seed=st.integers(0, 1 << 32), old=st.integers(1, 4), young=st.integers(2, 4))
 def test_old_segments_go_one_at_a_time_until_the_next_one_fits(

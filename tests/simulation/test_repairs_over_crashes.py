@@ -17,6 +17,7 @@ from mqstore.storage.errors import StorageError
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
 from mqstore.storage.verify.broker import foresee
+from tests.long_runs import few_first
 from tests.simulation import SimulatedDisk, SimulatedMachine
 from tests.simulation.driver import CONFIG, NewMessage, message_of
 from tests.simulation.inode import Loss
@@ -136,7 +137,9 @@ def lost_and_flipped(life: Life) -> None:
 
 
 @pytest.mark.parametrize("store_format", StoreFormat)
-@pytest.mark.parametrize("rot", [flipped_bit, flipped_header, lost_sectors, lost_and_flipped])
+@pytest.mark.parametrize(
+    "rot", few_first([lost_and_flipped, flipped_bit, flipped_header, lost_sectors])
+)
 def test_a_repair_may_be_cut_off_anywhere(
     store_format: StoreFormat, rot: Callable[[Life], None]
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 from mqstore.storage import accept_loss
 from mqstore.storage.errors import DataMissing
 from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
+from tests.long_runs import few_first
 from tests.simulation.crash_states import MARK
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.driver import NewMessage, message_of
@@ -28,7 +29,7 @@ CRASHES = 4
 """Crash states that are tested of an opening that continues after a loss."""
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", few_first(CHANGES, 2))
 def test_what_is_missing_is_noticed_and_what_is_accepted_goes_on(change: str) -> None:
     noticed = sum(_examine(seed, change) for seed in SEEDS)
     assert noticed > 0 or change in ("nothing", "older root")

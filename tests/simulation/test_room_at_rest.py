@@ -11,6 +11,7 @@ from mqstore.storage import room_at_rest
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import DiskRefuses, StoreLocked
 from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
+from tests.long_runs import few_first
 from tests.simulation import Loss, PowerCut, SimulatedDisk, SimulatedMachine
 from tests.simulation.retention_machine import HOUR_S, SEGMENT, Machine
 from tests.unit.storage.puts import put_message
@@ -171,7 +172,7 @@ def test_entries_that_may_not_be_on_disk_keep_their_segment() -> None:
 
 
 @pytest.mark.parametrize("closed", [False, True])
-@pytest.mark.parametrize("loss", list(Loss))
+@pytest.mark.parametrize("loss", few_first(Loss))
 def test_a_power_cut_at_any_moment_of_it_costs_no_more_than_the_segment(
     closed: bool, loss: Loss
 ) -> None:

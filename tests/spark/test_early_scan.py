@@ -16,6 +16,8 @@ from mqstore.storage.layout import StoreFormat
 from mqstore.storage.options import RecoveredLog
 from mqstore.storage.paths import StorePaths
 
+pytestmark = pytest.mark.slow
+
 
 class Run(JobRun):
     """A run whose Spark works until it is cancelled."""
