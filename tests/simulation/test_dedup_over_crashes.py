@@ -77,7 +77,8 @@ class Process:
             for index, entry in queue.entries(queue.min_index, queue.max_index):
                 with suppress(StorageError):
                     record = self.store.log.record_at(entry.physical_offset)
-                    if record.queue_offset == index:  # else it fills a hole
+                    # An entry that fills a hole names another message, or the log's first byte.
+                    if (record.queue_id, record.queue_offset) == (queue.queue_id, index):
                         found[int(record.body.partition(b":")[0])] += 1
         return found
 

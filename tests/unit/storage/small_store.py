@@ -160,7 +160,7 @@ class SmallStore:
         self.index = IndexService(
             self.paths, self.config, log.store_format, self.seams, checkpoint=self.checkpoint
         )
-        self.index_load = self.index.load(safe=safe, index_ms=self.checkpoint.index_ms)
+        self.index_load = self.index.load(safe=safe, index_ms=self.checkpoint.index_ms + 1)
         self.dispatcher = Dispatcher(
             log,
             self.queues,

@@ -190,8 +190,7 @@ class DirectoryRecovery:
         )
         loaded = index.load(
             safe=found.path == "normal",
-            # A file that ends in that very millisecond may be the next one, which was not synced.
-            index_ms=checkpoint.index_ms - 1,
+            index_ms=checkpoint.index_ms,
             log_end=found.max_offset,
             lost=opened.index_lost,
             synced_end=opened.index_synced,

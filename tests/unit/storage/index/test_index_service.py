@@ -170,7 +170,7 @@ def test_after_a_crash_files_newer_than_the_checkpoint_are_dropped_and_made_agai
     again = SmallStore(tmp_path, log, safe=False)
     dropped = again.index_load.dropped
     assert [left.path for left in dropped] == [file.path for file in store.index.files[1:]]
-    assert all("after the checkpoint" in left.why for left in dropped)
+    assert all("not before the checkpoint" in left.why for left in dropped)
     for left in dropped:
         left.path.unlink()
     again.dispatch()
@@ -203,6 +203,20 @@ def test_behind_a_clock_that_was_set_back_times_vouch_for_no_file(
     assert len(found.dropped) == len(files) - kept
 
 
+def test_a_time_that_no_file_ends_at_vouches_for_none(tmp_path: Path) -> None:
+    """The file that ended then expired, and with it the record of a clock that was set back."""
+    store = dispatched(tmp_path, keyed(16))
+    ends = [file.header.end_physical for file in store.index.files]
+    later = store.index.files[-1].header.end_ms + 3_600_000
+    store.index.close()
+    index = IndexService(store.paths, store.config, V4, production_seams())
+
+    found = index.load(safe=False, index_ms=later, synced_end=ends[1] + 1)
+
+    assert len(index.files) == 2
+    assert len(found.dropped) == len(ends) - 2
+
+
 def test_an_empty_file_is_not_taken_for_one_that_was_synced(tmp_path: Path) -> None:
     """As a power cut leaves the newest file, whose header never reached the disk."""
     store = dispatched(tmp_path, keyed(16))
@@ -212,7 +226,7 @@ def test_an_empty_file_is_not_taken_for_one_that_was_synced(tmp_path: Path) -> N
     store.index.close()
     index = IndexService(store.paths, store.config, V4, production_seams())
 
-    found = index.load(safe=False, index_ms=END, synced_end=ends[2])
+    found = index.load(safe=False, index_ms=END, synced_end=ends[2] + 1)
 
     assert [left.path for left in found.dropped] == [newest.path]
 

@@ -144,18 +144,26 @@ class IndexService:
     ) -> IndexLoad:
         """Map the files that can be trusted; returns the skipped ones.
 
-        After an abnormal end (not ``safe``), files that end after ``index_ms``, the checkpoint's
-        indexMsgTimestamp, are dropped, as RocketMQ does. So are files with a damaged header, files
-        with items at or beyond ``log_end``, and all files when some were ``lost``. Files that end
-        below the physical offset ``synced_end`` are known to be on disk. Times of files that end at
-        or after ``back``, where the clock was first set back, prove nothing: from the first dropped
-        file there, all are dropped.
+        After an abnormal end (not ``safe``), files that end at or after ``index_ms``, the
+        checkpoint's indexMsgTimestamp, are dropped, nearly as RocketMQ does: a file that ends in
+        that very millisecond may be the next one, which was not synced. So are files with a damaged
+        header, files with items at or beyond ``log_end``, and all files when some were ``lost``.
+        Files that end below the physical offset ``synced_end`` are known to be on disk; if no file
+        ends at ``index_ms``, no other one is. Times of files that end at or after ``back``, where
+        the clock was first set back, prove nothing: from the first dropped file there, all are
+        dropped.
         """
         found = IndexLoad()
         files: list[IndexFile] = []
-        for path, size in self._scan(found.strays, found.dropped):
+        opened = [
+            (path, size, self._open(path)) for path, size in self._scan(found.strays, found.dropped)
+        ]
+        # After a clock was set back, and that part of the log expired, the checkpoint has a time
+        # that no later file reaches.
+        if synced_end and not any(file.header.end_ms == index_ms for _, _, file in opened):
+            index_ms = 0
+        for path, size, file in opened:
             self._last_name = max(self._last_name, path.name)
-            file = self._open(path)
             is_synced = safe or (file.index_count > 1 and file.end_physical < synced_end)
             why = file.damage() or _distrust(file, is_synced, index_ms, log_end)
             if why is None and not is_synced and back is not None and file.end_physical >= back:
@@ -570,8 +578,8 @@ def _distrust(file: IndexFile, safe: bool, index_ms: int, log_end: int | None) -
     header = file.header
     if not safe and file.index_count <= 1:
         return "holds nothing: it was made just before the end, and maybe not synced"
-    if not safe and header.end_ms > index_ms:
-        return f"ends at {header.end_ms} ms, after the checkpoint's {index_ms}"
+    if not safe and header.end_ms >= index_ms:
+        return f"ends at {header.end_ms} ms, not before the checkpoint's {index_ms}"
     if log_end is not None and file.index_count > 1 and header.end_physical >= log_end:
         return f"ends at offset {header.end_physical}, beyond the log's end {log_end}"
     return None
