@@ -14,13 +14,21 @@ from pydantic import BaseModel
 
 from mqstore.cli.exit_codes import EXIT_OK, EXIT_REFUSED, refuse, run_command
 from mqstore.client import QUERY_URL, WRITER_URL, Client, ClientError, Unreachable, make_tls_context
+from mqstore.client.environment import (
+    CA_VARIABLE,
+    QUERY_URL_VARIABLE,
+    TOKEN_FILE_VARIABLE,
+    TOKEN_VARIABLE,
+    WRITER_URL_VARIABLE,
+    read_token,
+)
 
 EXIT_UNREACHABLE: Final = 3
 
 QueryUrl = Annotated[
     str,
     typer.Option(
-        envvar="MQSTORE_QUERY_URL",
+        envvar=QUERY_URL_VARIABLE,
         help="Address of the query service.",
         metavar="URL",
         show_default=QUERY_URL,
@@ -29,7 +37,7 @@ QueryUrl = Annotated[
 WriterUrl = Annotated[
     str,
     typer.Option(
-        envvar="MQSTORE_WRITER_URL",
+        envvar=WRITER_URL_VARIABLE,
         help="Address of store-writer.",
         metavar="URL",
         show_default=WRITER_URL,
@@ -38,16 +46,16 @@ WriterUrl = Annotated[
 Token = Annotated[
     str | None,
     typer.Option(
-        envvar="MQSTORE_TOKEN", help="Bearer token with the role consume.", metavar="TOKEN"
+        envvar=TOKEN_VARIABLE, help="Bearer token with the role consume.", metavar="TOKEN"
     ),
 ]
 TokenFile = Annotated[
     Path | None,
-    typer.Option(envvar="MQSTORE_TOKEN_FILE", help="File that holds the token.", metavar="FILE"),
+    typer.Option(envvar=TOKEN_FILE_VARIABLE, help="File that holds the token.", metavar="FILE"),
 ]
 Ca = Annotated[
     Path | None,
-    typer.Option(envvar="MQSTORE_CA", help="CA bundle for https addresses (PEM).", metavar="FILE"),
+    typer.Option(envvar=CA_VARIABLE, help="CA bundle for https addresses (PEM).", metavar="FILE"),
 ]
 Shard = Annotated[
     int | None, typer.Option(min=0, help="Number of the shard that gets the request.")
@@ -89,15 +97,14 @@ class Access:
         if self.token is not None or self.token_file is None:
             return self.token
         try:
-            found = self.token_file.read_text().split()
+            return read_token(self.token_file)
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or "it is no text"
             raise ValueError(
                 f"--token-file {self.token_file} cannot be read ({why}); name a file with a token"
             ) from error
-        if not found:
-            raise ValueError(f"--token-file {self.token_file} holds no token; write one into it")
-        return found[0]
+        except ValueError as error:
+            raise ValueError(f"--token-file {error}") from error
 
 
 def run_with_client(access: Access, action: Callable[[Client], int], **url: str) -> int:

@@ -8,6 +8,7 @@ from mqstore.client.client import (
     Client,
     make_tls_context,
 )
+from mqstore.client.consumers import AsyncConsumer, ConsumedMessage, Consumer
 from mqstore.client.errors import ClientError, EventUnknown, ProblemError, Unreachable
 from mqstore.client.events import StoreEvent, TopicEvent
 from mqstore.client.models import Download, Health, NewMessage
@@ -70,10 +71,13 @@ __all__ = [
     "QUERY_URL",
     "WRITER_URL",
     "AsyncClient",
+    "AsyncConsumer",
     "BegunTransaction",
     "Checks",
     "Client",
     "ClientError",
+    "ConsumedMessage",
+    "Consumer",
     "DelayLevel",
     "DelayLevels",
     "Download",

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import os
 import ssl
 import time
-from base64 import b64encode
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
 
 import httpx
-from crc32c import crc32c
 from httpx_sse import EventSource
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from mqstore.client import (
     calls,
@@ -24,7 +24,15 @@ from mqstore.client import (
     rebuild_calls,
     transaction_calls,
 )
-from mqstore.client.errors import ClientError, ProblemError, Unreachable
+from mqstore.client.consumers import AsyncConsumer, Consumer, ConsumerSpec, consumer
+from mqstore.client.environment import (
+    CA_VARIABLE,
+    COORDINATOR_URL_VARIABLE,
+    QUERY_URL_VARIABLE,
+    WRITER_URL_VARIABLE,
+    token_of,
+)
+from mqstore.client.errors import ClientError
 from mqstore.client.events import (
     HEARTBEAT_S,
     Event,
@@ -33,7 +41,7 @@ from mqstore.client.events import (
     store_events,
     topic_events,
 )
-from mqstore.client.models import Download
+from mqstore.client.replies import answer, problem_error, redirect, unreachable
 from mqstore.client.requests import Call
 from mqstore.client.retries import RetryBudget, may_be_stored, writable_shard
 from mqstore.wire.operation import Target
@@ -106,6 +114,17 @@ class _Base(Generic[Http]):
             Target.QUERY: query_url,
             Target.COORDINATOR: coordinator_url,
         }
+        self._asynchronous = partial(
+            AsyncClient,
+            writer_url,
+            query_url,
+            coordinator_url=coordinator_url,
+            token=token,
+            tls=tls,
+            timeout_s=timeout_s,
+            shard=shard,
+        )
+        """Makes an AsyncClient as this client is."""
         self._urls = {target: url.rstrip("/") for target, url in urls.items()}
         self._timeout_s = timeout_s
         self._http: Http = self._http_type(verify=True if tls is None else tls)
@@ -113,6 +132,24 @@ class _Base(Generic[Http]):
         self._shard = shard
         self._up: int | None = None
         """The shard that stored the latest messages."""
+
+    @classmethod
+    def from_env(cls, environment: Mapping[str, str] = os.environ) -> Self:
+        """Make a client of the services, with the token and the authorities that environment
+        variables name: MQSTORE_WRITER_URL, MQSTORE_QUERY_URL, MQSTORE_COORDINATOR_URL,
+        MQSTORE_TOKEN or MQSTORE_TOKEN_FILE, MQSTORE_CA.
+
+        A token file is read again for each request. Raises OSError for a file of authorities that
+        cannot be used.
+        """
+        ca = environment.get(CA_VARIABLE)
+        return cls(
+            environment.get(WRITER_URL_VARIABLE) or WRITER_URL,
+            environment.get(QUERY_URL_VARIABLE) or QUERY_URL,
+            coordinator_url=environment.get(COORDINATOR_URL_VARIABLE) or COORDINATOR_URL,
+            token=token_of(environment),
+            tls=make_tls_context(ca) if ca else None,
+        )
 
     @property
     def _headers(self) -> dict[str, str]:
@@ -153,15 +190,24 @@ class _Base(Generic[Http]):
         }
 
 
-def _describe(method: Method, build: Callable[..., Any]) -> Method:
-    """Give a method the name, docstring and signature of its call, for ``help`` and ``inspect``."""
+def _describe(
+    method: Method, build: Callable[..., Any], result: type[object] | None = None
+) -> Method:
+    """Give a method the name, docstring and signature of its call, for ``help`` and ``inspect``.
+
+    ``result`` is the class that it returns; None: that of the call's reply.
+    """
     signature = inspect.signature(build)
     this = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
-    result = str(signature.return_annotation).partition("[")[2].removesuffix("]")
-    if not inspect.iscoroutinefunction(method) and signature.return_annotation.startswith("Stream"):
-        result = str(inspect.signature(method).return_annotation).replace("Event", result, 1)
+    reply = str(signature.return_annotation).partition("[")[2].removesuffix("]")
+    if result is not None:
+        reply = result.__name__
+    elif not inspect.iscoroutinefunction(method) and signature.return_annotation.startswith(
+        "Stream"
+    ):
+        reply = str(inspect.signature(method).return_annotation).replace("Event", reply, 1)
     described = signature.replace(
-        parameters=[this, *signature.parameters.values()], return_annotation=result
+        parameters=[this, *signature.parameters.values()], return_annotation=reply
     )
     method.__signature__ = described  # type: ignore[attr-defined] # inspect reads it
     method.__name__, method.__doc__ = build.__name__, build.__doc__
@@ -185,6 +231,24 @@ def _asynchronous(
         return await self.send(build(*args, **kwargs))
 
     return _describe(method, build)
+
+
+def _consuming(
+    build: Callable[P, ConsumerSpec],
+) -> Callable[Concatenate[Client, P], Consumer]:
+    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Consumer:
+        return Consumer(self._asynchronous, build(*args, **kwargs))
+
+    return _describe(method, build, Consumer)
+
+
+def _consuming_asynchronously(
+    build: Callable[P, ConsumerSpec],
+) -> Callable[Concatenate[AsyncClient, P], AsyncConsumer]:
+    def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> AsyncConsumer:
+        return AsyncConsumer(self, build(*args, **kwargs))
+
+    return _describe(method, build, AsyncConsumer)
 
 
 def _streaming(
@@ -220,23 +284,23 @@ class Client(_Base[httpx.Client]):
         attempts = _Attempts(call, self._up)
         while True:
             try:
-                answer = self._send_once(attempts.call)
+                found = self._send_once(attempts.call)
             except ClientError as error:
                 pause_s = attempts.pause_s(error)
             else:
-                self._note(answer)
-                return answer
+                self._note(found)
+                return found
             time.sleep(pause_s)
 
     def _send_once(self, call: Call[Answer]) -> Answer:
         request = self._request(call)
         try:
             response = self._http.request(**request)
-            if redirected := _redirect(request, response):
+            if redirected := redirect(request, response):
                 response = self._http.request(**redirected)
         except httpx.HTTPError as error:
-            raise _unreachable(call, error) from error
-        return _answer(call, response)
+            raise unreachable(call, error) from error
+        return answer(call, response)
 
     def stream(self, stream: Stream[Event]) -> Generator[Event, None, None]:
         """Yield the events of a stream, and reconnect when the connection is lost.
@@ -260,13 +324,13 @@ class Client(_Base[httpx.Client]):
             with self._http.stream(**self._stream_request(place)) as response:
                 if not response.is_success:
                     response.read()
-                    raise _problem_error(response)
+                    raise problem_error(response)
                 for sent in EventSource(response).iter_sse():
                     event = place.take(sent)
                     if event is not None:
                         yield event
         except httpx.HTTPError as error:
-            raise _unreachable(place.stream, error) from error
+            raise unreachable(place.stream, error) from error
 
     def close(self) -> None:
         """End all connections."""
@@ -296,6 +360,7 @@ class Client(_Base[httpx.Client]):
     subscribe = _blocking(calls.subscribe)
     subscription = _blocking(calls.subscription)
     unsubscribe = _blocking(calls.unsubscribe)
+    consumer = _consuming(consumer)
     receive = _blocking(consumer_calls.receive)
     acknowledge = _blocking(consumer_calls.acknowledge)
     give_back = _blocking(consumer_calls.give_back)
@@ -371,23 +436,23 @@ class AsyncClient(_Base[httpx.AsyncClient]):
         attempts = _Attempts(call, self._up)
         while True:
             try:
-                answer = await self._send_once(attempts.call)
+                found = await self._send_once(attempts.call)
             except ClientError as error:
                 pause_s = attempts.pause_s(error)
             else:
-                self._note(answer)
-                return answer
+                self._note(found)
+                return found
             await asyncio.sleep(pause_s)
 
     async def _send_once(self, call: Call[Answer]) -> Answer:
         request = self._request(call)
         try:
             response = await self._http.request(**request)
-            if redirected := _redirect(request, response):
+            if redirected := redirect(request, response):
                 response = await self._http.request(**redirected)
         except httpx.HTTPError as error:
-            raise _unreachable(call, error) from error
-        return _answer(call, response)
+            raise unreachable(call, error) from error
+        return answer(call, response)
 
     async def stream(self, stream: Stream[Event]) -> AsyncGenerator[Event, None]:
         """Yield the events of a stream, and reconnect when the connection is lost.
@@ -413,13 +478,13 @@ class AsyncClient(_Base[httpx.AsyncClient]):
             async with self._http.stream(**self._stream_request(place)) as response:
                 if not response.is_success:
                     await response.aread()
-                    raise _problem_error(response)
+                    raise problem_error(response)
                 async for sent in EventSource(response).aiter_sse():
                     event = place.take(sent)
                     if event is not None:
                         yield event
         except httpx.HTTPError as error:
-            raise _unreachable(place.stream, error) from error
+            raise unreachable(place.stream, error) from error
 
     async def close(self) -> None:
         """End all connections."""
@@ -449,6 +514,7 @@ class AsyncClient(_Base[httpx.AsyncClient]):
     subscribe = _asynchronous(calls.subscribe)
     subscription = _asynchronous(calls.subscription)
     unsubscribe = _asynchronous(calls.unsubscribe)
+    consumer = _consuming_asynchronously(consumer)
     receive = _asynchronous(consumer_calls.receive)
     acknowledge = _asynchronous(consumer_calls.acknowledge)
     give_back = _asynchronous(consumer_calls.give_back)
@@ -530,56 +596,3 @@ class _Attempts(Generic[Answer]):
         elif self._with_keys is not None:
             self.call = self._with_keys(writable_shard(error))
         return pause_s
-
-
-def _redirect(request: dict[str, Any], response: httpx.Response) -> dict[str, Any] | None:
-    """Return the request to the shard that a reply 421 names; None for other replies."""
-    if response.status_code != httpx.codes.MISDIRECTED_REQUEST:
-        return None
-    url, target = httpx.URL(request["url"]), _problem(response).get("url")
-    if not isinstance(target, str) or not target.startswith(f"{url.scheme}://"):
-        return None  # a token for https is not sent by http
-    return request | {"url": target.rstrip("/") + str(url.raw_path, "ascii")}
-
-
-def _answer(call: Call[Answer], response: httpx.Response) -> Answer:
-    if response.is_success or (call.errors_are_answers and response.status_code == 503):
-        try:
-            if issubclass(call.answer, Download):
-                return call.answer.model_validate(_download_fields(call, response))
-            return call.answer.model_validate_json(response.content or b"{}")
-        except ValidationError as error:
-            raise ClientError(f"{call.path}: this client cannot decode the reply") from error
-    raise _problem_error(response)
-
-
-def _download_fields(call: Call[Any], response: httpx.Response) -> dict[str, Any]:
-    """Return the fields of a Download. Raises ClientError if the checksum does not match."""
-    content, headers = response.content, response.headers
-    digest = headers.get("content-digest")
-    if digest not in (None, f"crc32c=:{b64encode(crc32c(content).to_bytes(4)).decode()}:"):
-        raise ClientError(f"{call.path}: the bytes do not match their checksum; retry")
-    total = headers.get("content-range", "").rpartition("/")[2]
-    return {"content": content, "total": total or len(content), "tag": headers.get("etag")}
-
-
-def _problem_error(response: httpx.Response) -> ProblemError:
-    text = response.headers.get("retry-after", "")
-    retry_after_s = float(text) if text.isascii() and text.isdigit() else None
-    return ProblemError(response.status_code, _problem(response), retry_after_s=retry_after_s)
-
-
-def _problem(response: httpx.Response) -> dict[str, Any]:
-    try:
-        problem = response.json()
-    except ValueError:
-        problem = None
-    if isinstance(problem, dict):
-        return problem
-    return {"detail": response.text[:200]}
-
-
-def _unreachable(call: Call[Any] | Stream[Any], error: httpx.HTTPError) -> Unreachable:
-    was_sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
-    why = f"{call.target.value} at {call.path}: {error or type(error).__name__}"
-    return Unreachable(why, was_sent=was_sent)

@@ -13,6 +13,7 @@ from mqstore.wire.base import INT32_MAX, Milliseconds, Reply, Request
 from mqstore.wire.examples import consumers as examples
 from mqstore.wire.limits import (
     COUNT_MAX,
+    DELAY_LEVEL_MAX,
     EXPRESSION_LENGTH_MAX,
     LEASE_DEFAULT_S,
     LEASE_MAX_S,
@@ -138,7 +139,7 @@ class Return(Request):
         int,
         Field(
             ge=-1,
-            le=18,
+            le=DELAY_LEVEL_MAX,
             strict=True,
             description="Level of messageDelayLevel until the next delivery; 0: 3 for the first"
             " retry, one more for each further one; -1: a dead letter at once.",

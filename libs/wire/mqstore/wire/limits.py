@@ -28,3 +28,5 @@ RECEIPT_LENGTH_MAX: Final = 512
 """Characters; the longest topic has 255."""
 REASON_LENGTH_MAX: Final = 500
 """Characters of the reason of a return, which is stored as a property."""
+DELAY_LEVEL_MAX: Final = 18
+"""Levels of messageDelayLevel that a return may name."""

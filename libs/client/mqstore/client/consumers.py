@@ -1,0 +1,490 @@
+"""Consumers of shared groups: they receive ahead, renew leases, and acknowledge in batches.
+
+``AsyncConsumer`` does the work, on an event loop; ``Consumer`` runs one in a thread of its own, for
+applications without a loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+from pydantic import PrivateAttr
+
+from mqstore.client import consumer_calls
+from mqstore.client.errors import ClientError
+from mqstore.client.leases import Leases, Outcome, Settlement
+from mqstore.client.requests import Call
+from mqstore.client.retries import is_transient, pause_s
+from mqstore.wire.consumers import LeasedMessage, ReceivedMessages, WantedMessages
+from mqstore.wire.limits import (
+    COUNT_MAX,
+    DELAY_LEVEL_MAX,
+    LEASE_DEFAULT_S,
+    LEASE_MAX_S,
+    PULL_COUNT_DEFAULT,
+    PULL_WAIT_MAX_S,
+    REASON_LENGTH_MAX,
+)
+
+if TYPE_CHECKING:
+    from mqstore.client.client import AsyncClient
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+WAIT_S: Final = 20.0
+"""How long one receive waits for a message."""
+PAUSE_S: Final = 0.2
+"""Pause after a failed request, doubled each time."""
+STOP_S: Final = 10.0
+"""How long the end of a consumer waits for the service to take what became of its messages."""
+HANDLE_MAX_S: Final = 3_600.0
+CONCURRENCY_MAX: Final = 10_000
+_DEAD: Final = -1
+"""The delay level that makes a dead letter."""
+
+
+class ConsumedMessage(LeasedMessage):
+    """A message that a consumer holds until ``ack``, ``nack`` or ``reject``.
+
+    Each may be called by any thread, returns at once, and is sent in the background; the first one
+    counts.
+    """
+
+    _settle: Callable[[str, Outcome], None] = PrivateAttr()
+
+    @classmethod
+    def of(cls, message: LeasedMessage, settle: Callable[[str, Outcome], None]) -> ConsumedMessage:
+        """Return a received message whose ``ack`` and ``nack`` call ``settle``."""
+        found = cls.model_construct(message.model_fields_set, **message.__dict__)
+        found._settle = settle
+        return found
+
+    def ack(self) -> None:
+        """Acknowledge the message: the group gets it no more."""
+        self._settle(self.receipt, Outcome())
+
+    def nack(self, *, delay_level: int = 0, reason: str = "") -> None:
+        """Return the message: it is delivered again after a level of the store's messageDelayLevel,
+        by default longer each time; after the retries that the group allows it is a dead letter.
+        ``reason`` is kept with the message. Raises ValueError for another level, and for a reason
+        that is long or has control characters.
+        """
+        if not 0 <= delay_level <= DELAY_LEVEL_MAX:
+            raise ValueError(f"delay_level is {delay_level}; give 0 to {DELAY_LEVEL_MAX}")
+        self._settle(self.receipt, Outcome(delay_level, _checked(reason)))
+
+    def reject(self, *, reason: str = "") -> None:
+        """Make the message a dead letter at once. Raises ValueError as ``nack``."""
+        self._settle(self.receipt, Outcome(_DEAD, _checked(reason)))
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSpec:
+    """The messages that a consumer receives, and how: the parameters of ``consumer``."""
+
+    group: str
+    wanted: Mapping[str, WantedMessages]
+    concurrency: int
+    prefetch: int
+    lease_s: float
+    handle_max_s: float
+    wait_s: float
+    shard: int | None
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a value out of range."""
+        for name, least, most in (
+            ("concurrency", 1, CONCURRENCY_MAX),
+            ("prefetch", 1, COUNT_MAX),
+            ("wait_s", 0, PULL_WAIT_MAX_S),
+            ("lease_s", 1, LEASE_MAX_S),
+            ("handle_max_s", self.lease_s, inf),
+        ):
+            if not least <= getattr(self, name) <= most:
+                raise ValueError(f"{name} is {getattr(self, name)}; give {least} to {most}")
+
+
+def consumer(
+    group: str,
+    topics: str | Sequence[str] | Mapping[str, str | WantedMessages],
+    *,
+    concurrency: int = 1,
+    prefetch: int = PULL_COUNT_DEFAULT,
+    lease_s: float = LEASE_DEFAULT_S,
+    handle_max_s: float = HANDLE_MAX_S,
+    wait_s: float = WAIT_S,
+    shard: int | None = None,
+) -> ConsumerSpec:
+    """Consume messages of a shared group: each goes to one of its consumers.
+
+    ``topics`` are names, or tags (``"paid || sent"``) or filters by name; all consumers of a group
+    give the same. The application has at most ``concurrency`` messages at a time that it has
+    neither acknowledged nor returned; up to ``prefetch`` more wait here. Leases are ``lease_s``
+    seconds long: so long does the end of a killed consumer delay its messages. They are renewed
+    until ``handle_max_s`` after the receipt of a message. A receive waits ``wait_s`` seconds for
+    messages. ``shard`` names one of several shards; by default all are consumed. Raises ValueError.
+    """
+    return ConsumerSpec(
+        group, _wanted(topics), concurrency, prefetch, lease_s, handle_max_s, wait_s, shard
+    )
+
+
+class _Changes:
+    """Lets tasks of one event loop wait until something is true of the object that they share."""
+
+    def __init__(self) -> None:
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    def notify(self) -> None:
+        """Let each waiting task look again."""
+        for each in self._waiting:
+            if not each.done():
+                each.set_result(None)
+
+    async def until(
+        self, is_true: Callable[[], bool], timeout_s: Callable[[], float | None] = lambda: None
+    ) -> None:
+        """Return when ``is_true``, or once ``timeout_s`` has passed."""
+        while not is_true():
+            change = asyncio.get_running_loop().create_future()
+            self._waiting.add(change)
+            try:
+                done, _ = await asyncio.wait({change}, timeout=timeout_s())
+            finally:
+                self._waiting.discard(change)
+            if not done:
+                return
+
+
+class AsyncConsumer:
+    """A consumer of a shared group, for asyncio. Use it on the event loop of its client.
+
+    ::
+
+        async with client.consumer("shipping", {"orders": "paid"}) as consumer:
+            async for message in consumer:
+                await ship(message)
+                message.ack()
+
+    Several tasks may iterate over one consumer. The loop ends when ``stop`` is called, and raises
+    ClientError when the service rejects the consumer. While the service cannot be reached, the
+    consumer tries again. At the end of the block, what became of messages is sent, and those that
+    were neither acknowledged nor returned are released: they are delivered again at once.
+    """
+
+    def __init__(self, client: AsyncClient, spec: ConsumerSpec) -> None:
+        """``client.consumer`` makes it."""
+        self._client = client
+        self._spec = spec
+        self._leases = Leases(spec.lease_s, spec.handle_max_s)
+        self._buffer: deque[ConsumedMessage] = deque()
+        self._given: set[str] = set()
+        """Receipts of messages that the application has."""
+        self._changes = _Changes()
+        self._stopping = False
+        self._sending = False
+        self._failure: Exception | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        self._tasks = [
+            asyncio.create_task(self._guarded(each)) for each in (self._receive(), self._settle())
+        ]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        receiving, settling = self._tasks
+        self.stop()
+        receiving.cancel()
+        await asyncio.wait({receiving})
+        self._leases.release_all()
+        self._buffer.clear()
+        self._changes.notify()
+        with contextlib.suppress(TimeoutError, ClientError):
+            await asyncio.wait_for(self.flush(), STOP_S)
+        settling.cancel()
+        await asyncio.wait({settling})
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ConsumedMessage:
+        await self._changes.until(lambda: self._is_ended or self._has_next)
+        if self._failure is not None:
+            raise self._failure
+        if self._stopping:
+            raise StopAsyncIteration
+        message = self._buffer.popleft()
+        self._given.add(message.receipt)
+        self._changes.notify()
+        return message
+
+    def stop(self) -> None:
+        """End the loops over this consumer; messages that the application has may be settled."""
+        self._stopping = True
+        self._changes.notify()
+
+    async def flush(self) -> None:
+        """Return when the service has what became of each message that was settled before.
+
+        Raises ClientError if the service rejects it.
+        """
+        await self._changes.until(lambda: self._failure is not None or not self._is_sending)
+        if self._failure is not None:
+            raise self._failure
+
+    @property
+    def _is_ended(self) -> bool:
+        return self._stopping or self._failure is not None
+
+    @property
+    def _has_next(self) -> bool:
+        return bool(self._buffer) and len(self._given) < self._spec.concurrency
+
+    @property
+    def _room(self) -> int:
+        return self._spec.prefetch - len(self._buffer)
+
+    @property
+    def _is_sending(self) -> bool:
+        return self._leases.has_due or self._sending
+
+    # in the background --------------------------------------------------------------------
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do background work; what it raises, the application's loop raises."""
+        try:
+            await work
+        except Exception as error:
+            self._failure = error
+            self._changes.notify()
+
+    async def _receive(self) -> None:
+        """Receive until cancelled or rejected; a cancelled request leases nothing."""
+        failures = 0
+        while True:
+            await self._changes.until(lambda: self._room > 0)
+            try:
+                found = await self._client.send(self._next_call())
+            except ClientError as error:
+                self._note_transient(error)
+                await asyncio.sleep(pause_s(failures, PAUSE_S))
+                failures += 1
+            else:
+                failures = 0
+                self._leases.add(found.messages)
+                self._buffer += [ConsumedMessage.of(each, self.settle) for each in found.messages]
+                self._changes.notify()
+
+    def _next_call(self) -> Call[ReceivedMessages]:
+        spec = self._spec
+        return consumer_calls.receive(
+            spec.group,
+            spec.wanted,
+            max_messages=self._room,
+            wait_s=spec.wait_s,
+            invisible_s=spec.lease_s,
+            shard=spec.shard,
+        )
+
+    def _note_transient(self, error: ClientError) -> None:
+        """Log a failure that a retry may change. Raises any other."""
+        if not is_transient(error):
+            raise error
+        log.warning("consumer of %s: %s; it tries again", self._spec.group, error)
+
+    def settle(self, receipt: str, what: Outcome) -> None:
+        """Note what became of a message, by its receipt; on the event loop."""
+        self._given.discard(receipt)
+        self._leases.settle(receipt, what)
+        self._changes.notify()
+
+    async def _settle(self) -> None:
+        """Send what became of messages, and renew leases, until cancelled or rejected."""
+        failures = 0
+        while True:
+            await self._changes.until(lambda: self._leases.has_due, self._leases.wait_s)
+            self._sending = True
+            is_done = all([await self._send(each) for each in self._leases.take()])
+            self._sending = False
+            self._forget_lost()
+            self._changes.notify()
+            if not is_done:
+                await asyncio.sleep(pause_s(failures, PAUSE_S))
+            failures = 0 if is_done else failures + 1
+
+    async def _send(self, each: Settlement) -> bool:
+        """Whether nothing of it has to be sent again."""
+        try:
+            reply = await self._client.send(each.call(self._spec.group, self._spec.lease_s))
+        except ClientError as error:
+            self._note_transient(error)
+            self._leases.repeat(each.what, each.receipts)
+            return False
+        lost, again = self._leases.note(each, reply)
+        if lost:
+            log.warning("consumer of %s: %d messages go to others", self._spec.group, lost)
+        return not again
+
+    def _forget_lost(self) -> None:
+        """Drop messages whose lease was lost: another consumer has them."""
+        self._buffer = deque(each for each in self._buffer if each.receipt in self._leases)
+        self._given = {each for each in self._given if each in self._leases}
+
+
+class Consumer:
+    """A consumer of a shared group, for applications without an event loop. Thread-safe.
+
+    ::
+
+        with client.consumer("shipping", {"orders": "paid"}) as consumer:
+            for message in consumer:
+                ship(message)
+                message.ack()
+
+    It is an ``AsyncConsumer`` in a thread of its own, which says how it ends and what it raises.
+    Several threads may iterate over one consumer; ``run`` starts them.
+    """
+
+    def __init__(self, make_client: Callable[[], AsyncClient], spec: ConsumerSpec) -> None:
+        """``client.consumer`` makes it. ``make_client`` is called on the consumer's thread."""
+        self._make_client = make_client
+        self._spec = spec
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._run_loop, name=f"consumer of {spec.group}", daemon=True
+        )
+        self._leave = asyncio.Event()
+        self._started: Future[AsyncConsumer] = Future()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._started.result()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._leave.set)
+        self._thread.join()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> ConsumedMessage:
+        try:
+            message = self._wait(self._running.__anext__())
+        except StopAsyncIteration:
+            raise StopIteration from None
+        return ConsumedMessage.of(message, self._settle)
+
+    def run(self, handle: Callable[[ConsumedMessage], object]) -> None:
+        """Call ``handle`` with each message, in as many threads as ``concurrency``, until ``stop``.
+
+        A message is acknowledged when ``handle`` returns, unless it was settled before; if it
+        raises, the message is returned, to be delivered again. Raises ClientError as the loop does.
+        """
+        threads = self._spec.concurrency
+        with ThreadPoolExecutor(threads, thread_name_prefix=self._spec.group) as pool:
+            working = [pool.submit(self._handle_all, handle) for _ in range(threads)]
+            try:
+                for each in working:
+                    each.result()
+            except BaseException:
+                self.stop()
+                raise
+
+    def stop(self) -> None:
+        """End the loops over this consumer. A signal handler may call it."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._running.stop)
+
+    def flush(self) -> None:
+        """Return when the service has what became of each message that was settled before.
+
+        Raises ClientError if the service rejects it.
+        """
+        self._wait(self._running.flush())
+
+    @property
+    def _running(self) -> AsyncConsumer:
+        if not self._started.done():
+            raise ClientError("the consumer has not started; use it in a with statement")
+        return self._started.result()
+
+    def _wait(self, work: Coroutine[Any, Any, Result]) -> Result:
+        try:
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError as error:
+            work.close()
+            raise ClientError("the consumer has ended") from error
+        try:
+            return future.result()
+        finally:
+            future.cancel()  # without effect, unless an interrupt ended the wait
+
+    def _handle_all(self, handle: Callable[[ConsumedMessage], object]) -> None:
+        for message in self:
+            try:
+                handle(message)
+            except Exception as error:
+                log.exception("a message of %s could not be handled", self._spec.group)
+                message.nack(reason=_reason_of(error))
+            else:
+                message.ack()
+
+    def _settle(self, receipt: str, what: Outcome) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._running.settle, receipt, what)
+        except RuntimeError as error:
+            raise ClientError("the consumer has ended; the message is delivered again") from error
+
+    def _run_loop(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+                runner.run(self._consume())
+        except BaseException as error:
+            if self._started.done():
+                raise
+            self._started.set_exception(error)
+
+    async def _consume(self) -> None:
+        async with self._make_client() as client, AsyncConsumer(client, self._spec) as running:
+            self._started.set_result(running)
+            await self._leave.wait()
+
+
+def _wanted(
+    topics: str | Sequence[str] | Mapping[str, str | WantedMessages],
+) -> Mapping[str, WantedMessages]:
+    if isinstance(topics, str):
+        topics = [topics]
+    if not isinstance(topics, Mapping):
+        return {topic: WantedMessages() for topic in topics}
+    return {
+        topic: WantedMessages(tags=wanted) if isinstance(wanted, str) else wanted
+        for topic, wanted in topics.items()
+    }
+
+
+def _checked(reason: str) -> str:
+    if len(reason) > REASON_LENGTH_MAX or not reason.isprintable():
+        raise ValueError(
+            f"reason {reason[:50]!r}: give at most {REASON_LENGTH_MAX} printable characters"
+        )
+    return reason
+
+
+def _reason_of(error: Exception) -> str:
+    text = f"{type(error).__name__}: {error}"[:REASON_LENGTH_MAX]
+    return "".join(each if each.isprintable() else " " for each in text)
