@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import pytest
 
-from mqstore.client import NewMessage
+from mqstore.client import NewMessage, WantedMessages
 from mqstore.service import settings
 from tests.services.service_processes import REPOSITORY, Run, running, writer
 
@@ -251,6 +251,29 @@ def test_consume_messages(reader: Reader) -> None:
     pull = "curl 'localhost:8082/v1/topics/%25DLQ%25shipping"
     (dead,) = reader.replies(_block("consume-messages", pull))
     assert [each["body"] for each in dead["messages"]] == ["no teapot"]
+
+
+def test_consume_messages_with_the_python_client(reader: Reader) -> None:
+    page = (HOW_TO / "consume-messages.md").read_text(encoding="utf-8")
+    (program,) = [found[2] for found in FENCE.finditer(page) if found[1] == "python"]
+    with reader.run.client() as client:
+        client.create_topic("orders", queues=4)
+        client.produce("orders", [NewMessage(body="paid teapots", tags="paid")] * 2)
+        urls = {"MQSTORE_WRITER_URL": reader.run.writer_url}
+        process = subprocess.Popen(
+            [sys.executable, "-c", program.replace("shipping", "python-shipping")],
+            env=os.environ | urls,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        with process:
+            assert process.stdout is not None
+            assert [process.stdout.readline() for _ in range(2)] == ["paid teapots\n"] * 2
+            process.send_signal(signal.SIGINT)
+        # The signal may have come before the second message was acknowledged.
+        again = client.receive("python-shipping", {"orders": WantedMessages(tags="paid")}).messages
+        assert len(again) <= 1
 
 
 def test_replay_from_a_time(reader: Reader) -> None:
