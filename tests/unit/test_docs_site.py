@@ -18,6 +18,9 @@ LOADED = re.compile(
 )
 
 
+pytestmark = pytest.mark.xdist_group("docs-site")  # one build for all of them
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built site; every warning of the build is an error."""
