@@ -50,7 +50,8 @@ class ForkedProcess:
 
     def __init__(self, status: IO[bytes], output: IO[str], errors: IO[str]) -> None:
         self._status = status
-        self._output = output
+        self.stdout = output
+        """The process's standard output: a pipe, or a file that is whole once it has ended."""
         self._errors = errors
         self._texts: tuple[str, str] | None = None
         self.pid = int(status.readline())
@@ -71,7 +72,7 @@ class ForkedProcess:
         """Wait for the end and return what the process wrote to stdout and to stderr."""
         self.wait(timeout)
         if self._texts is None:
-            self._texts = _read_all(self._output), _read_all(self._errors)
+            self._texts = _read_all(self.stdout), _read_all(self._errors)
         return self._texts
 
     def send_signal(self, number: int) -> None:
@@ -97,25 +98,35 @@ def start(
     *arguments: str,
     environment: Mapping[str, str] | None = None,
     listener: socket.socket | None = None,
+    interactive: bool = False,
 ) -> ForkedProcess:
     """Run ``python -m module arguments`` in a fork of this process's server.
 
     The environment is this process's by default. ``listener`` is inherited; MQSTORE_LISTEN_FD names
-    it. Standard input is empty.
+    it. Standard input is empty. ``interactive``: the process leads a session of its own, and its
+    output, at most what a pipe holds, can be read while it runs.
     """
-    output, errors = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")  # noqa: SIM115 (of the process)
     reading, writing = os.pipe()
+    errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (of the process)
+    if interactive:
+        output_reading, output_writing = os.pipe()
+        output: IO[str] = os.fdopen(output_reading)
+    else:
+        output = tempfile.TemporaryFile("w+")  # noqa: SIM115 (of the process)
+        output_writing = os.dup(output.fileno())
     request = {
         "module": module,
         "arguments": arguments,
         "environment": dict(os.environ if environment is None else environment),
+        "interactive": interactive,
     }
-    files = [writing, output.fileno(), errors.fileno()]
+    files = [writing, output_writing, errors.fileno()]
     files += [] if listener is None else [listener.fileno()]
     try:
         socket.send_fds(_server(), [json.dumps(request).encode()], files)
     finally:
         os.close(writing)
+        os.close(output_writing)
     return ForkedProcess(os.fdopen(reading, "rb", buffering=0), output, errors)
 
 
@@ -150,7 +161,8 @@ def _server() -> socket.socket:
 
 def _read_all(file: IO[str]) -> str:
     with file:
-        file.seek(0)
+        if file.seekable():
+            file.seek(0)
         return file.read()
 
 
@@ -192,8 +204,11 @@ def _monitor(request: dict[str, Any], status: int, *files: int) -> None:
 def _run(request: dict[str, Any], output: int, errors: int, *listener: int) -> None:
     """Become the requested process. Never returns: the interpreter ends as that of any program."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.dup2(output, 1)
-    os.dup2(errors, 2)
+    if request["interactive"]:
+        os.setsid()
+    for file, standard in ((output, 1), (errors, 2)):
+        os.dup2(file, standard)
+        os.close(file)
     os.environ.clear()
     os.environ.update(request["environment"])
     for descriptor in listener:

@@ -151,12 +151,8 @@ def test_a_store_that_a_broker_holds_is_refused_in_one_line(
 ) -> None:
     store = tmp_path / "store"
     with _broker_at_work(referee, store):
-        _, errors = _ended(start(store))
+        process = start(store)
+        _, errors = process.communicate(timeout=60)
+        assert process.wait() == 2, errors
         assert len(without_progress(errors).splitlines()) == 1
         assert "in use by another process" in errors
-
-
-def _ended(process: subprocess.Popen[str]) -> tuple[str, str]:
-    found = process.communicate(timeout=60)
-    assert process.returncode == 2, found
-    return found

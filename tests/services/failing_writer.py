@@ -39,7 +39,7 @@ os.fdatasync = _failing(os.fdatasync)  # type: ignore[assignment]  # by descript
 os.fsync = _failing(os.fsync)  # type: ignore[assignment]  # likewise
 sys.argv = ["mqstore.writer"]
 
-from mqstore.service.server import main  # noqa: E402 (after the disk is made to fail)
+from mqstore.service.server import run  # noqa: E402 (after the disk is made to fail)
 from mqstore.writer.__main__ import build  # noqa: E402
 
-main(build, "store-writer", lambda settings: settings.writer_port)
+run(build, "store-writer", lambda settings: settings.writer_port)

@@ -60,7 +60,7 @@ def environment(**settings: Any) -> dict[str, str]:
 class Run:
     """One ``mqstore run``."""
 
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[str] | ForkedProcess
     writer_url: str
     query_url: str
     banner: str
@@ -77,7 +77,7 @@ class Run:
     def child(self, name: str) -> int:
         """The process id of ``writer`` or ``query``."""
         for pid in self.children():
-            if f"mqstore.{name}" in Path(f"/proc/{pid}/cmdline").read_text():
+            if Path(f"/proc/{pid}/comm").read_text() == f"mqstore-{name}\n":
                 return pid
         raise AssertionError(f"no {name} process")
 
@@ -88,7 +88,7 @@ class Run:
 
     def ended(self) -> tuple[int, str]:
         _, errors = self.process.communicate(timeout=END_TIMEOUT_S)
-        return self.process.returncode, without_progress(errors)
+        return self.process.wait(), without_progress(errors)
 
 
 def without_progress(errors: str) -> str:
@@ -114,10 +114,13 @@ def start(
     under_make: bool = False,
     coordinator: bool = False,
     **settings: Any,
-) -> subprocess.Popen[str]:
+) -> subprocess.Popen[str] | ForkedProcess:
     """``mqstore run`` on free ports; root's right to do everything taken away for a plain user."""
-    command = [sys.executable, "-m", "mqstore.cli.main"]
-    command += run_arguments(store, *arguments, coordinator=coordinator)
+    words = run_arguments(store, *arguments, coordinator=coordinator)
+    if not plain_user and not under_make:
+        given = environment(**settings)
+        return start_forked("mqstore.cli.main", *words, environment=given, interactive=True)
+    command = [sys.executable, "-m", "mqstore.cli.main", *words]
     if plain_user and os.geteuid() == 0:
         command = [*_WITHOUT_OVERRIDE, *command]
     if under_make:
@@ -154,7 +157,7 @@ def running(
         process.communicate()
 
 
-def _ready(process: subprocess.Popen[str], services: int) -> Run:
+def _ready(process: subprocess.Popen[str] | ForkedProcess, services: int) -> Run:
     addresses: dict[str, str] = {}
     banner = ""
     assert process.stdout is not None
@@ -162,7 +165,7 @@ def _ready(process: subprocess.Popen[str], services: int) -> Run:
         line = process.stdout.readline()
         if not line:
             _, errors = process.communicate()
-            raise AssertionError(f"mqstore run ended with {process.returncode}: {errors}")
+            raise AssertionError(f"mqstore run ended with {process.wait()}: {errors}")
         banner += line
         addresses.update(_ADDRESS.findall(line))
     writer_url, query_url = addresses["store-writer"], addresses["query"]

@@ -41,7 +41,7 @@ def _refusal(store: Path | None, *arguments: str, plain_user: bool = False, **se
     if plain_user:
         process = start(store, *arguments, plain_user=True, **settings)
         output, errors = process.communicate(timeout=60)
-        code = process.returncode
+        code = process.wait()
     else:
         words = run_arguments(store, *arguments)
         done = run_mqstore(*words, environment=environment(**settings))

@@ -1,27 +1,31 @@
 """Runs the services as child processes: starts them, waits, and stops them all together.
 
 The children are in the supervisor's process group and end with it. The supervisor binds their
-sockets, so that it reports a port in use once, before any service starts.
+sockets, so that it reports a port in use once, before any service starts. It imports the services'
+modules once and forks: the children share the imported modules' memory.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
+import importlib
+import multiprocessing
 import os
 import secrets
 import select
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from multiprocessing.context import ForkProcess
 from typing import Any, Final
 
 from mqstore.service import auth
 from mqstore.service.configuration_error import ConfigurationError
-from mqstore.service.process import STOP_SIGNALS, end_with_parent
+from mqstore.service.process import STOP_SIGNALS, end_with_parent, name_process
 from mqstore.service.settings import Settings, load
 from mqstore.service.sockets import address_of, bind
 
@@ -62,13 +66,13 @@ class _Supervisor:
         self._ports = {"writer": settings.writer_port, "query": settings.query_port}
         if coordinator:
             self._ports["coordinator"] = settings.coordinator_port
-        self._environment = dict(os.environ) | _child_settings(settings)
+        self._environment = _child_settings(settings)
         self._wake, self._waker = os.pipe()
         os.set_blocking(self._waker, False)
         self._stopping = False
         self._code = EXIT_OK
         self._addresses: dict[str, str] = {}
-        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._children: dict[str, ForkProcess] = {}
 
     def run(self) -> int:
         """Start the services, wait for a signal or the end of one, stop all; the exit code."""
@@ -109,25 +113,39 @@ class _Supervisor:
             }
             for name, listener in bound.items():
                 self._addresses[name] = scheme + _reachable(address_of(listener))
-            for name, listener in bound.items():
-                self._children[name] = self._spawn(name, listener)
+            for name in bound:
+                importlib.import_module(f"mqstore.{name}.__main__")
+            gc.freeze()  # a collection in a child would copy the pages of what was imported
+            for name in bound:
+                if not self._stopping:
+                    self._children[name] = self._spawn(name, bound)
 
-    def _spawn(self, name: str, listener: socket.socket) -> subprocess.Popen[bytes]:
-        environment = {**self._environment, "MQSTORE_LISTEN_FD": str(listener.fileno())}
-        if name == "coordinator":
-            environment |= self._coordinator_settings()
-        # Signals stay blocked until the child handles them, so that Ctrl-C during its imports
-        # stops it in order too.
+    def _spawn(self, name: str, bound: Mapping[str, socket.socket]) -> ForkProcess:
+        # Signals stay blocked until the child handles them, so that Ctrl-C during its start stops
+        # it in order too.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         try:
-            return subprocess.Popen(  # noqa: S603 (our own interpreter and modules)
-                [sys.executable, "-m", f"mqstore.{name}"],
-                env=environment,
-                pass_fds=(listener.fileno(),),
-                stdin=subprocess.DEVNULL,
+            child = multiprocessing.get_context("fork").Process(
+                name=name, target=self._become, args=(name, bound)
             )
+            child.start()
+            return child
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def _become(self, name: str, bound: Mapping[str, socket.socket]) -> None:
+        """Run a service in this process, which was just forked. Exits with the service's code."""
+        signal.set_wakeup_fd(-1)
+        self.close()
+        for other, listener in bound.items():
+            if other != name:
+                listener.close()
+        name_process(f"mqstore-{name}")
+        os.environ.update(self._environment)
+        os.environ["MQSTORE_LISTEN_FD"] = str(bound[name].fileno())
+        if name == "coordinator":
+            os.environ.update(self._coordinator_settings())
+        importlib.import_module(f"mqstore.{name}.__main__").main()
 
     def _coordinator_settings(self) -> dict[str, str]:
         """Settings of the coordinator that depend on the address of store-writer."""
@@ -150,7 +168,7 @@ class _Supervisor:
     def _ended(self) -> bool:
         """Whether a child has ended; prints the reason and sets the exit code if so."""
         for name, child in self._children.items():
-            status = child.poll()
+            status = child.exitcode
             if status is None:
                 continue
             self._code = EXIT_REFUSED if status == EXIT_REFUSED else EXIT_FAILED
@@ -167,16 +185,16 @@ class _Supervisor:
         if not self._end(list(self._children), deadline):
             self._kill()
             return
-        if self._code == EXIT_OK and any(c.returncode for c in self._children.values()):
+        if self._code == EXIT_OK and any(c.exitcode for c in self._children.values()):
             self._code = EXIT_FAILED
 
     def _end(self, names: Sequence[str], deadline: float) -> bool:
         """Terminate children by name; whether they ended before ``deadline``."""
         children = [self._children[name] for name in names if name in self._children]
         for child in children:
-            if child.poll() is None:
+            if child.exitcode is None:
                 child.terminate()
-        while any(child.poll() is None for child in children):
+        while any(child.exitcode is None for child in children):
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
@@ -186,9 +204,9 @@ class _Supervisor:
     def _kill(self) -> None:
         self._code = EXIT_FAILED
         for child in self._children.values():
-            if child.poll() is None:
+            if child.exitcode is None:
                 child.kill()
-                child.wait()
+                child.join()
         print("mqstore: a service did not end in time and was killed", file=sys.stderr)
 
     def _sleep(self, timeout_s: float | None) -> None:

@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import Final
 
 from mqstore.service.configuration_error import ConfigurationError
@@ -27,6 +28,13 @@ def end_with_parent(parent_pid: int) -> None:
             raise ConfigurationError(f"prctl: {os.strerror(ctypes.get_errno())}")
     if os.getppid() != parent_pid:
         raise ConfigurationError(f"the parent process {parent_pid} has ended")
+
+
+def name_process(name: str) -> None:
+    """Set the name that ``top`` and ``pgrep`` show, of which Linux keeps 15 bytes. No effect except
+    on Linux."""
+    if sys.platform == "linux":
+        Path("/proc/self/comm").write_text(name)
 
 
 def freeze_heap() -> None:

@@ -48,7 +48,7 @@ FAILURE_GRACE_S: Final = 2.0
 
 
 class Service(Protocol):
-    """A service as ``main`` runs it. Its methods are called on the event loop."""
+    """A service as ``run`` runs it. Its methods are called on the event loop."""
 
     name: str
     health: Health
@@ -71,7 +71,7 @@ class Service(Protocol):
         """Close everything. Called once, after the last reply, also after a failed start."""
 
 
-def main(
+def run(
     build: Callable[[Settings], Service], name: str, port: Callable[[Settings], int]
 ) -> NoReturn:
     """Run a service until it ends; exits with 0, 1 (failed) or 2 (configuration error)."""

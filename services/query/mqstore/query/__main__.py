@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from mqstore.query import interface
 from mqstore.query.service import QueryService
-from mqstore.service.server import main
+from mqstore.service.server import run
 from mqstore.service.settings import Settings
 
 
@@ -15,5 +17,10 @@ def build(settings: Settings) -> QueryService:
     return service
 
 
+def main() -> NoReturn:
+    """Run the service with the settings of the environment; see ``server.run``."""
+    run(build, QueryService.name, lambda settings: settings.query_port)
+
+
 if __name__ == "__main__":
-    main(build, QueryService.name, lambda settings: settings.query_port)
+    main()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from mqstore.service import logs
-from mqstore.service.server import main
+from mqstore.service.server import run
 from mqstore.service.settings import Settings
 from mqstore.writer import interface
 from mqstore.writer.service import WriterService
@@ -20,5 +22,10 @@ def build(settings: Settings) -> WriterService:
     return service
 
 
+def main() -> NoReturn:
+    """Run the service with the settings of the environment; see ``server.run``."""
+    run(build, WriterService.name, lambda settings: settings.writer_port)
+
+
 if __name__ == "__main__":
-    main(build, WriterService.name, lambda settings: settings.writer_port)
+    main()
