@@ -49,6 +49,7 @@ RUN_HERE: Final = {
     ("move-from-a-broker", ".venv/bin/mqstore store verify"),
     ("open-a-refused-store", ".venv/bin/mqstore store verify"),
     ("pause-writes", "curl -X PUT"),
+    ("produce-messages", "curl -X POST"),
     ("pause-writes", "curl -X PUT localhost:8081/v1/store/writes -H 'content-type: app"),
     ("repair-damage", "mqstore store repair"),
     ("replay-from-a-time", "curl -X POST"),
@@ -274,6 +275,18 @@ def test_consume_messages_with_the_python_client(reader: Reader) -> None:
         # The signal may have come before the second message was acknowledged.
         again = client.receive("python-shipping", {"orders": WantedMessages(tags="paid")}).messages
         assert len(again) <= 1
+
+
+def test_produce_messages(reader: Reader) -> None:
+    with reader.run.client() as client:
+        client.create_topic("orders", queues=4)
+        first, second = [
+            reader.replies(_block("produce-messages", "curl -X POST"))[0]["messages"][0]
+            for _ in range(2)
+        ]
+        assert first["queueId"] == second["queueId"]
+        found = client.message(second["offsetMsgId"])
+    assert (found.tags, found.keys, found.ordering_key) == ("paid", ("order-1",), "customer-7")
 
 
 def test_replay_from_a_time(reader: Reader) -> None:

@@ -63,14 +63,24 @@ def test_without_patience_nothing_is_sent_again() -> None:
 
 
 def test_patience_generates_the_keys_that_are_missing() -> None:
-    call = produce("t", [NewMessage(uniq_key="k"), NewMessage()], patience_s=1.0)
+    call = produce("t", [NewMessage(), NewMessage()], patience_s=1.0)
     assert call.with_keys is not None
     for shard in (None, 0, 7):
-        first, second = (call.with_keys(shard).json or {})["messages"]
-        assert first["uniqKey"] == "k"
-        assert unique_keys.shard_of(second["uniqKey"]) == shard
+        for each in (call.with_keys(shard).json or {})["messages"]:
+            assert unique_keys.shard_of(each["uniqKey"]) == shard
     assert produce("t", [NewMessage(uniq_key="k")], patience_s=1.0).with_keys is None
     assert produce("t", NewMessage()).with_keys is None
+
+
+@pytest.mark.parametrize("other", [NewMessage(uniq_key="k"), NewMessage(ordering_key="o")])
+def test_keys_of_a_request_that_several_shards_may_store_are_generated_once(
+    other: NewMessage,
+) -> None:
+    call = produce("t", [other, NewMessage()], patience_s=1.0)
+    assert call.with_keys is None
+    first, second = (call.json or {})["messages"]
+    assert first["uniqKey"] == "k" or "orderingKey" in first
+    assert first["uniqKey"] != second["uniqKey"]
 
 
 def test_a_problem_names_a_shard_that_takes_messages() -> None:

@@ -92,6 +92,7 @@ def test_help_of_a_new_message_names_its_fields_as_python_does() -> None:
     expected = (
         "(*, body: 'bytes | str' = b'', tags: 'str | None' = None, keys: 'Sequence[str]' = (), "
         "properties: 'Mapping[str, str] | None' = None, queue_id: 'int | None' = None, "
+        "ordering_key: 'str | None' = None, "
         "flag: 'int' = 0, delay_level: 'int' = 0, uniq_key: 'str | None' = None) -> 'None'"
     )
     assert str(inspect.signature(NewMessage)) == expected

@@ -299,7 +299,7 @@ def test_batch_of_rocketmqs_clients_is_taken_as_encoded() -> None:
     encoded = properties.encode(
         {"UNIQ_KEY": "k", "WAIT": "true", "TAGS": "t", "a": "b"}, trailing_separator=False
     )
-    messages, keys = produce.build_batch(_batch(encoded), ORIGIN, FORMAT, 10)
+    messages, keys, _ = produce.build_batch(_batch(encoded), ORIGIN, FORMAT, 10)
     assert keys == ["k", "k"]
     assert [(m.body, m.flag, m.topic) for m in messages] == [(b"body", 7, "orders")] * 2
 
@@ -334,7 +334,7 @@ def test_what_the_kernel_reads_of_a_batch_is_what_python_takes(
     encoded = "\x02".join(f"{name}\x01{value}" for name, value in found).encode()
     read = produce.read_batch(_batch(encoded), ORIGIN, log_end, FORMAT, max_count)
     if read is not None:
-        messages, keys = produce.build_batch(_batch(encoded), ORIGIN, FORMAT, max_count)
+        messages, keys, _ = produce.build_batch(_batch(encoded), ORIGIN, FORMAT, max_count)
         assert (len(read), read.keys) == (len(messages), keys)
 
 

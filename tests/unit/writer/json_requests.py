@@ -9,7 +9,9 @@ from typing import Any
 from crc32c import crc32c
 from hypothesis import strategies as st
 
-names = st.sampled_from(["colour", "a b", "KEYS", "TAGS", "DELAY", "", "größe", "\x7f", "n1", "n2"])
+names = st.sampled_from(
+    ["colour", "a b", "KEYS", "TAGS", "DELAY", "__SHARDINGKEY", "", "größe", "\x7f", "n1", "n2"]
+)
 texts = st.one_of(
     st.text(max_size=12), st.sampled_from(["plain", "two words", "\x01", "\x02", "é"])
 )
@@ -27,6 +29,7 @@ def messages(draw: st.DrawFn) -> dict[str, Any]:
         "keys": draw(st.lists(texts, max_size=4)),
         "properties": draw(st.dictionaries(names, texts, max_size=4)),
         "queueId": draw(numbers),
+        "orderingKey": draw(texts | st.none()),
         "flag": draw(numbers),
         "delayLevel": draw(st.sampled_from([0, 0, 1, 9])),
         "uniqKey": draw(texts | st.none()),

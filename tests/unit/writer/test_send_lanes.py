@@ -35,6 +35,7 @@ BATCH_HEADERS: Final = [(b"content-type", b"application/x-rocketmq-batch")]
 BATCH_PROPERTIES: Final = (
     *(b"", b"KEYS\x01a b", b"TAGS\x01t\x02", b"a\x01b\x02", b"WAIT\x01true\x02"),
     *("a\x01é".encode(), b"DELAY\x013", b"no separator", b"PGROUP\x01g"),
+    *(b"__SHARDINGKEY\x01order-1", b"__SHARDINGKEY\x01a\x02TAGS\x01t", b"__SHARDINGKEY\x01"),
 )
 CONFIG: Final = StoreConfig(
     mapped_file_size_commit_log=4 << 20,

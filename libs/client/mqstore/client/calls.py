@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 from crc32c import crc32c
@@ -86,31 +86,23 @@ def produce(
     shard: int | None = None,
     patience_s: float = 0.0,
 ) -> Call[ProduceReply]:
-    """Store messages: one contiguous append to one queue, all or none.
+    """Store messages: one contiguous append, all or none, to one queue; those with an
+    ``ordering_key`` go to the queue of their key.
 
-    Without ``shard``, messages with a ``uniq_key`` are stored on the shard of the key, the others
-    on the shard that the address leads to. If all messages have a ``uniq_key``, the call may be
-    retried after a lost reply: no message is stored twice. With ``patience_s`` the client retries
-    for so many seconds, and generates missing keys.
+    Without ``shard``, messages with an ``ordering_key`` or a ``uniq_key`` are stored on the shard
+    of the key, the others on the shard that the address leads to. If all messages have a
+    ``uniq_key``, the call may be retried after a lost reply: no message is stored twice. With
+    ``patience_s`` the client retries for so many seconds, and generates missing keys.
     """
     if isinstance(messages, NewMessage):
         messages = [messages]
-    sent = messages
     with_keys: Callable[[int | None], Call[ProduceReply]] | None = None
-    if patience_s and not all(each.uniq_key for each in sent):
-
-        def with_keys(named: int | None) -> Call[ProduceReply]:
-            """Build the call with generated keys for the messages without one."""
-            keyed = [
-                each
-                if each.uniq_key
-                else each.model_copy(update={"uniq_key": unique_keys.generate(named)})
-                for each in sent
-            ]
-            return replace(
-                produce(topic, keyed, durability=durability, shard=shard), patience_s=patience_s
-            )
-
+    if patience_s and not all(each.uniq_key for each in messages):
+        if any(each.uniq_key or each.ordering_key for each in messages):
+            # Several shards may store parts of it, so a later attempt needs the same keys.
+            messages = _keyed(messages, None)
+        else:
+            with_keys = partial(_produce_keyed, topic, messages, durability, shard, patience_s)
     body: dict[str, Any] = {"messages": [each.as_json() for each in messages]}
     if durability is not None:
         body["durability"] = durability
@@ -122,6 +114,27 @@ def produce(
         patience_s=patience_s,
         with_keys=with_keys,
     )
+
+
+def _keyed(messages: Sequence[NewMessage], named: int | None) -> list[NewMessage]:
+    """Return messages with a generated unique key, of a shard or none, where they have none."""
+    return [
+        each if each.uniq_key else each.model_copy(update={"uniq_key": unique_keys.generate(named)})
+        for each in messages
+    ]
+
+
+def _produce_keyed(
+    topic: str,
+    messages: Sequence[NewMessage],
+    durability: Durability | None,
+    shard: int | None,
+    patience_s: float,
+    named: int | None,
+) -> Call[ProduceReply]:
+    """Build the call with keys of the shard ``named``."""
+    keyed = _keyed(messages, named)
+    return produce(topic, keyed, durability=durability, shard=shard, patience_s=patience_s)
 
 
 def produce_batch(

@@ -17,8 +17,9 @@ Hidden = Literal["delayed", "half"]
 
 
 class NewMessage(produce.NewMessage):
-    """A message to store. ``body`` is bytes or text (stored as UTF-8). ``delay_level`` 0 delivers
-    it at once; other values are levels of the store's messageDelayLevel."""
+    """A message to store. ``body`` is bytes or text (stored as UTF-8). Messages under one
+    ``ordering_key`` go to one queue, in order. ``delay_level`` 0 delivers it at once; other values
+    are levels of the store's messageDelayLevel."""
 
     def __init__(
         self,
@@ -28,6 +29,7 @@ class NewMessage(produce.NewMessage):
         keys: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
         queue_id: int | None = None,
+        ordering_key: str | None = None,
         flag: int = 0,
         delay_level: int = 0,
         uniq_key: str | None = None,
@@ -39,6 +41,7 @@ class NewMessage(produce.NewMessage):
             keys=list(keys),
             properties=dict(properties or {}),
             queue_id=queue_id,
+            ordering_key=ordering_key,
             flag=flag,
             delay_level=delay_level,
             uniq_key=uniq_key,

@@ -4,6 +4,9 @@ A key that mqstore's client generated contains the number of its shard. Any othe
 shard by a hash of its part before the first ``~``, so that ``KEY``, ``KEY~0`` and ``KEY~1`` belong
 to one shard.
 
+An ordering key chooses a shard by a hash of all of it. It takes precedence over the unique key of
+its message, whose duplicates are then found on the shard of the ordering key.
+
 When the shards of the hash change, some keys move. Only a key's previous shard can find duplicates
 of messages that it stored before. So for some time a request goes to the previous shard first,
 which stores no new message under the key, and then to the new shard unless the previous one has
@@ -13,7 +16,7 @@ the messages.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from mqstore.wire import unique_keys
@@ -29,8 +32,16 @@ def shard_of(key: str, shards: Sequence[int]) -> int:
     named = unique_keys.shard_of(key)
     if named is not None:
         return named
-    text = key.partition(SEPARATOR)[0].encode("utf-8", "surrogatepass")
-    digest = hashlib.blake2b(text, digest_size=8).digest()
+    return _shard_of_hash(key.partition(SEPARATOR)[0], shards)
+
+
+def shard_of_ordering_key(key: str, shards: Sequence[int]) -> int:
+    """Return the shard of an ordering key among ``shards``, by a hash of the whole key."""
+    return _shard_of_hash(key, shards)
+
+
+def _shard_of_hash(text: str, shards: Sequence[int]) -> int:
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return shards[jump_hash(int.from_bytes(digest), len(shards))]
 
 
@@ -48,10 +59,13 @@ def jump_hash(value: int, buckets: int) -> int:
 
 
 def shards_to_visit(
-    key: str, shards: Sequence[int], before: Sequence[int] | None
+    key: str,
+    shards: Sequence[int],
+    before: Sequence[int] | None,
+    choose: Callable[[str, Sequence[int]], int] = shard_of,
 ) -> tuple[int, ...]:
     """Return the key's shard, preceded by its shard among ``before`` if that is another one."""
-    found = shard_of(key, shards)
-    if not before or (previous := shard_of(key, before)) == found:
+    found = choose(key, shards)
+    if not before or (previous := choose(key, before)) == found:
         return (found,)
     return previous, found

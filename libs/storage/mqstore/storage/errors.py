@@ -63,6 +63,9 @@ if TYPE_CHECKING:
 class StorageError(Exception):
     """Base of all errors that the storage library raises on purpose."""
 
+    index: int | None = None
+    """Number, from 0, of the refused message of a batch; None if the error is not about one."""
+
 
 class RecordError(StorageError):
     """A stretch of the commit log that is not one whole record.

@@ -11,6 +11,7 @@ from mqstore.storage.codec.cursors import encode as encode_cursor
 from mqstore.storage.codec.cursors import encode_name as encode_name_cursor
 from mqstore.storage.codec.ext_unit import ExtUnit
 from mqstore.storage.codec.hosts import Host, parse_host
+from mqstore.storage.codec.java_text import string_hash
 from mqstore.storage.codec.message_id import decode as decode_message_id
 from mqstore.storage.codec.properties import decode as decode_properties
 from mqstore.storage.codec.properties import encode as encode_properties
@@ -29,6 +30,7 @@ from mqstore.storage.layout import (
     PROPERTY_DELAY,
     PROPERTY_KEYS,
     PROPERTY_SEPARATOR,
+    PROPERTY_SHARDING_KEY,
     PROPERTY_TAGS,
     PROPERTY_UNIQ_KEY,
     QUEUE_ENTRY_SIZE,
@@ -53,6 +55,7 @@ __all__ = [
     "PROPERTY_DELAY",
     "PROPERTY_KEYS",
     "PROPERTY_SEPARATOR",
+    "PROPERTY_SHARDING_KEY",
     "PROPERTY_TAGS",
     "PROPERTY_UNIQ_KEY",
     "QUEUED_TYPES",
@@ -82,4 +85,5 @@ __all__ = [
     "index_keys",
     "parse_host",
     "segment_name",
+    "string_hash",
 ]

@@ -121,6 +121,10 @@ PROPERTY_KEYS: Final = "KEYS"
 PROPERTY_TAGS: Final = "TAGS"
 PROPERTY_UNIQ_KEY: Final = "UNIQ_KEY"
 PROPERTY_DELAY: Final = "DELAY"
+PROPERTY_SHARDING_KEY: Final = "__SHARDINGKEY"
+"""The ordering key of a message: MessageConst.PROPERTY_SHARDING_KEY of 5.4.0, where it is the
+message group of the gRPC API. 4.9.7 has no such constant, and keeps it as a property of the user.
+"""
 PROPERTY_REAL_TOPIC: Final = "REAL_TOPIC"
 PROPERTY_REAL_QUEUE_ID: Final = "REAL_QID"
 PROPERTY_RETRY_TOPIC: Final = "RETRY_TOPIC"

@@ -22,6 +22,7 @@ from mqstore.storage.layout import (
     LMQ_PREFIX,
     NAME_VALUE_SEPARATOR,
     PROPERTY_SEPARATOR,
+    PROPERTY_SHARDING_KEY,
     PROPERTY_TOMBSTONE,
     PROPERTY_TRANSACTION_KEY,
     PROPERTY_TRANSACTION_SIZE,
@@ -163,6 +164,7 @@ RESERVED_PROPERTIES: Final[Mapping[StoreFormat, frozenset[str]]] = {
 _STORE_ONLY_PROPERTIES: Final = frozenset(
     {
         "TRANSACTION_CHECK_TIMES",
+        PROPERTY_SHARDING_KEY,
         "TRAN_PREPARED_QUEUE_OFFSET",
         "__CRC32#",
         PROPERTY_TOMBSTONE,
@@ -256,6 +258,10 @@ def check_user_property(name: str, value: str, store_format: StoreFormat) -> Non
     """Raise PropertyError unless a client may set this property by itself."""
     if not name:
         raise PropertyError("property name is empty, give it one")
+    if name == PROPERTY_SHARDING_KEY:
+        raise PropertyError(
+            f"property {name} is the ordering key; produce with orderingKey instead"
+        )
     if name in RESERVED_PROPERTIES[store_format] or name in _STORE_ONLY_PROPERTIES:
         raise PropertyError(f"property {name} is reserved by RocketMQ, use another name")
     if not (is_plain(name) and is_plain(value)):

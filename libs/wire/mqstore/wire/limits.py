@@ -13,6 +13,8 @@ EXPRESSION_LENGTH_MAX: Final = 4_096
 """Characters of an SQL92 expression."""
 PIN_LEASE_MAX_S: Final = 86_400
 REBUILD_LEASE_MAX_S: Final = 3_600
+ORDERING_KEY_LENGTH_MAX: Final = 255
+"""Characters of an ordering key."""
 COUNT_MAX: Final = 1_000
 """Messages of one reply."""
 BODY_MAX: Final = 1 << 30

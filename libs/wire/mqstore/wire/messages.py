@@ -13,6 +13,7 @@ from mqstore.wire.examples import lookups as examples
 from mqstore.wire.operation import BYTES, Nothing, Operation, Role, Target
 from mqstore.wire.shards import OfShards
 
+ORDERING_KEY_PROPERTY: Final = "__SHARDINGKEY"
 CHECKED_BY = (
     "Given where the disk changed a block of 64 KiB around the message: only the record's own"
     " checks vouch for it. Its body, topic, tags and place in its queue are as they were written;"
@@ -54,6 +55,11 @@ class Message(Reply, title="MessageView"):
     inflated_size: int | None = left_out("Bytes of the inflated body, which is then what is shown.")
     body_problem: str | None = left_out("Why the body is shown as it is stored, not as requested.")
     checked_by: Literal["record"] | None = left_out(CHECKED_BY)
+
+    @property
+    def ordering_key(self) -> str | None:
+        """The key under which it was produced in order."""
+        return self.properties.get(ORDERING_KEY_PROPERTY)
 
     @property
     def body_bytes(self) -> bytes:

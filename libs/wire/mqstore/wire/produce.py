@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from mqstore.wire import idempotency, problems
 from mqstore.wire.base import INT32_MAX, INT32_MIN, UINT32_MAX, Reply, Request, left_out
 from mqstore.wire.examples import stores as examples
+from mqstore.wire.limits import ORDERING_KEY_LENGTH_MAX
 from mqstore.wire.operation import TOPIC_PARAMETER, Operation, Role, Target
 
 Durability = Literal["sync", "async"]
@@ -44,6 +45,15 @@ class NewMessage(Content):
 
     queue_id: Annotated[
         QueueId | None, Field(description="Default: round-robin; one per request.")
+    ] = None
+    ordering_key: Annotated[
+        Annotated[str, Field(min_length=1, max_length=ORDERING_KEY_LENGTH_MAX)] | None,
+        Field(
+            description="Messages under one key go to one queue, in order: the key chooses the "
+            "queue, and the shard, by a hash. Stored as `__SHARDINGKEY`, RocketMQ's message group. "
+            "Without `queueId`. Messages of one request may have several keys.",
+            examples=["customer-7"],
+        ),
     ] = None
     delay_level: Annotated[
         int,
@@ -89,7 +99,8 @@ def body_bytes(text: str | None, encoded: str | None) -> bytes:
 
 
 class ProduceRequest(Request):
-    """Messages of one topic; several are one contiguous append to one queue, all or none."""
+    """Messages of one topic; several are one contiguous append, all or none. They go to one queue,
+    but for those with an ordering key."""
 
     messages: Annotated[list[NewMessage], Field(min_length=1)]
     durability: Annotated[
@@ -144,11 +155,14 @@ _PROBLEMS: Final = (
     *problems.FILE_KINDS,
 )
 _TEXT: Final = (
-    "One message or a batch; a batch is one contiguous append to one queue, all or none. The "
-    "reply comes when the requested durability is reached. "
+    "One message or a batch; a batch is one contiguous append, all or none, to one queue, except "
+    "for messages with an `orderingKey`: each goes to the queue of its key. The "
+    "reply comes when the requested durability is reached. A problem of one message of a batch has "
+    "its number in `index`. "
     "`application/x-rocketmq-batch` is the body that RocketMQ's clients encode (per message: "
     "total size 4, magic 4, body CRC 4, flag 4, body length 4, body, properties length 2, "
-    "properties; big-endian); `queueId` and `durability` are then query parameters."
+    "properties; big-endian); `queueId` and `durability` are then query parameters, and a "
+    "property `__SHARDINGKEY` is the ordering key."
 )
 _PARAMETERS: Final[tuple[Mapping[str, Any], ...]] = (
     TOPIC_PARAMETER,
@@ -163,8 +177,9 @@ _PARAMETERS: Final[tuple[Mapping[str, Any], ...]] = (
         "in": "query",
         "schema": {"type": "integer", "minimum": 0, "maximum": INT32_MAX},
         "description": "The shard that is meant: another one answers 421 with its address. "
-        "Without it messages under a `uniqKey` or Idempotency-Key are stored on the shard that "
-        "the key names, all others on the one that got them.",
+        "Without it messages with an `orderingKey`, `uniqKey` or Idempotency-Key (the first that "
+        "is given) are stored on the shard that the key names, all others on the one that got "
+        "them.",
     },
     {
         "name": "durability",

@@ -6,7 +6,7 @@ Called from ``produce_route``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -30,6 +30,8 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
     """The keys that the client gave; None if it gave no key."""
     delayed: bool = False
     """Whether any message is stored in a delay queue first."""
+    ordering: list[str | None] | None = None
+    """The messages' ordering keys, which chose their queues; None if none has one."""
     idempotency_key: str | None = None
     other_keys: Sequence[str] = ()
     """Unique keys of a request with another number of messages under the same Idempotency-Key."""
@@ -46,13 +48,14 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
             self.sync,
             [given[each] for each in numbers],
             self.delayed,
+            None if self.ordering is None else [self.ordering[each] for each in numbers],
         )
 
     def append_to(self, store: MessageStore, topic: str) -> Put:
         """Append the messages. Raises UniqueKeyTaken, OriginalsUnread, FilePending."""
         messages, is_batch = self.messages, len(self.messages) > 1
-        if is_batch and self.delayed:
-            is_batch = False  # DELAY has no effect in a batch
+        if is_batch and (self.delayed or self.ordering is not None):
+            is_batch = False  # DELAY has no effect in a batch, which is of one queue
             check_batch_size(messages, store.config.max_message_size)
         if self.given is None:
             return store.append(messages, as_batch=is_batch)
@@ -91,6 +94,9 @@ class RawBatch(msgspec.Struct, frozen=True, gc=False):
     decoded: Callable[[], Batch]
     """Decode the batch, if its messages are needed one by one."""
     delayed: bool = False
+
+    ordering: ClassVar[None] = None
+    """The kernel leaves a message with an ordering key to ``Batch``."""
 
     @property
     def given(self) -> list[str | None] | None:

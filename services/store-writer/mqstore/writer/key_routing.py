@@ -1,5 +1,5 @@
 """Messages and begins of transactions under unique keys go to the shards that their keys name, so
-that a duplicate needs one shard.
+that a duplicate needs one shard. Messages with an ordering key go to the shard of that key.
 
 A produce whose keys name one shard goes there whole. One whose keys name several is divided: each
 shard gets its messages as a request of their own, which is all or none by itself, and the reply has
@@ -19,7 +19,7 @@ import msgspec
 
 from mqstore.service.forwarding import ForwardedRequest
 from mqstore.service.http import Reply
-from mqstore.service.key_shards import shards_to_visit
+from mqstore.service.key_shards import shard_of_ordering_key, shards_to_visit
 from mqstore.service.problems import SHARD_UNREACHABLE, Problem
 from mqstore.service.shards import Shards
 
@@ -50,15 +50,25 @@ class KeyRouting:
         self._shards = shards
         self._clock_s = clock_s
 
-    def parts(self, given: Sequence[str | None], window_ms: int) -> Parts:
+    def parts(
+        self,
+        given: Sequence[str | None],
+        window_ms: int,
+        ordering: Sequence[str | None] | None = None,
+    ) -> Parts:
         """Assign the messages of a request to shards; no parts if no message has a key.
 
+        ``given`` are their unique keys, ``ordering`` their ordering keys, which take precedence.
         Messages without a key go with the first message that has one.
         """
         keys = self._shards.members.keys
         moving_until_ms = keys.changed_at_ms + MOVING_WINDOWS * window_ms
         before = keys.before if self._clock_s() * 1000 < moving_until_ms else None
         visits = [shards_to_visit(key, keys.shards, before) if key else None for key in given]
+        for number, key in enumerate(ordering or ()):
+            if key:  # no duplicate is on another shard of a message without a unique key
+                former = before if given[number] else None
+                visits[number] = shards_to_visit(key, keys.shards, former, shard_of_ordering_key)
         first = next((each for each in visits if each is not None), None)
         found: Parts = {}
         if first is not None:
@@ -136,12 +146,24 @@ def divide_json(body: bytes, numbers: Sequence[int], keys: Sequence[str | None])
 
 
 def join(parts: Parts, replies: Sequence[Reply]) -> Reply:
-    """One reply of all parts; the first that is no success, where there is one."""
+    """One reply of all parts; the first that is no success, where there is one, with the ``index``
+    of the whole request."""
     placed: dict[int, msgspec.Raw] = {}
     for numbers, reply in zip(parts.values(), replies, strict=True):
         if reply.status != HTTPStatus.CREATED:
-            return reply
+            return _of_whole_request(reply, numbers)
         stored = msgspec.json.decode(reply.body, type=_Stored).messages
         placed.update(zip(numbers, stored, strict=True))
     messages = [placed[number] for number in range(len(placed))]
     return Reply(msgspec.json.encode(_Stored(messages)), int(HTTPStatus.CREATED))
+
+
+def _of_whole_request(reply: Reply, numbers: Sequence[int]) -> Reply:
+    """Return the problem of a part, whose messages have these numbers in the request."""
+    try:
+        problem = msgspec.json.decode(reply.body, type=dict[str, Any])
+        own = numbers[problem["index"]]
+    except (msgspec.DecodeError, LookupError, TypeError):
+        return reply  # not about one message, or not of a shard
+    body = msgspec.json.encode(problem | {"index": own})
+    return msgspec.structs.replace(reply, body=body)

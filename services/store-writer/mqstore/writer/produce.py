@@ -6,6 +6,7 @@ Called from ``routes``. No function waits or reads the store's files.
 from __future__ import annotations
 
 import ipaddress
+import re
 import time
 from collections.abc import Sequence
 from functools import cache, lru_cache
@@ -18,13 +19,14 @@ from mqstore.service import bodies, problems
 from mqstore.service.problems import Problem
 from mqstore.service.structs import struct_of
 from mqstore.storage import topic_names
-from mqstore.storage.errors import PropertyError
+from mqstore.storage.errors import PropertyError, StorageError
 from mqstore.storage.formats import (
     KEY_SEPARATOR,
     NAME_VALUE_SEPARATOR,
     PROPERTY_DELAY,
     PROPERTY_KEYS,
     PROPERTY_SEPARATOR,
+    PROPERTY_SHARDING_KEY,
     PROPERTY_TAGS,
     PROPERTY_UNIQ_KEY,
     Host,
@@ -47,6 +49,7 @@ from mqstore.wire import produce as contract
 from mqstore.wire.base import UINT32_MAX
 from mqstore.wire.idempotency import unique_keys
 from mqstore.wire.produce import Durability, NewMessage, ProduceRequest
+from mqstore.writer.ordering import queue_of
 
 CLIENT_PROPERTIES: Final = frozenset(
     {"KEYS", "TAGS", "UNIQ_KEY", "WAIT", "BUYER_ID", "INSTANCE_ID", "MSG_REGION", "TRACE_ON"}
@@ -78,6 +81,8 @@ _Request: Final = struct_of(ProduceRequest)
 _decoder = msgspec.json.Decoder(_Request)
 _outline_decoder = msgspec.json.Decoder(_Outline)
 _message_decoder = msgspec.json.Decoder(struct_of(NewMessage))
+_MESSAGE_PATH: Final = re.compile(r"`\$\.messages\[(\d+)\]")
+"""A message's place in the text of a validation error."""
 quote: Final = msgspec.json.Encoder().encode
 """Encode a text as JSON."""
 
@@ -87,15 +92,20 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
 
     topic: str
     queue_id: int
+    """The queue of messages without an ordering key."""
     born_host: Host
     store_host: Host
     born_timestamp_ms: int
+    queues: int = 1
+    """Write queues of the topic, of which an ordering key chooses one."""
 
-    def message(self, body: bytes, encoded_properties: bytes, flag: int) -> Message:
+    def message(
+        self, body: bytes, encoded_properties: bytes, flag: int, ordering_key: str | None = None
+    ) -> Message:
         """Return a message of this request."""
         return Message(
             self.topic,
-            self.queue_id,
+            queue_of(ordering_key, self.queues) if ordering_key else self.queue_id,
             body,
             encoded_properties,
             self.born_host,
@@ -144,7 +154,12 @@ def decode_request(body: bytes, max_count: int) -> ProduceRequest:
     """
     if is_heavy(body, is_json=True):
         return _decode_heavy(body, max_count)
-    request = bodies.decode(_decoder, body)
+    try:
+        request = bodies.decode(_decoder, body)
+    except Problem as problem:
+        if found := _MESSAGE_PATH.search(problem.detail):
+            problem.extra["index"] = int(found[1])
+        raise
     check_count(len(request.messages), max_count)
     return request
 
@@ -164,7 +179,8 @@ def _decode_heavy(body: bytes, max_count: int) -> ProduceRequest:
         try:
             messages.append(bodies.decode(_message_decoder, text))
         except Problem as problem:
-            raise Problem(problem.kind, f"message {number}: {problem.detail}") from None
+            detail = f"message {number}: {problem.detail}"
+            raise Problem(problem.kind, detail, extra={"index": number}) from None
     return _Request(messages=messages, durability=outline.durability)
 
 
@@ -178,16 +194,55 @@ def check_count(count: int, max_count: int) -> None:
 
 
 def requested_queue(messages: Sequence[NewMessage]) -> int | None:
-    """Return the queue that a request names, None for none. Raises Problem if it names several."""
-    if len(messages) == 1:
-        return messages[0].queue_id
-    named = {message.queue_id for message in messages if message.queue_id is not None}
-    if len(named) > 1:
-        raise Problem(
-            problems.MESSAGE_INVALID,
-            "messages of one request go to one queue; send one request per queueId",
-        )
-    return named.pop() if named else None
+    """Return the queue that a request names, None for none.
+
+    Raises Problem if it names several, or one for a message with an ordering key.
+    """
+    named: int | None = None
+    for index, message in enumerate(messages):
+        if message.queue_id is None:
+            continue
+        if message.ordering_key is not None:
+            raise _both_named(index)
+        if named is not None and named != message.queue_id:
+            raise Problem(
+                problems.MESSAGE_INVALID,
+                "messages of one request go to one queue; send one request per queueId",
+                extra={"index": index},
+            )
+        named = message.queue_id
+    return named
+
+
+def _both_named(index: int) -> Problem:
+    return Problem(
+        problems.MESSAGE_INVALID,
+        "an ordering key chooses the queue; give queueId or the ordering key, not both",
+        extra={"index": index},
+    )
+
+
+def build_all(
+    messages: Sequence[NewMessage],
+    origin: Origin,
+    unique_keys: UniqueKeys,
+    store_format: StoreFormat,
+    levels: DelayLevels,
+) -> list[tuple[Message, str]]:
+    """Return what ``build`` makes of each message.
+
+    Raises as ``build``, with the ``index`` of the message.
+    """
+    built: list[tuple[Message, str]] = []
+    try:
+        built.extend(build(each, origin, unique_keys, store_format, levels) for each in messages)
+    except Problem as problem:
+        problem.extra["index"] = len(built)
+        raise
+    except StorageError as error:
+        error.index = len(built)
+        raise
+    return built
 
 
 def build(
@@ -215,7 +270,7 @@ def build(
     body = body_bytes(message.body, message.body_base64)
     if message.crc32c is not None:
         check_crc32c(body, message.crc32c, f"the body of message {uniq_key}")
-    return origin.message(body, encoded, message.flag), uniq_key
+    return origin.message(body, encoded, message.flag, message.ordering_key), uniq_key
 
 
 def json_reader(store_format: StoreFormat, keys: UniqueKeys, count_max: int) -> JsonReader:
@@ -231,23 +286,45 @@ def build_batch(
     store_format: StoreFormat,
     max_count: int,
     idempotency_key: str | None = None,
-) -> tuple[list[Message], list[str]]:
-    """Return the messages of a body in RocketMQ's batch encoding, and their unique keys.
+    *,
+    has_queue: bool = False,
+) -> tuple[list[Message], list[str], list[str | None] | None]:
+    """Return the messages of a body in RocketMQ's batch encoding, their unique keys, and their
+    ordering keys (None if none has one). ``has_queue``: the request names a queue.
 
     A message without a unique key has "", unless the request's Idempotency-Key gives it one.
 
-    Raises MessageInvalid, PropertyError, Problem.
+    Raises MessageInvalid, PropertiesTooLong, PropertyError, with the ``index`` of the message, and
+    Problem.
     """
     template = origin.message(b"", b"", 0)
     messages = decode_batch(body, template, store_format=store_format)
     check_count(len(messages), max_count)
-    keys = [_check_encoded(each.properties, store_format) for each in messages]
+    keys: list[str] = []
+    ordering: list[str | None] = []
+    try:
+        for each in messages:
+            found = _check_encoded(each.properties, store_format)
+            keys.append(found.get(PROPERTY_UNIQ_KEY, ""))
+            ordering.append(found.get(PROPERTY_SHARDING_KEY) or None)
+    except StorageError as error:
+        error.index = len(keys)
+        raise
     if idempotency_key is not None:
         for number, key in enumerate(unique_keys(idempotency_key, len(messages))):
             if not keys[number]:
                 keys[number] = key
                 messages[number] = _with_key(messages[number], origin, key)
-    return messages, keys
+    first = next((number for number, each in enumerate(ordering) if each), None)
+    if first is None:
+        return messages, keys, None
+    if has_queue:
+        raise _both_named(first)
+    messages = [
+        origin.message(each.body or b"", each.properties, each.flag, ordering_key)
+        for each, ordering_key in zip(messages, ordering, strict=True)
+    ]
+    return messages, keys, ordering
 
 
 def read_batch(
@@ -306,6 +383,9 @@ def _properties(message: NewMessage, uniq_key: str, store_format: StoreFormat) -
         found[PROPERTY_TAGS] = message.tags
     if message.delay_level:
         found[PROPERTY_DELAY] = str(message.delay_level)
+    if message.ordering_key:
+        topic_names.check_property_text("orderingKey", message.ordering_key)
+        found[PROPERTY_SHARDING_KEY] = message.ordering_key
     return found
 
 
@@ -340,8 +420,8 @@ def _with_key(message: Message, origin: Origin, uniq_key: str) -> Message:
     return origin.message(message.body or b"", encoded, message.flag)
 
 
-def _check_encoded(encoded: bytes, store_format: StoreFormat) -> str:
-    """Return the unique key of encoded properties, "" without one.
+def _check_encoded(encoded: bytes, store_format: StoreFormat) -> dict[str, str]:
+    """Decode the properties of a message in a batch.
 
     Raises PropertyError for a property that only the store may set.
     """
@@ -349,9 +429,9 @@ def _check_encoded(encoded: bytes, store_format: StoreFormat) -> str:
         raise PropertyError("a property contains NUL, remove it")
     found = decode_properties(encoded)
     for name, value in found.items():
-        if name not in CLIENT_PROPERTIES:
+        if name not in CLIENT_PROPERTIES and name != PROPERTY_SHARDING_KEY:
             topic_names.check_user_property(name, value, store_format)
-    return found.get(PROPERTY_UNIQ_KEY, "")
+    return found
 
 
 def _packed(address: str) -> bytes:

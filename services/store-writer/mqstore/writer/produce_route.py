@@ -204,14 +204,28 @@ class ProduceRoute:
             put = await pending_files.put(lambda: self._put(topic, known))
         return await self._await_durability(topic.name, put, batch)
 
+    async def _store_part(self, topic: TopicConfig, part: Batch, numbers: Sequence[int]) -> Reply:
+        """Store messages that have these numbers in the request, as ``_store``."""
+        try:
+            return await self._store(topic, part)
+        except (Problem, StorageError) as error:
+            problem = error if isinstance(error, Problem) else problem_of(error)
+            if (index := problem.extra.get("index")) is not None:
+                problem.extra["index"] = numbers[index]
+            raise problem from error
+
     def _parts(self, head: _RequestHead, batch: Batch | RawBatch) -> Parts:
-        """Return the shards that unique keys name, with their messages; none if all stay here."""
+        """Return the shards that keys name, with their messages; none if all stay here."""
         store = self._service.store
-        if head.has_shard or self._service.shards.members.alone or store.dedup is None:
+        if head.has_shard or self._service.shards.members.alone:
             return {}
-        given = batch.given
+        given = None if store.dedup is None else batch.given
+        ordering = batch.ordering
+        if given is None and ordering is None:
+            return {}
         window_ms = store.config.unique_key_window
-        return {} if given is None else self._service.key_routing.parts(given, window_ms)
+        given = given or [None] * len(batch.keys)
+        return self._service.key_routing.parts(given, window_ms, ordering)
 
     async def _is_known(
         self, topic: TopicConfig, batch: Batch | RawBatch, numbers: Sequence[int]
@@ -246,7 +260,7 @@ class ProduceRoute:
             else:
                 content = encode_batch(part.messages)
             is_known = partial(self._is_known, topic, whole, numbers)
-            store = partial(self._store, topic, part)
+            store = partial(self._store_part, topic, part, numbers)
             visiting.append(routing.visit(visits, divide(forwarded, content), is_known, store))
         return join(parts, await asyncio.gather(*visiting))
 
@@ -332,10 +346,13 @@ class ProduceRoute:
         messages, key = request.messages, head.idempotency_key
         if key is not None:
             idempotency.provide(key, messages)
-        origin = self._origin(head, topic, produce.requested_queue(messages))
+        ordering = _ordering_keys(messages)
+        takes_turn = ordering is None or not all(ordering)
+        requested = produce.requested_queue(messages)
+        origin = self._origin(head, topic, requested, takes_turn=takes_turn)
         store = service.store
         store_format, levels, keys = store.format, store.delays.levels, self._unique_keys
-        built = [produce.build(each, origin, keys, store_format, levels) for each in messages]
+        built = produce.build_all(messages, origin, keys, store_format, levels)
         uniq_keys = [uniq_key for _, uniq_key in built]
         return Batch(
             [message for message, _ in built],
@@ -343,6 +360,7 @@ class ProduceRoute:
             self._is_sync(request.durability),
             _client_keys(messages),
             any(each.delay_level for each in messages),
+            ordering,
             key,
             _other_keys(key, uniq_keys),
         )
@@ -354,9 +372,12 @@ class ProduceRoute:
         key = head.idempotency_key
 
         def decoded() -> Batch:
-            messages, keys = produce.build_batch(body, origin, store.format, max_count, key)
+            messages, keys, ordering = produce.build_batch(
+                body, origin, store.format, max_count, key, has_queue=head.queue_id is not None
+            )
             given = [each or None for each in keys] if any(keys) else None
-            return Batch(messages, keys, sync, given, False, key, _other_keys(key, keys))
+            others = _other_keys(key, keys)
+            return Batch(messages, keys, sync, given, False, ordering, key, others)
 
         if key is not None:
             return decoded()
@@ -364,14 +385,21 @@ class ProduceRoute:
         return decoded() if batch is None else RawBatch(batch, batch.keys, sync, decoded)
 
     def _origin(
-        self, head: _RequestHead, topic: TopicConfig, queue_id: int | None
+        self,
+        head: _RequestHead,
+        topic: TopicConfig,
+        queue_id: int | None,
+        *,
+        takes_turn: bool = True,
     ) -> produce.Origin:
+        queues = topic.write_queues
         return produce.Origin(
             topic.name,
-            self._queues.choose(topic.name, topic.write_queues, queue_id),
+            self._queues.choose(topic.name, queues, queue_id) if takes_turn else 0,
             head.client,
             self._service.store.host,
             produce.now_ms(),
+            queues,
         )
 
     def _is_sync(self, durability: str | None) -> bool:
@@ -407,6 +435,11 @@ def _defer(reply: Coroutine[Any, Any, Reply]) -> DeferredReply:
 
 def _client_keys(messages: Sequence[NewMessage]) -> list[str | None] | None:
     keys = [message.uniq_key for message in messages]
+    return keys if any(keys) else None
+
+
+def _ordering_keys(messages: Sequence[NewMessage]) -> list[str | None] | None:
+    keys = [message.ordering_key for message in messages]
     return keys if any(keys) else None
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from mqstore.storage.codec.record import Message
-from mqstore.storage.errors import MessageInvalid, PropertiesTooLong
+from mqstore.storage.errors import MessageInvalid, PropertiesTooLong, PutRefused
 from mqstore.storage.layout import PROPERTIES_LENGTH_MAX, PROPERTY_SEPARATOR, StoreFormat
 
 _HEAD: Final = struct.Struct(">iiiii")
@@ -34,25 +34,30 @@ def decode_batch(
     ``batch_properties`` (encoded, without a trailing separator) are those of the batch itself: a
     4.9 store appends them to each message's own, a 5.x store ignores them. Topic, queue, hosts,
     sysFlag, born time and reconsume times are the batch's, for each. Raises MessageInvalid, naming
-    the byte where the encoding breaks, and PropertiesTooLong.
+    the byte where the encoding breaks, and PropertiesTooLong, with the ``index`` of the message.
     """
     shared = b"" if store_format is StoreFormat.V5_X else batch_properties
-    return [
-        Message(  # several times faster than a copy with some fields replaced
-            template.topic,
-            template.queue_id,
-            body,
-            _join(properties, shared) if shared else properties,
-            template.born_host,
-            template.store_host,
-            template.born_timestamp_ms,
-            flag,
-            template.sys_flag,
-            template.reconsume_times,
-            template.prepared_transaction_offset,
-        )
-        for flag, body, properties in _items(data)
-    ]
+    found: list[Message] = []
+    try:
+        for flag, body, properties in _items(data):
+            message = Message(  # several times faster than a copy with some fields replaced
+                template.topic,
+                template.queue_id,
+                body,
+                _join(properties, shared) if shared else properties,
+                template.born_host,
+                template.store_host,
+                template.born_timestamp_ms,
+                flag,
+                template.sys_flag,
+                template.reconsume_times,
+                template.prepared_transaction_offset,
+            )
+            found.append(message)
+    except PutRefused as refused:
+        refused.index = len(found)
+        raise
+    return found
 
 
 def encode_batch(messages: list[Message]) -> bytes:

@@ -15,7 +15,7 @@ from mqstore.storage._kernel import EncodedBatch, KeyTables, key_digests
 from mqstore.storage.codec.record import Message, Record
 from mqstore.storage.dedup.window import KeyWindow
 from mqstore.storage.dispatch.dispatcher import Dispatcher
-from mqstore.storage.errors import OriginalsUnread, StorageError, UniqueKeyTaken
+from mqstore.storage.errors import OriginalsUnread, PutRefused, StorageError, UniqueKeyTaken
 from mqstore.storage.layout import HALF_TOPIC, PROPERTY_REAL_TOPIC, SCHEDULE_TOPIC
 from mqstore.storage.log.commit_log import CommitLog, Placement
 from mqstore.storage.queues.consume_queues import ConsumeQueues
@@ -188,13 +188,13 @@ class DeduplicatedPuts:
             if not key:
                 continue
             if key in first_of:
-                _require_same(key, topic, first_of[key].body, message)
+                _require_same(key, topic, first_of[key].body, message, number)
                 continue
             first_of[key] = message
             if known is not None and known[number] >= 0:
                 original = self._original(known[number], topic, key)
                 if original is not None:
-                    _require_same(key, topic, original.body, message)
+                    _require_same(key, topic, original.body, message, number)
                     found[key] = _placement(original)
         return found
 
@@ -212,7 +212,12 @@ class DeduplicatedPuts:
                 missing.append(number)
                 taken |= {key} if key else set()
         absent = [messages[number] for number in missing]
-        appended = self._append(absent, as_batch) if absent else []
+        try:
+            appended = self._append(absent, as_batch) if absent else []
+        except PutRefused as refused:
+            if refused.index is not None:
+                refused.index = missing[refused.index]
+            raise
         new = dict(zip(missing, appended, strict=True))
         placed = placed | {key: new[at] for at in missing if (key := keys[at])}
         placements = [new.get(at) or placed[key or ""] for at, key in enumerate(keys)]
@@ -273,13 +278,12 @@ def _put_topic(found: Record) -> str | None:
     return found.topic
 
 
-def _require_same(key: str, topic: str, body: bytes | None, message: Message) -> None:
-    if (body or b"") != (message.body or b""):
-        raise _taken(key, topic)
-
-
-def _taken(key: str, topic: str) -> UniqueKeyTaken:
-    return UniqueKeyTaken(
+def _require_same(key: str, topic: str, body: bytes | None, message: Message, number: int) -> None:
+    if (body or b"") == (message.body or b""):
+        return
+    taken = UniqueKeyTaken(
         f"unique key {key!r} of topic {topic} is that of a message with another body; "
         "send each message under a key of its own"
     )
+    taken.index = number
+    raise taken

@@ -55,6 +55,7 @@ from mqstore.storage.log.put_checks import (
     check_batch,
     check_fields,
     check_message,
+    check_messages,
     check_size,
 )
 from mqstore.storage.log.queue_offsets import QueueOffsets
@@ -286,7 +287,7 @@ class CommitLog:
 
     def append_run(self, messages: Sequence[Message]) -> list[Placement]:
         """Append as ``append_batch``, for messages of any topics, queues and transaction types."""
-        versions = [check_message(message, self._limits) for message in messages]
+        versions = check_messages(messages, self._limits)
         if self.next_segment.is_awaited:
             self.next_segment.check_busy()
         with self._lock:

@@ -18,6 +18,7 @@ from mqstore.storage.errors import (
     MessageInvalid,
     MessageTooLarge,
     PropertiesTooLong,
+    PutRefused,
     TopicTooLong,
 )
 from mqstore.storage.layout import (
@@ -90,6 +91,20 @@ def check_message(message: Message, limits: PutLimits) -> int:
     return _version_of_unusual_topic(topic, limits.long_topics)
 
 
+def check_messages(messages: Sequence[Message], limits: PutLimits) -> list[int]:
+    """Check messages; returns the record version of each.
+
+    Raises as ``check_message``, with the ``index`` of the refused message.
+    """
+    versions: list[int] = []
+    try:
+        versions.extend(check_message(message, limits) for message in messages)
+    except PutRefused as refused:
+        refused.index = len(versions)
+        raise
+    return versions
+
+
 def check_properties(encoded: bytes) -> None:
     """Check encoded properties (not empty); raises MessageInvalid where no writer of RocketMQ makes
     them.
@@ -137,14 +152,19 @@ def check_batch(messages: Sequence[Message], limits: PutLimits) -> None:
 
 
 def check_batch_size(messages: Sequence[Message], size_max: int) -> None:
-    """Check the size of a batch as RocketMQ's clients encode it. Raises MessageTooLarge."""
-    sizes = (len(message.body or b"") + len(message.properties) for message in messages)
+    """Check the size of a batch as RocketMQ's clients encode it.
+
+    Raises MessageTooLarge, with the ``index`` of a message that is too large alone.
+    """
+    sizes = [len(message.body or b"") + len(message.properties) for message in messages]
     size = sum(sizes) + BATCH_ITEM_FIXED_SIZE * len(messages)
     if size > size_max:
-        raise MessageTooLarge(
+        too_large = MessageTooLarge(
             f"batch of {size} bytes is over maxMessageSize ({size_max}); "
             "send fewer messages at a time, or raise maxMessageSize"
         )
+        too_large.index = next((n for n, each in enumerate(sizes) if each > size_max), None)
+        raise too_large
 
 
 def check_fields(message: Message) -> None:
