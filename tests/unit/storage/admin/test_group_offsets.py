@@ -202,6 +202,28 @@ def test_an_offset_behind_the_queues_end_can_be_corrected_without_going_back(
     assert stand.committed == 10
 
 
+def test_the_services_step_does_not_wait_for_a_save_that_is_under_way(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The save waits for the log's sync; in a simulation the step runs within that wait."""
+    steps: list[float] = []
+    sync = store.log.sync
+
+    def sync_with_a_step() -> None:
+        store.offsets.commit("g", commits(q1=5))
+        steps.append(store.offsets.step(0.0))
+        sync()
+
+    monkeypatch.setattr(store.log, "sync", sync_with_a_step)
+    store.offsets.commit("g", commits(q0=4))
+    store.offsets.save()
+    assert len(steps) == 1
+    assert on_disk(store).get("g", "T", 0) == 4
+    monkeypatch.undo()
+    store.offsets.step(0.0)
+    assert on_disk(store).get("g", "T", 1) == 5
+
+
 def test_nothing_is_written_while_nothing_changes(store: MessageStore) -> None:
     store.offsets.save()
     assert not (store.paths.config / "consumerOffset.json").exists()

@@ -109,11 +109,15 @@ class GroupOffsets:
         durable at return. Called with no lock held; errors as ``save``."""
 
     def step(self, now: float) -> float:
-        """Save changed offsets; a failed write is retried at the next step. Raises StoreFailed."""
-        try:
-            self.save()
-        except (OSError, FlushTimeout) as error:
-            _log.error("consumer offsets are not saved, retried later: %s", error)
+        """Save changed offsets, unless a save is under way; a failed write is retried at the next
+        step. Raises StoreFailed."""
+        if self._saving.acquire(blocking=False):
+            try:
+                self._save()
+            except (OSError, FlushTimeout) as error:
+                _log.error("consumer offsets are not saved, retried later: %s", error)
+            finally:
+                self._saving.release()
         return now + self._interval_s
 
     def save(self) -> None:
@@ -122,8 +126,11 @@ class GroupOffsets:
         Raises FlushTimeout, StoreFailed, OSError; the next call then retries.
         """
         with self._saving:  # else a second call would return before the first one has saved
-            if self._table.is_changed:
-                self._table.save(self._log.sync)
+            self._save()
+
+    def _save(self) -> None:
+        if self._table.is_changed:
+            self._table.save(self._log.sync)
 
     def lower_to_ends(self) -> list[LoweredOffset]:
         """Lower each offset that is behind its queue's end to that end; durable at return.

@@ -511,17 +511,20 @@ class SharedGroups:
         Raises FlushTimeout, StoreFailed, OSError; the next call then retries.
         """
         with self._saving:
-            if self._is_saved:
-                return
-            self._is_saved = True
-            try:
-                content = self._snapshot()
-                self._store.offsets.save()
-                self._store.log.sync()
-                saved_leases.save(self._seams.files, self._path, content)
-            except BaseException:
-                self._is_saved = False
-                raise
+            self._save()
+
+    def _save(self) -> None:
+        if self._is_saved:
+            return
+        self._is_saved = True
+        try:
+            content = self._snapshot()
+            self._store.offsets.save()
+            self._store.log.sync()
+            saved_leases.save(self._seams.files, self._path, content)
+        except BaseException:
+            self._is_saved = False
+            raise
 
     def _snapshot(self) -> bytes:
         """Encode the states of all groups, each under the lock of its group."""
@@ -532,11 +535,15 @@ class SharedGroups:
         return saved_leases.encode(saved)
 
     def step(self, now: float) -> float:
-        """Save; a failed write is retried at the next step. Raises StoreFailed."""
-        try:
-            self.save()
-        except (OSError, FlushTimeout) as error:
-            log.error("acknowledgements are not saved, retried later: %s", error)
+        """Save, unless a save is under way; a failed write is retried at the next step. Raises
+        StoreFailed."""
+        if self._saving.acquire(blocking=False):
+            try:
+                self._save()
+            except (OSError, FlushTimeout) as error:
+                log.error("acknowledgements are not saved, retried later: %s", error)
+            finally:
+                self._saving.release()
         return now + self._store.config.flush_consumer_offset_interval / 1000
 
 
