@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from mqstore.storage.codec.unique_keys import UniqueKeys
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.layout import OP_TOPIC, StoreFormat
+from mqstore.storage.layout import HALF_TOPIC, OP_TOPIC, StoreFormat
 from mqstore.storage.message_store import MessageStore, StoreOptions
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.transactions import (
@@ -83,6 +83,11 @@ class OurSide:
     def first_half(self, key: str) -> int:
         """The queue offset of a transaction's oldest half message."""
         return min(half.queue_offset for half in self.engine.find(key).halves)
+
+    def copies(self, key: str) -> list[int]:
+        """The queue offsets of all half messages with this unique key."""
+        found = self.log.read(HALF_TOPIC, 0, 0, 1_000).records
+        return [each.queue_offset for each in found if each.record.properties["UNIQ_KEY"] == key]
 
     def check(self) -> list[str]:
         """Take the checks that are due; their keys."""

@@ -55,7 +55,7 @@ def transact(
     say: Mapping[str, str] | None = None,
     answers: Mapping[str, str] | None = None,
     settings: Mapping[str, Any] | None = None,
-    **until: int | bool,
+    **until: int | bool | list[str],
 ) -> tuple[dict[str, Line], list[Line]]:
     """A broker on the store, and a producer: what was sent by body, and the checks that came."""
     request = {
@@ -85,7 +85,12 @@ def finish(side: OurSide, keys: Mapping[str, str]) -> None:
 @pytest.mark.parametrize("end", ["closed", pytest.param("halted", marks=pytest.mark.slow)])
 def test_a_producers_transactions_go_on_here(referee: Referee, store: Path, end: str) -> None:
     sent, checks = transact(
-        referee, store, say=SAID, checks=4, visible=2, resolved=3, halt=end == "halted"
+        *(referee, store),
+        say=SAID,
+        checks=4,
+        visible=2,
+        decided=["a", "b", "e"],
+        halt=end == "halted",
     )
     keys = {body: line["uniqKey"] for body, line in sent.items()}
     with opened(store, SIZES, referee.format) as ours:
@@ -94,7 +99,10 @@ def test_a_producers_transactions_go_on_here(referee: Referee, store: Path, end:
             *(State.COMMITTED, State.ROLLED_BACK, State.PENDING, State.PENDING, State.COMMITTED),
         ]
         for body in ("a", "b", "e"):
-            assert ours.first_half(keys[body]) == sent[body]["halfOffset"]
+            # A broker appends a copy of what it checks; on a slow machine it checks these too.
+            copies = ours.copies(keys[body])
+            assert copies[0] == sent[body]["halfOffset"]
+            assert ours.first_half(keys[body]) in copies
         counted = ours.check_times()
         assert counted.keys() == {keys["c"], keys["d"]}
         for body in ("c", "d"):
@@ -158,7 +166,7 @@ def test_our_transactions_go_on_at_a_broker(referee: Referee, store: Path, end: 
         answers={"e": "commit", "f": "rollback"},
         checks=4,
         visible=4,
-        resolved=6,
+        decided=["e", "f"],
     )
     assert {line["body"] for line in checks} == set("efg")
     for body, key in pending.items():

@@ -84,7 +84,8 @@ def test_an_end_in_order_with_many_open_requests(
     tmp_path: Path, durability: str, pooled: bool
 ) -> None:
     store = tmp_path / "store"
-    with writer(store, transient_store_pool_enable=pooled) as process:
+    patient = END_TIMEOUT_S  # for the body that is never whole, on a slow machine
+    with writer(store, transient_store_pool_enable=pooled, receive_timeout_s=patient) as process:
         producers, half, code = asyncio.run(_until_it_ends(process, durability))
         assert code == 0, process.ended()[1]
     assert b" 503 " in half or half == b""

@@ -4,9 +4,12 @@ import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
+import java.util.HashSet;
+import java.util.Set;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
 import org.apache.rocketmq.client.impl.MQClientManager;
 import org.apache.rocketmq.client.impl.factory.MQClientInstance;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
@@ -19,16 +22,15 @@ import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.topic.TopicValidator;
 import org.apache.rocketmq.store.GetMessageResult;
-import org.apache.rocketmq.store.MessageStore;
 
 /**
  * A producer with transactions against a whole broker. The request:
  * {"config":{…},"group":…,"topic":…,"sends":[{"body":…,"keys":…,"say":SAY}],"answers":{BODY:SAY},
- * "checks":int,"visible":int,"resolved":int,"halfOffset":int,"halt":bool}, SAY being commit,
+ * "checks":int,"visible":int,"decided":[BODY],"halfOffset":int,"halt":bool}, SAY being commit,
  * rollback or unknown (also what is said when "answers" has no such body).
  *
  * <p>It ends once so many checks came, so many messages of the topic are there, the op records name
- * so many half messages and the check service has passed so many.
+ * half messages with these bodies and the check service has passed so many.
  */
 final class Transactions {
     private static final long PATIENCE_MS = 60_000;
@@ -135,12 +137,16 @@ final class Transactions {
 
     /** A producer sends its decisions one way: until what is expected is there. */
     private void await() throws Exception {
+        Set<String> expected = new HashSet<>();
+        if (request.has("decided")) {
+            request.getAsJsonArray("decided").forEach(each -> expected.add(each.getAsString()));
+        }
         long deadline = System.currentTimeMillis() + PATIENCE_MS;
-        while (visible() < number("visible") || resolved() < number("resolved")
+        while (visible() < number("visible") || !decided().containsAll(expected)
             || passed() < number("halfOffset")) {
             if (System.currentTimeMillis() > deadline) {
-                throw new IllegalStateException("there are " + visible() + " messages, " + resolved()
-                    + " half messages are resolved, " + passed() + " are passed");
+                throw new IllegalStateException("there are " + visible() + " messages, " + decided()
+                    + " are decided, " + passed() + " half messages are passed");
             }
             Thread.sleep(10);
         }
@@ -160,27 +166,33 @@ final class Transactions {
             .queryOffset(CHECK_GROUP, TopicValidator.RMQ_SYS_TRANS_HALF_TOPIC, 0));
     }
 
-    /** 4.9 writes an op record for each half message, 5.x one for all of some seconds. */
-    private long resolved() throws Exception {
-        MessageStore store = broker.real.getMessageStore();
+    /**
+     * The bodies of the half messages that op records name. 4.9 writes an op record for each half
+     * message, 5.x one for all of some seconds.
+     */
+    private Set<String> decided() throws Exception {
         String topic = TopicValidator.RMQ_SYS_TRANS_OP_HALF_TOPIC;
-        long end = store.getMaxOffsetInQueue(topic, 0);
-        long count = 0;
+        long end = broker.real.getMessageStore().getMaxOffsetInQueue(topic, 0);
+        Set<String> found = new HashSet<>();
         for (long offset = 0; offset < end; offset++) {
-            count += named(store, topic, offset);
+            for (String half : body(topic, offset).split(",")) {
+                if (!half.isEmpty()) {
+                    found.add(body(TopicValidator.RMQ_SYS_TRANS_HALF_TOPIC, Long.parseLong(half)));
+                }
+            }
         }
-        return count;
+        return found;
     }
 
-    private static long named(MessageStore store, String topic, long offset) {
-        GetMessageResult found = store.getMessage(CHECK_GROUP, topic, 0, offset, 1, null);
+    /** The body of a message of queue 0; empty where there is none. */
+    private String body(String topic, long offset) {
+        GetMessageResult found =
+            broker.real.getMessageStore().getMessage(CHECK_GROUP, topic, 0, offset, 1, null);
         try {
             return found.getMessageBufferList().stream()
                 .map(each -> MessageDecoder.decode(each.duplicate()))
-                .map(each -> new String(each.getBody(), StandardCharsets.US_ASCII))
-                .mapToLong(body -> body.chars().filter(c -> c == ',').count()
-                    + (body.endsWith(",") || body.isEmpty() ? 0 : 1))
-                .sum();
+                .map(each -> new String(each.getBody(), StandardCharsets.UTF_8))
+                .collect(Collectors.joining());
         } finally {
             found.release();
         }
