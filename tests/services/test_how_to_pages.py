@@ -36,13 +36,15 @@ RUN_HERE: Final = {
     ("check-a-clock-step", "chronyc"),
     ("consume-messages", "curl -X POST localhost:8081/v1/groups/shipping:receive"),
     ("consume-messages", "curl -X POST localhost:8081/v1/groups/shipping:ack"),
-    ("consume-messages", "curl 'localhost:8082/v1/topics/%25DLQ%25shipping"),
     ("find-a-lost-message", ".venv/bin/mqstore message trace"),
     ("find-a-lost-message", "curl 'localhost:8082/v1/messages/ID'"),
     ("find-a-lost-message", "curl 'localhost:8082/v1/topics/TOPIC/messages?key=KEY'"),
     ("find-a-lost-message", "curl 'localhost:8082/v1/topics/TOPIC/messages?from=MS"),
     ("find-a-lost-message", "curl localhost:8081/v1/store/recovery"),
     ("find-a-lost-message", ".venv/bin/mqstore store dump"),
+    ("handle-dead-letters", ".venv/bin/mqstore dlq ls"),
+    ("handle-dead-letters", "curl 'localhost:8082/v1/groups/shipping/dead-letters"),
+    ("handle-dead-letters", ".venv/bin/mqstore dlq resend"),
     ("monitor-lag", ".venv/bin/mqstore lag"),
     ("monitor-the-services", "curl localhost:8081/healthz/ready"),
     ("move-from-a-broker", "cp -a"),
@@ -244,14 +246,34 @@ def test_consume_messages(reader: Reader) -> None:
     acknowledge = _block("consume-messages", f"{url}:ack")
     (settled,) = reader.replies(acknowledge, RECEIPT=message["receipt"])
     assert settled["results"] == [{"receipt": message["receipt"], "status": "ok"}]
+
+
+def test_handle_dead_letters(reader: Reader) -> None:
     with reader.run.client() as client:
-        client.create_topic("bad-orders", queues=1)
-        client.produce("bad-orders", NewMessage(body="no teapot"))
-        (bad,) = client.receive("shipping", "bad-orders").messages
-        client.give_back("shipping", bad, delay_level=-1)
-    pull = "curl 'localhost:8082/v1/topics/%25DLQ%25shipping"
-    (dead,) = reader.replies(_block("consume-messages", pull))
-    assert [each["body"] for each in dead["messages"]] == ["no teapot"]
+        sent = [NewMessage(body=f"no teapot {n}") for n in range(3)]
+        client.produce("orders", sent)
+        bad = client.receive("shipping", "orders").messages
+        client.give_back("shipping", bad, delay_level=-1, reason="no stock")
+        ids = [each.offset_msg_id for each in client.dead_letters("shipping").messages]
+        listing, resend, purge = _block("handle-dead-letters", ".venv/bin/mqstore dlq ls")
+        (listed,) = reader.replies([f"{listing} --limit 1"])
+        assert (listed["offsetMsgId"], listed["reason"]) == (ids[0], "no stock")
+
+        beginning = "curl 'localhost:8082/v1/groups/shipping/dead-letters"
+        filtered, trace = _block("handle-dead-letters", beginning)
+        (found,) = reader.replies([filtered])
+        assert [each["offsetMsgId"] for each in found["messages"]] == ids
+        (traced,) = reader.replies([trace], **{"ORIGIN-ID": listed["originMessageId"]})
+        assert [each["kind"] for each in traced["copies"]] == ["message", "dead-letter"]
+
+        one, rest = _block("handle-dead-letters", ".venv/bin/mqstore dlq resend")
+        (result,) = reader.replies([one], ID=ids[0])
+        assert (result["status"], result["topic"]) == ("done", "%RETRY%shipping")
+        assert ids[0] not in reader.replies([rest])[0]
+        assert reader.replies([purge])[0]["dryRun"] is True
+        reader.replies([resend])
+        again = client.receive("shipping", "orders").messages
+        assert {each.body for each in again} == {each.body for each in sent}
 
 
 def test_consume_messages_with_the_python_client(reader: Reader) -> None:

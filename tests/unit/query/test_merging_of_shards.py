@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.query import merging, shard_cursor
+from mqstore.query import merging
 from mqstore.query.merging import Paging
-from mqstore.query.shard_cursor import ShardPosition
-from mqstore.service import shards
+from mqstore.service import shard_cursor, shards
 from mqstore.service.problems import MESSAGE_UNKNOWN, SHARD_UNREACHABLE, Problem
+from mqstore.service.shard_cursor import ShardPosition
 from mqstore.service.shards import ShardReplies
 from mqstore.storage.errors import CursorError
 from mqstore.wire.examples.traces import TRACE, TRACES

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from mqstore.query.lag_metrics import LagMetrics
+from mqstore.query.lag_metrics import LagMetrics, LagSource
 from mqstore.service.metrics import RocketmqNames
 from mqstore.service.settings import Settings
 from mqstore.storage.admin.group_lag import GroupLags
 from mqstore.storage.admin.group_offsets import Commit
 from mqstore.storage.layout import StoreFormat
+from mqstore.storage.lookup.dead_letters import count_open
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.paths import segment_name
 from mqstore.storage.store_reader import StoreReader
@@ -48,10 +50,15 @@ class _Metrics:
         self.registry = CollectorRegistry()
         names, offsets = RocketmqNames(Settings()), ConsumerOffsets
 
-        def look() -> tuple[GroupLags, dict[str, list[str]]]:
+        def look() -> LagSource:
             table = offsets.load(store.paths, StoreFormat.V4_9, SEAMS)
-            lookups = self.reader.lookups
-            return GroupLags(lookups, table, lookups.queues), table.groups()
+            lookups, count = (
+                self.reader.lookups,
+                partial(count_open, self.reader.queues, settled={}),
+            )
+            lags = GroupLags(lookups, table, lookups.queues, count)
+            dead = [each.removeprefix("%DLQ%") for each in lookups.topics() if "%DLQ%" in each]
+            return LagSource(lags, table.groups(), dead)
 
         self.registry.register(LagMetrics(names, maximum, look, lambda: self.newest_ms + LATER_MS))
 
@@ -110,6 +117,20 @@ def test_only_so_many_have_one_and_the_rest_is_counted(store: MessageStore) -> N
     metrics = _Metrics(store, maximum=2)
     assert list(metrics.of("rocketmq_consumer_lag_messages")) == ["a T", "b T"]
     assert metrics.left_out() == 1
+
+
+def test_groups_with_the_most_dead_letters_have_a_metric(store: MessageStore) -> None:
+    for group, count in (("a", 1), ("b", 3), ("c", 2)):
+        store.create_topic(f"%DLQ%{group}", queues=1)
+        for number in range(count):
+            put_message(store, message(store, number, topic=f"%DLQ%{group}"))
+    registry = _Metrics(store, maximum=2).registry
+    counts = {
+        group: registry.get_sample_value("mqstore_dead_letters", {"consumer_group": group})
+        for group in "abc"
+    }
+    assert counts == {"a": None, "b": 3, "c": 2}
+    assert registry.get_sample_value("mqstore_dead_letters_left_out") == 1
 
 
 def test_message_that_cannot_be_read_leaves_the_time_out(store: MessageStore) -> None:

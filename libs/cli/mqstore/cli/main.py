@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from mqstore.cli import events, lag, message, run, store
+from mqstore.cli import dlq, events, lag, message, run, store
 
 app = typer.Typer(
     name="mqstore",
@@ -15,6 +15,7 @@ app = typer.Typer(
 app.command("run")(run.run)
 app.command("lag")(lag.lag)
 app.command("events")(events.events)
+app.add_typer(dlq.app, name="dlq")
 app.add_typer(message.app, name="message")
 app.add_typer(store.app, name="store")
 

@@ -17,13 +17,7 @@ import httpx
 from httpx_sse import EventSource
 from pydantic import BaseModel
 
-from mqstore.client import (
-    calls,
-    consumer_calls,
-    lookup_calls,
-    rebuild_calls,
-    transaction_calls,
-)
+from mqstore.client import calls, consumer_calls, lookup_calls, rebuild_calls, transaction_calls
 from mqstore.client.consumers import AsyncConsumer, Consumer, ConsumerSpec, consumer
 from mqstore.client.environment import (
     CA_VARIABLE,
@@ -365,6 +359,9 @@ class Client(_Base[httpx.Client]):
     acknowledge = _blocking(consumer_calls.acknowledge)
     give_back = _blocking(consumer_calls.give_back)
     extend = _blocking(consumer_calls.extend)
+    dead_letters = _blocking(consumer_calls.dead_letters)
+    resend_dead_letters = _blocking(consumer_calls.resend_dead_letters)
+    purge_dead_letters = _blocking(consumer_calls.purge_dead_letters)
     store = _blocking(calls.store)
     recovery = _blocking(calls.recovery)
     delays = _blocking(calls.delays)
@@ -519,6 +516,9 @@ class AsyncClient(_Base[httpx.AsyncClient]):
     acknowledge = _asynchronous(consumer_calls.acknowledge)
     give_back = _asynchronous(consumer_calls.give_back)
     extend = _asynchronous(consumer_calls.extend)
+    dead_letters = _asynchronous(consumer_calls.dead_letters)
+    resend_dead_letters = _asynchronous(consumer_calls.resend_dead_letters)
+    purge_dead_letters = _asynchronous(consumer_calls.purge_dead_letters)
     store = _asynchronous(calls.store)
     recovery = _asynchronous(calls.recovery)
     delays = _asynchronous(calls.delays)

@@ -1,9 +1,10 @@
-"""Requests of consumers in shared groups, as values that both clients send."""
+"""Requests of consumers in shared groups, and about their dead letters, as values that both clients
+send."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from mqstore.client.requests import Call, call, document, given
 from mqstore.wire.consumers import (
@@ -15,6 +16,17 @@ from mqstore.wire.consumers import (
     ReceiptResults,
     ReceivedMessages,
     WantedMessages,
+)
+from mqstore.wire.dead_letters import (
+    DEAD_LETTERS,
+    PURGE,
+    RESEND,
+    DeadLetter,
+    DeadLetterFilter,
+    DeadLetters,
+    PurgedLetters,
+    ResendTarget,
+    ResentLetters,
 )
 from mqstore.wire.limits import LEASE_DEFAULT_S
 from mqstore.wire.operation import Operation
@@ -86,6 +98,73 @@ def extend(
     """Let the leases of messages end ``invisible_s`` seconds from now; 0 delivers them again at
     once."""
     return _settle(EXTEND, group, messages, invisible_s=invisible_s)
+
+
+def dead_letters(
+    group: str,
+    wanted: DeadLetterFilter | None = None,
+    *,
+    order: Literal["newest", "oldest"] | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+    shard: int | None = None,
+) -> Call[DeadLetters]:
+    """List the dead letters of a group that were not resent or purged, by default newest first.
+
+    ``wanted`` selects some of them.
+    """
+    chosen = {} if wanted is None else _fields(wanted)
+    params = chosen | given(order=order, limit=limit, cursor=cursor, shard=shard)
+    return call(DEAD_LETTERS, at={"group": group}, params=params)
+
+
+def resend_dead_letters(
+    group: str,
+    wanted: DeadLetterFilter | Iterable[DeadLetter | str] | None = None,
+    *,
+    to: ResendTarget | Literal["topic", "group"] = "topic",
+    max_messages: int | None = None,
+    dry_run: bool = False,
+    cursor: str | None = None,
+    shard: int | None = None,
+) -> Call[ResentLetters]:
+    """Resend dead letters: those that a filter selects, those given (also by ``offset_msg_id``), or
+    all of the group.
+
+    ``to`` is their source topic, or the group alone. While the reply has ``next``, repeat the call
+    with it as ``cursor``. The call may be repeated: nothing is resent twice.
+    """
+    body = document(RESEND, **_chosen(wanted), to=to, max=max_messages, dry_run=dry_run or None)
+    params = given(cursor=cursor, shard=shard)
+    return call(RESEND, at={"group": group}, params=params, json=body)
+
+
+def purge_dead_letters(
+    group: str,
+    wanted: Iterable[DeadLetter | str] | None = None,
+    *,
+    before_ms: int | None = None,
+    offset: int | None = None,
+    dry_run: bool = False,
+    shard: int | None = None,
+) -> Call[PurgedLetters]:
+    """End the listing of dead letters: those given, those dead before a time, those in front of a
+    queue offset of a shard, or all of the group."""
+    chosen = _chosen(wanted) if before_ms is None and offset is None else {}
+    body = document(PURGE, **chosen, before=before_ms, offset=offset, dry_run=dry_run or None)
+    return call(PURGE, at={"group": group}, params=given(shard=shard), json=body)
+
+
+def _chosen(wanted: DeadLetterFilter | Iterable[DeadLetter | str] | None) -> dict[str, Any]:
+    if wanted is None:
+        return {"all": True}
+    if isinstance(wanted, DeadLetterFilter):
+        return {"filter": _fields(wanted)}
+    return {"ids": [each if isinstance(each, str) else each.offset_msg_id for each in wanted]}
+
+
+def _fields(wanted: DeadLetterFilter) -> dict[str, Any]:
+    return wanted.model_dump(by_alias=True, exclude_defaults=True)
 
 
 def _settle(

@@ -75,6 +75,7 @@ _RULES: Final = (
     _Rule(errors.GroupNameError, GROUP_INVALID),
     _Rule(errors.GroupDisabled, GROUP_DISABLED),
     _Rule(errors.ReceiptInvalid, RECEIPT_INVALID),
+    _Rule(errors.DeadLettersFull, DEAD_LETTERS_FULL),
     _Rule(errors.OffsetRefused, OFFSET_REFUSED),
     _Rule(errors.SubscriptionUnknown, SUBSCRIPTION_UNKNOWN),
     _Rule(errors.GroupUnknown, GROUP_UNKNOWN),

@@ -472,6 +472,10 @@ class ReceiptInvalid(StorageError):
     """A text that is no receipt of a leased message."""
 
 
+class DeadLettersFull(StorageError):
+    """Too many separate ranges of dead letters were resent or purged."""
+
+
 class OffsetRefused(StorageError):
     """A consumer offset beyond its queue's end, or before the committed one."""
 

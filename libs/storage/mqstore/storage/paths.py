@@ -162,6 +162,11 @@ class StorePaths:
         return self.ours / "shared-groups.json"
 
     @cached_property
+    def dead_letters(self) -> Path:
+        """The dead letters that were resent or purged."""
+        return self.ours / "dead-letters.json"
+
+    @cached_property
     def deleted_topics(self) -> Path:
         """Topics that were deleted while the log still holds their messages."""
         return self.ours / "deleted-topics.json"

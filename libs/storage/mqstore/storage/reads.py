@@ -1,5 +1,5 @@
 """Parameters and results of reads: messages by key, queue or time, pulls, scans, traces, lags of
-groups, segments, the writer's health; and how bodies are inflated.
+groups, dead letters, segments, the writer's health; and how bodies are inflated.
 
 Used by query and by ``mqstore store dump``; ``StoreReader`` and ``MessageStore`` have the methods.
 """
@@ -16,6 +16,13 @@ from mqstore.storage.lookup.answers import (
     Slices,
     Unreadable,
 )
+from mqstore.storage.lookup.dead_letters import (
+    DeadLetter,
+    DeadLetterQuery,
+    count_open,
+    first_open,
+    settled_of,
+)
 from mqstore.storage.lookup.hidden_messages import HiddenKind
 from mqstore.storage.lookup.hidden_messages import by_key as hidden_by_key
 from mqstore.storage.lookup.hidden_messages import query_text as hidden_query_text
@@ -28,13 +35,17 @@ from mqstore.storage.lookup.record_place import RecordPlace
 from mqstore.storage.lookup.segment_bytes import SegmentPart
 from mqstore.storage.lookup.topic_scan import TopicQuery
 from mqstore.storage.lookup.views import Entry
+from mqstore.storage.metadata.settled_letters import FollowedSettled
 from mqstore.storage.metadata.state_page import Health
 
 __all__ = [
     "LANE_COUNT_MAX",
     "TIME_MAX",
     "Copy",
+    "DeadLetter",
+    "DeadLetterQuery",
     "Entry",
+    "FollowedSettled",
     "GroupLag",
     "GroupLags",
     "GroupStand",
@@ -63,9 +74,12 @@ __all__ = [
     "Trace",
     "Unreadable",
     "compression_of",
+    "count_open",
+    "first_open",
     "hidden_by_key",
     "hidden_query_text",
     "hidden_topics_of",
     "inflate",
     "parse_tags",
+    "settled_of",
 ]

@@ -28,7 +28,9 @@ Age = Annotated[
     ),
 ]
 OneShard = Annotated[int | None, Field(description="null: it is over all of `shards`.")]
-DeadLetters = Annotated[int, Field(description="Messages in %DLQ%GROUP.")]
+DeadLetterCount = Annotated[
+    int, Field(description="Messages of %DLQ%GROUP that were not resent or purged.")
+]
 
 
 class OffsetsSource(Reply, title="OffsetsSourceView"):
@@ -96,7 +98,7 @@ class GroupSum(Reply, title="GroupSumView"):
 
     group: str
     lag: Lag
-    dead_letters: DeadLetters
+    dead_letters: DeadLetterCount
     topics: tuple[TopicSum, ...]
 
 
@@ -114,7 +116,7 @@ class GroupLag(OfShards, title="GroupLagView"):
 
     group: str
     lag: Lag
-    dead_letters: DeadLetters
+    dead_letters: DeadLetterCount
     topics: tuple[TopicLag, ...]
     offsets: OffsetsSource
     shard: OneShard

@@ -32,3 +32,5 @@ REASON_LENGTH_MAX: Final = 500
 """Characters of the reason of a return, which is stored as a property."""
 DELAY_LEVEL_MAX: Final = 18
 """Levels of messageDelayLevel that a return may name."""
+DEAD_LETTERS_DEFAULT: Final = 100
+"""Dead letters that one resend takes of each shard."""

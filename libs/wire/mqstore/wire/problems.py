@@ -250,6 +250,13 @@ GROUP_DISABLED = _register(
     "The group's `consumeEnable` is false.",
     "Set it to true: `PUT /v1/groups/GROUP`.",
 )
+DEAD_LETTERS_FULL = _register(
+    "dead-letters-full",
+    409,
+    "Too many dead letters were settled one by one",
+    "The store remembers a bounded number of ranges of dead letters that were resent or purged.",
+    "Purge the oldest dead letters of a group: `:purge` with `before` or `all`.",
+)
 RECEIPT_INVALID = _register(
     "receipt-invalid",
     422,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mqstore.query.dead_letter_routes import DeadLetterRoutes
 from mqstore.query.event_routes import EventRoutes
 from mqstore.query.group_routes import GroupRoutes
 from mqstore.query.message_routes import MessageRoutes
@@ -21,6 +22,7 @@ def add(api: Api, service: QueryService) -> None:
     QueueRoutes(service).add(api)
     PullRoute(service).add(api)
     GroupRoutes(service).add(api)
+    DeadLetterRoutes(service).add(api)
     EventRoutes(service).add(api)
     SegmentRoutes(service).add(api)
     StoreRoute(service).add(api)

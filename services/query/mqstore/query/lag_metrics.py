@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -29,6 +29,8 @@ CACHE_S: Final = 1.0
 """Seconds for which the lags of one scrape serve further scrapes."""
 QUEUES_MAX: Final = 10_000
 """Number of queues after which reading stops, at the end of a topic."""
+DEAD_TOPICS_MAX: Final = 10_000
+"""Number of groups whose dead letters are counted."""
 LABELS: Final = ("consumer_group", "topic", "is_retry", "is_system")
 _BY: Final = "by consumer_group, topic, is_retry and is_system"
 
@@ -47,10 +49,25 @@ class _Lag:
 
 
 @dataclass(frozen=True, slots=True)
+class LagSource:
+    """The content of the metrics: lags of groups, and which groups there are."""
+
+    lags: GroupLags
+    topics: dict[str, list[str]]
+    """The topics that each group consumes."""
+    dead: list[str]
+    """Groups with a topic of dead letters."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Snapshot:
-    lags: list[_Lag]
-    left_out: int
+    lags: list[_Lag] = field(default_factory=list)
+    left_out: int = 0
     """Number of pairs of group and topic without metrics, because they exceed a limit."""
+    dead: dict[str, int] = field(default_factory=dict)
+    """Number of dead letters by group."""
+    dead_left_out: int = 0
+    """Number of groups with dead letters that exceed a limit."""
 
 
 class LagMetrics(Collector):
@@ -60,20 +77,17 @@ class LagMetrics(Collector):
         self,
         names: RocketmqNames,
         maximum: int,
-        source: Callable[[], tuple[GroupLags, dict[str, list[str]]] | None],
+        source: Callable[[], LagSource | None],
         now_ms: Callable[[], int],
     ) -> None:
-        """Collect the metrics of at most ``maximum`` pairs of group and topic.
-
-        ``source`` returns the lags of groups and the topics of each group; None while no store is
-        open.
-        """
+        """Collect the metrics of at most ``maximum`` pairs of group and topic, and of as many
+        groups with dead letters. ``source`` returns None while no store is open."""
         self._names = names
         self._maximum = maximum
         self._source = source
         self._now_ms = now_ms
         self._lock = threading.Lock()
-        self._snapshot = _Snapshot([], 0)
+        self._snapshot = _Snapshot()
         self._fresh_until = 0.0
 
     def collect(self) -> Iterable[Metric]:
@@ -102,6 +116,19 @@ class LagMetrics(Collector):
             "Topics of groups beyond metricsLagsMax, which have no lag metrics.",
             value=found.left_out,
         )
+        dead = GaugeMetricFamily(
+            "mqstore_dead_letters",
+            "Dead letters of the group that were not resent or purged, by consumer_group.",
+            labels=LABELS[:1],
+        )
+        for group, count in found.dead.items():
+            dead.add_metric([group], count)
+        yield dead
+        yield GaugeMetricFamily(
+            "mqstore_dead_letters_left_out",
+            "Groups with dead letters beyond metricsLagsMax, which have no metric of their own.",
+            value=found.dead_left_out,
+        )
 
     def forget(self) -> None:
         """Expire the known lags, because the store was replaced: the next scrape reads them."""
@@ -114,24 +141,29 @@ class LagMetrics(Collector):
                     self._snapshot = self._read()
                 except (StorageError, OSError) as error:
                     log.warning("lags of groups cannot be read", error=str(error))
-                    self._snapshot = _Snapshot([], 0)
+                    self._snapshot = _Snapshot()
                 self._fresh_until = time.monotonic() + CACHE_S
             return self._snapshot
 
     def _read(self) -> _Snapshot:
         source = self._source()
         if source is None:
-            return _Snapshot([], 0)
-        lags, groups = source
-        pairs = sorted(_pairs(groups))  # RocketMQ's own last
+            return _Snapshot()
+        pairs = sorted(_pairs(source.topics))  # RocketMQ's own last
         found: list[_Lag] = []
         queues = 0
         for is_system, group, topic in pairs:
             if len(found) == self._maximum or queues >= QUEUES_MAX:
                 break
-            found.append(_Lag(group, is_system, lags.topic(group, topic)))
+            found.append(_Lag(group, is_system, source.lags.topic(group, topic)))
             queues += len(found[-1].found.queues)
-        return _Snapshot(found, len(pairs) - len(found))
+        dead = {each: source.lags.dead_letters(each) for each in source.dead[:DEAD_TOPICS_MAX]}
+        most = sorted(dead, key=lambda each: (-dead[each], each))
+        kept = {each: dead[each] for each in most[: self._maximum]}
+        dead_left_out = sum(count > 0 for count in dead.values()) - sum(
+            count > 0 for count in kept.values()
+        )
+        return _Snapshot(found, len(pairs) - len(found), kept, dead_left_out)
 
 
 def _pairs(groups: dict[str, list[str]]) -> Iterator[tuple[bool, str, str]]:

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from mqstore.query import replies
-from mqstore.query.shard_cursor import START, ShardPosition, ShardPositions
+from mqstore.service.shard_cursor import START, ShardPosition, ShardPositions
 from mqstore.service.shards import ShardReplies
 
 _T = TypeVar("_T")

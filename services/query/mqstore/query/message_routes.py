@@ -12,18 +12,18 @@ import msgspec
 from fastapi import Depends, Header, Query, Request, Response
 from fastapi import Path as PathParameter
 
-from mqstore.query import merging, shard_cursor, store_cursor, views
+from mqstore.query import merging, shard_search, store_cursor, views
 from mqstore.query.merging import Paging
 from mqstore.query.routes import BodyOptions, body_options, json_reply
 from mqstore.query.service import QueryService
-from mqstore.service import problems
+from mqstore.service import problems, shard_cursor
 from mqstore.service.app import Api, TopicName
 from mqstore.service.endpoint import Endpoint
 from mqstore.service.message_bodies import BodyForm, BodyShape
 from mqstore.service.problems import Problem
 from mqstore.service.ranges import parse_range
 from mqstore.storage.errors import RecordError, RecordExpired
-from mqstore.storage.formats import Record, decode_message_id, encode_cursor
+from mqstore.storage.formats import Record, decode_message_id
 from mqstore.storage.reads import (
     HiddenKind,
     KeyAnswer,
@@ -113,17 +113,10 @@ class _Search:
 
     def paging(self) -> Paging:
         """Return how pages of several shards are merged."""
-        scope = self.scope
-        return Paging(
-            self.query.from_ms,
-            self.query.to_ms,
-            isinstance(self.query, KeyQuery) or self.query.newest_first,
-            self.limit,
-            self.max_bytes,
-            cursor_at=lambda place, store_id: store_cursor.add_store_id(
-                encode_cursor(place, scope), store_id
-            ),
-            cursor_of=lambda positions: shard_cursor.encode(positions, scope),
+        query = self.query
+        newest_first = isinstance(query, KeyQuery) or query.newest_first
+        return shard_search.paging(
+            self.scope, query, self.limit, self.max_bytes, newest_first=newest_first
         )
 
 
@@ -295,7 +288,9 @@ class MessageRoutes:
             service.body_form(body_as.shape, body_as.max_bytes, inflate=body_as.inflate),
         )
         if service.shards.fans_out(request.scope):
-            return json_reply(await self._search_shards(request, search, cursor))
+            find, paging = partial(self._search, search), search.paging()
+            found = await shard_search.find(service, request, find, paging, search.scope, cursor)
+            return json_reply(found)
         return json_reply(await service.run(lambda: self._search(search, cursor)))
 
     def _search(self, search: _Search, cursor: str | None) -> bytes:
@@ -311,19 +306,6 @@ class MessageRoutes:
                 query, limit=search.limit, max_bytes=search.max_bytes, cursor=begun
             )
         return msgspec.json.encode(views.messages(answer, self._shard, search.form, store.id))
-
-    async def _search_shards(self, request: Request, search: _Search, cursor: str | None) -> bytes:
-        """Encode a page of the messages of all shards."""
-        service = self._service
-        begun, paging = shard_cursor.decode(cursor, search.scope), search.paging()
-        cursors = {shard: position.cursor for shard, position in begun.items()}
-        async with service.shards.fan_out(
-            request,
-            partial(service.run, lambda: self._search(search, cursors.get(service.shards.own))),
-            changed=lambda shard: {"cursor": cursors.get(shard)},
-            skip={shard for shard, position in begun.items() if position.is_finished},
-        ) as spread:
-            return await service.run_admitted(lambda: merging.messages(spread, begun, paging))
 
     def _search_key(self, query: KeyQuery, search: _Search, cursor: str | None) -> KeyAnswer:
         """Search a key in small steps, so that few large records exceed ``max_bytes``."""

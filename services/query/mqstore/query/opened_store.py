@@ -10,6 +10,7 @@ from mqstore.storage import StoreReader
 from mqstore.storage.admin import ConsumerFilters, ConsumerOffsets, DelayOffsets, FollowedTable
 from mqstore.storage.directory import StorePaths
 from mqstore.storage.host import Seams
+from mqstore.storage.reads import FollowedSettled, count_open
 
 
 class OpenedStore:
@@ -26,6 +27,7 @@ class OpenedStore:
         self.offsets = FollowedTable(ConsumerOffsets, paths, seams)
         self.filters = FollowedTable(ConsumerFilters, paths, seams)
         self.delays = FollowedTable(DelayOffsets, paths, seams)
+        self.settled = FollowedSettled(seams.files, paths.dead_letters)
         self.in_memory_until: dict[tuple[str, int], float] = {}
         """By topic and queue id, the monotonic time in seconds until which the end of the queue
         counts as in memory, because it was read a moment before."""
@@ -37,6 +39,10 @@ class OpenedStore:
         ``on_damage`` is called with the physical offset of damage, from any thread.
         """
         return cls(StoreReader.open(root, seams, on_damage), seams)
+
+    def count_dead_letters(self, topic: str) -> int:
+        """Number of open dead letters of a topic ``%DLQ%GROUP``. May wait for the disk."""
+        return count_open(self.reader.queues, topic, self.settled.now())
 
     @property
     def why_replaced(self) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from mqstore.wire.dead_letters import *  # noqa: F403
     from mqstore.wire.lags import *  # noqa: F403
     from mqstore.wire.messages import *  # noqa: F403
     from mqstore.wire.queues import *  # noqa: F403
@@ -16,6 +17,6 @@ if TYPE_CHECKING:
     from mqstore.wire.traces import *  # noqa: F403
 else:
     from mqstore.service.structs import structs_of
-    from mqstore.wire import lags, messages, queues, segments, shards, traces
+    from mqstore.wire import dead_letters, lags, messages, queues, segments, shards, traces
 
-    globals().update(structs_of(lags, messages, queues, segments, shards, traces))
+    globals().update(structs_of(dead_letters, lags, messages, queues, segments, shards, traces))

@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from mqstore.query.committed_offsets import CommittedOffsets
 from mqstore.query.damage_reports import DamageReports
-from mqstore.query.lag_metrics import LagMetrics
+from mqstore.query.lag_metrics import LagMetrics, LagSource
 from mqstore.query.local_writer import LocalWriter
 from mqstore.query.opened_store import OpenedStore
 from mqstore.query.store_watch import StoreWatch
@@ -53,7 +53,7 @@ from mqstore.storage.reads import (
     SqlFilter,
     parse_tags,
 )
-from mqstore.storage.topic_names import RETRY_PREFIX, returning_group
+from mqstore.storage.topic_names import DLQ_PREFIX, RETRY_PREFIX, returning_group
 
 log = logs.get(__name__)
 
@@ -398,7 +398,11 @@ class QueryService:
 
     def group_lags(self, offsets: ConsumerOffsets) -> GroupLags:
         """Return the lags of groups at the given offsets."""
-        return GroupLags(self.lookups, offsets, self.queues)
+        return self._lags_in(self.store, offsets)
+
+    def _lags_in(self, store: OpenedStore, offsets: ConsumerOffsets) -> GroupLags:
+        count = store.count_dead_letters
+        return GroupLags(store.reader.lookups, offsets, self.queues, count)
 
     def subscriptions(self, topic: str) -> list[FilterData]:
         """Return the current and recent subscriptions of all groups to a topic, as last saved."""
@@ -435,12 +439,13 @@ class QueryService:
             return 0
 
     def _lag_metrics(self) -> LagMetrics:
-        def read_lags() -> tuple[GroupLags, dict[str, list[str]]] | None:
+        def read_lags() -> LagSource | None:
             store = self._store
             if store is None:
                 return None
-            offsets = store.offsets.now().table
-            return GroupLags(store.reader.lookups, offsets, self.queues), offsets.groups()
+            offsets, names = store.offsets.now().table, store.topics.names()
+            dead = [each[len(DLQ_PREFIX) :] for each in names if each.startswith(DLQ_PREFIX)]
+            return LagSource(self._lags_in(store, offsets), offsets.groups(), dead)
 
         names, most = self.api.metrics.rocketmq, self.settings.metrics_lags_max
         return LagMetrics(names, most, read_lags, self.now_ms)

@@ -11,11 +11,11 @@ from urllib.parse import quote, urlencode
 import msgspec
 from fastapi import Query, Request, Response
 
-from mqstore.query import group_routes, merging, replies, shard_cursor, store_cursor, views
+from mqstore.query import group_routes, merging, replies, store_cursor, views
 from mqstore.query.message_routes import MessageId, UniqueKeyTopic
 from mqstore.query.routes import json_reply
 from mqstore.query.service import QueryService
-from mqstore.service import message_views
+from mqstore.service import message_views, shard_cursor
 from mqstore.service.app import Api, TopicName
 from mqstore.service.endpoint import Endpoint
 from mqstore.service.forwarding import ForwardedRequest, RelayedResponse

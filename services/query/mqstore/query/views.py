@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from mqstore.query import replies, store_cursor
 from mqstore.service.message_bodies import BodyForm
 from mqstore.service.message_views import fields, keys, message, unreadable
 from mqstore.storage.formats import ExtUnit, Record, segment_name
 from mqstore.storage.reads import Entry, KeyAnswer, Pull, QueueRange, RecordPlace
+
+Page = TypeVar("Page")
 
 
 def message_detail(
@@ -77,9 +82,16 @@ def pull(found: Pull, shard: int, form: BodyForm) -> replies.Pull:
 
 def messages(found: KeyAnswer, shard: int, form: BodyForm, store_id: str) -> replies.Messages:
     """Return the view of a page of messages, with a cursor that names its store."""
+    return page(replies.Messages, found, lambda each: message(each, shard, form), store_id)
+
+
+def page(
+    kind: Callable[..., Page], found: KeyAnswer, view: Callable[[Record], object], store_id: str
+) -> Page:
+    """Return a page of a kind, with the views of its records."""
     scanned, cursor = found.scanned, found.cursor
-    return replies.Messages(
-        messages=tuple([message(each, shard, form) for each in found.records]),
+    return kind(
+        messages=tuple([view(each) for each in found.records]),
         unreadable=tuple([unreadable(each) for each in found.unreadable]),
         next=None if cursor is None else store_cursor.add_store_id(cursor, store_id),
         complete=found.complete,

@@ -52,7 +52,7 @@ async def apply_to_all_shards(
 
     spread = await shards.apply_here_first(request, own, content)
     spread.require_reply()
-    made += _decode_others(spread, shards.own, kind)
+    made += decode_replies(spread, kind, but=shards.own).values()
     shards_view = wire.Shards.model_validate(spread.view())
     return join(made).model_copy(update={"shards": shards_view})
 
@@ -80,18 +80,20 @@ async def delete_on_all_shards(
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
-def _decode_others(spread: ShardReplies, own: int, kind: type[Answer]) -> list[Answer]:
-    """Decode the other shards' results.
+def decode_replies(
+    spread: ShardReplies, kind: type[Answer], *, but: int | None = None
+) -> dict[int, Answer]:
+    """Decode the results of shards, without the one of ``but``, by number.
 
     A shard of another version whose result cannot be decoded is listed as missing; it did apply the
     change.
     """
-    found = []
+    found = {}
     for shard, body in sorted(spread.answers.items()):
-        if shard == own:
+        if shard == but:
             continue
         try:
-            found.append(kind.model_validate_json(body, extra="ignore"))
+            found[shard] = kind.model_validate_json(body, extra="ignore")
         except ValidationError as error:
             spread.missing[shard] = (
                 f"its reply cannot be decoded here: {error.error_count()} errors"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mqstore.service.app import Api
 from mqstore.writer.consumers.routes import ConsumerRoutes
+from mqstore.writer.dead_letter_routes import DeadLetterRoutes
 from mqstore.writer.event_routes import EventRoutes
 from mqstore.writer.expiry_reports import ExpiryReports
 from mqstore.writer.group_routes import GroupRoutes
@@ -29,6 +30,7 @@ def add(api: Api, service: WriterService) -> None:
     TopicRoutes(service, service.topics.clear).add(api)
     GroupRoutes(service).add(api)
     ConsumerRoutes(service).add(api)
+    DeadLetterRoutes(service).add(api)
     SubscriptionRoutes(service).add(api)
     StoreRoutes(service).add(api)
     WriteRoutes(service).add(api)

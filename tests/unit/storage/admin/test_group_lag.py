@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from mqstore.storage.admin.group_lag import QUEUES_PER_CALL, GroupLags
 from mqstore.storage.admin.group_offsets import Commit
 from mqstore.storage.errors import TopicUnknown
 from mqstore.storage.layout import StoreFormat
+from mqstore.storage.lookup.dead_letters import count_open
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.paths import segment_name
 from mqstore.storage.store_reader import StoreReader
@@ -38,9 +40,10 @@ def store(tmp_path: Path) -> Iterator[MessageStore]:
 def _lags(store: MessageStore) -> GroupLags:
     """As a reader of the same directory finds them."""
     store.offsets.save()
-    lookups = StoreReader.open(store.paths.root, SEAMS).lookups
+    reader = StoreReader.open(store.paths.root, SEAMS)
+    lookups, count = reader.lookups, partial(count_open, reader.queues, settled={})
     offsets = ConsumerOffsets.load(store.paths, StoreFormat.V4_9, SEAMS)
-    return GroupLags(lookups, offsets, lookups.queues)
+    return GroupLags(lookups, offsets, lookups.queues, count)
 
 
 def _stored_ms(store: MessageStore, offset: int) -> int:

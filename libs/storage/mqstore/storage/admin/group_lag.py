@@ -74,7 +74,7 @@ class GroupLag:
     group: str
     topics: list[TopicLag]
     dead_letters: int
-    """Messages in the group's own dead letter topic."""
+    """Messages of the group's dead letter topic that were not resent or purged."""
 
     @property
     def lag(self) -> int:
@@ -90,11 +90,14 @@ class GroupLags:
         lookups: Lookups,
         offsets: ConsumerOffsets,
         queues_of: Callable[[str], list[QueueRange]],
+        dead_letters_of: Callable[[str], int],
     ) -> None:
-        """``queues_of`` returns all queues of a topic by id; it raises TopicUnknown."""
+        """``queues_of`` returns all queues of a topic by id; it raises TopicUnknown.
+        ``dead_letters_of`` returns the number of open dead letters of a topic ``%DLQ%GROUP``."""
         self._lookups = lookups
         self._offsets = offsets
         self._queues_of = queues_of
+        self._dead_letters_of = dead_letters_of
 
     def group(self, group: str, topics: list[str]) -> GroupLag:
         """The group's lag in these topics; without an offset, all messages of a topic count.
@@ -102,7 +105,11 @@ class GroupLags:
         Raises TopicUnknown for a missing topic in which the group has no offset.
         """
         found = [self.topic(group, topic) for topic in topics]
-        return GroupLag(group, found, self._dead_letters(group))
+        return GroupLag(group, found, self.dead_letters(group))
+
+    def dead_letters(self, group: str) -> int:
+        """Number of open dead letters of a group."""
+        return self._dead_letters_of(DLQ_PREFIX + group)
 
     def topic(self, group: str, topic: str) -> TopicLag:
         """The group's lag in one topic. Errors as ``group``."""
@@ -152,10 +159,3 @@ class GroupLags:
             return None
         first = found.records[0]
         return first.store_timestamp_ms + self._lookups.shift_ms(first.physical_offset)
-
-    def _dead_letters(self, group: str) -> int:
-        try:
-            queues = self._lookups.queues(DLQ_PREFIX + group)
-        except TopicUnknown:
-            return 0
-        return sum(each.max_offset - each.min_offset for each in queues)

@@ -3,15 +3,25 @@
 ::
 
     engine         the interface: receive, acknowledge, return, extend, save
+    dead_letters   resends and purges of dead letters
     queue_leases   the state of one group in one queue
     receipts       the text that names a lease
     returned       messages for ``%RETRY%group`` and ``%DLQ%group``, as a broker makes them
+    storing        stores those copies
     saved_leases   the file of what is acknowledged above a group's offsets
 
 The group's offset in consumerOffset.json is that of its lowest message that is not acknowledged, so
 a broker continues there. Used by store-writer.
 """
 
+from mqstore.storage.shared_groups.dead_letters import (
+    DeadLetters,
+    LetterResult,
+    LetterStatus,
+    PurgedQueue,
+    ResendTarget,
+    Resent,
+)
 from mqstore.storage.shared_groups.engine import (
     Delivered,
     ReceiptStatus,
@@ -23,10 +33,16 @@ from mqstore.storage.shared_groups.engine import (
 from mqstore.storage.shared_groups.receipts import Receipt
 
 __all__ = [
+    "DeadLetters",
     "Delivered",
+    "LetterResult",
+    "LetterStatus",
+    "PurgedQueue",
     "Receipt",
     "ReceiptStatus",
     "Received",
+    "ResendTarget",
+    "Resent",
     "SharedGroups",
     "Subscription",
     "decode_receipts",

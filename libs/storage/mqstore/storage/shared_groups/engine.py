@@ -21,10 +21,8 @@ from typing import Final
 
 from mqstore.storage import topic_names
 from mqstore.storage.admin.group_offsets import Commit, GroupOffset
-from mqstore.storage.admin.topics import TopicChange
-from mqstore.storage.codec.record import Message, Record
+from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import (
-    FilePending,
     FlushTimeout,
     GroupDisabled,
     GroupUnknown,
@@ -42,6 +40,7 @@ from mqstore.storage.shared_groups import receipts, returned, saved_leases
 from mqstore.storage.shared_groups.queue_leases import LeaseState, QueueLeases
 from mqstore.storage.shared_groups.receipts import Receipt
 from mqstore.storage.shared_groups.saved_leases import Place, SavedQueue
+from mqstore.storage.shared_groups.storing import append, require_topic
 from mqstore.storage.tables.subscription_groups import GroupConfig
 from mqstore.storage.topic_names import DLQ_PREFIX, RETRY_PREFIX
 
@@ -49,6 +48,8 @@ log = logging.getLogger(__name__)
 
 LOCKS: Final = 64
 """Number of locks that all groups share: a group waits for the reads of few others."""
+LEASE_EXPIRED: Final = "it was not acknowledged before its lease expired"
+"""The reason of a dead letter that no consumer returned."""
 LEASE_BITS: Final = 62
 """Random bits of a lease id, so that receipts of two processes do not agree by chance."""
 
@@ -253,7 +254,8 @@ class SharedGroups:
                 leases.acknowledge(offset)
                 continue
             failures = record.reconsume_times + leases.attempts(offset)
-            if failures > config.retry_times_max and self._bury(place.group, record, found):
+            is_dead = failures > config.retry_times_max
+            if is_dead and self._bury(place.group, record, failures, found):
                 leases.acknowledge(offset)
             else:
                 self._deliver(place, leases, record, limits, found)
@@ -364,7 +366,7 @@ class SharedGroups:
             if record is not None:
                 failures = record.reconsume_times + leases.attempts(receipt.offset)
                 if level == returned.DEAD or failures > config.retry_times_max:
-                    self._append_dead(group, record, done, reason)
+                    self._append_dead(group, record, failures, done, reason)
                 else:
                     self._append_retry(config, record, level, done, reason)
             leases.acknowledge(receipt.offset)
@@ -465,43 +467,33 @@ class SharedGroups:
         self, config: GroupConfig, record: Record, level: int, done: Received, reason: str
     ) -> None:
         topic, queues = RETRY_PREFIX + config.name, max(1, config.retry_queues)
-        self._require_topic(topic, queues)
+        require_topic(self._store, topic, queues)
         queue_id = self._seams.random.randrange(queues)
         level = returned.level_for(record, level)
         store_format = self._store.format
         copy = returned.copy_for_retry(
             record, config.name, queue_id, level, store_format, reason=reason
         )
-        done.end = max(done.end, self._append(copy))
+        done.end = max(done.end, append(self._store, copy).end)
 
-    def _bury(self, group: str, record: Record, done: Received) -> bool:
+    def _bury(self, group: str, record: Record, attempts: int, done: Received) -> bool:
         """Make a dead letter; return whether it is stored. One that cannot be stored must not keep
         the group from its other messages."""
         try:
-            self._append_dead(group, record, done)
+            self._append_dead(group, record, attempts, done, LEASE_EXPIRED)
         except (PutRefused, PropertyError) as error:
             log.warning("message %s is no dead letter: %s", record.offset_message_id, error)
             return False
         return True
 
-    def _append_dead(self, group: str, record: Record, done: Received, reason: str = "") -> None:
-        self._require_topic(DLQ_PREFIX + group, 1)
-        copy = returned.copy_for_dead_letters(record, group, self._store.format, reason=reason)
-        done.end = max(done.end, self._append(copy))
+    def _append_dead(
+        self, group: str, record: Record, attempts: int, done: Received, reason: str
+    ) -> None:
+        require_topic(self._store, DLQ_PREFIX + group, 1)
+        store_format = self._store.format
+        copy = returned.copy_for_dead_letters(record, group, attempts, store_format, reason=reason)
+        done.end = max(done.end, append(self._store, copy).end)
         done.dead += 1
-
-    def _require_topic(self, name: str, queues: int) -> None:
-        try:
-            self._store.topic(name)
-        except TopicUnknown:
-            self._store.put_topic(name, TopicChange(queues, queues, 6))
-
-    def _append(self, message: Message) -> int:
-        while True:
-            try:
-                return self._store.append(message).end
-            except FilePending as pending:
-                pending.make()
 
     # saving -------------------------------------------------------------------------------
 

@@ -1,4 +1,5 @@
-"""Builds the copy of a message that a consumer returned: for a retry, or as a dead letter.
+"""Builds the copy of a message that a consumer returned: for a retry, or as a dead letter; and the
+copy of a dead letter that is resent.
 
 Source: SendMessageProcessor.asyncConsumerSendMsgBack of 4.9.7, AbstractSendMessageProcessor of
 5.4.0: both keep body, flag, system flag, born time and born host, count ``reconsumeTimes`` up, and
@@ -10,16 +11,22 @@ from __future__ import annotations
 from typing import Final
 
 from mqstore.storage.codec import properties
+from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Message, Record
 from mqstore.storage.layout import (
+    PROPERTY_ATTEMPTS,
     PROPERTY_CRC32,
+    PROPERTY_DEAD_LETTER,
     PROPERTY_DELAY,
+    PROPERTY_DLQ_ORIGIN_MESSAGE_ID,
+    PROPERTY_DLQ_ORIGIN_TOPIC,
     PROPERTY_ORIGIN_MESSAGE_ID,
     PROPERTY_RETRY_TOPIC,
     PROPERTY_WAIT,
     PROPERTY_WHY,
     StoreFormat,
 )
+from mqstore.storage.lookup.dead_letters import DeadLetter
 from mqstore.storage.topic_names import DLQ_PREFIX, RETRY_PREFIX
 
 FIRST_RETRY_LEVEL: Final = 3
@@ -28,6 +35,15 @@ DEAD: Final = -1
 """Delay level that makes a message a dead letter at once."""
 BY_COUNT: Final = 0
 """Delay level that follows the number of retries."""
+_OF_DEAD_LETTERS: Final = (
+    PROPERTY_ATTEMPTS,
+    PROPERTY_CRC32,
+    PROPERTY_DELAY,
+    PROPERTY_DLQ_ORIGIN_MESSAGE_ID,
+    PROPERTY_DLQ_ORIGIN_TOPIC,
+    PROPERTY_WHY,
+)
+"""Properties of a dead letter that its message did not have."""
 
 
 def level_for(found: Record, requested: int) -> int:
@@ -52,15 +68,54 @@ def copy_for_retry(
 
 
 def copy_for_dead_letters(
-    found: Record, group: str, store_format: StoreFormat, *, reason: str = ""
+    found: Record, group: str, attempts: int, store_format: StoreFormat, *, reason: str = ""
 ) -> Message:
-    """Build the copy for queue 0 of ``%DLQ%group``. Raises PropertyError."""
-    return _copy(found, DLQ_PREFIX + group, 0, 0, store_format, reason)
+    """Build the copy for queue 0 of ``%DLQ%group``, with the number of deliveries.
+
+    Raises PropertyError.
+    """
+    copy = _copy(found, DLQ_PREFIX + group, 0, 0, store_format, reason)
+    return _with(copy, {PROPERTY_ATTEMPTS: str(attempts)}, store_format)
+
+
+def copy_of_dead_letter(
+    letter: DeadLetter, topic: str, queue_id: int, store_host: Host, store_format: StoreFormat
+) -> Message:
+    """Build the message that resends a dead letter: as it was, and not returned yet.
+
+    It names its dead letter, and keeps ORIGIN_MESSAGE_ID; in a retry topic also RETRY_TOPIC. Raises
+    PropertyError.
+    """
+    found, is_retry = letter.record, topic.startswith(RETRY_PREFIX)
+    changes: dict[str, str | None] = {
+        **dict.fromkeys(_OF_DEAD_LETTERS),
+        PROPERTY_RETRY_TOPIC: letter.source_topic if is_retry else None,
+        PROPERTY_ORIGIN_MESSAGE_ID: letter.origin_message_id,
+        PROPERTY_DEAD_LETTER: found.offset_message_id,
+    }
+    separator = store_format.trailing_property_separator
+    return Message(
+        topic=topic,
+        queue_id=queue_id,
+        body=found.body,
+        properties=properties.replace(found.raw_properties, changes, trailing_separator=separator),
+        born_host=found.born_host,
+        store_host=store_host,
+        born_timestamp_ms=found.born_timestamp_ms,
+        flag=found.flag,
+        sys_flag=found.sys_flag,
+    )
 
 
 def source_topic(found: Record) -> str:
     """The topic that a message was produced to."""
     return (found.properties or {}).get(PROPERTY_RETRY_TOPIC) or found.topic
+
+
+def _with(message: Message, changes: dict[str, str | None], store_format: StoreFormat) -> Message:
+    separator = store_format.trailing_property_separator
+    changed = properties.replace(message.properties, changes, trailing_separator=separator)
+    return message.replace(properties=changed)
 
 
 def _copy(

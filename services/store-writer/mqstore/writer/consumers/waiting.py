@@ -15,7 +15,8 @@ from mqstore.service.problems import Problem
 from mqstore.storage import MessageStore
 from mqstore.storage.errors import QueueUnknown, StorageError
 from mqstore.storage.host import Seams
-from mqstore.storage.shared_groups import Received, SharedGroups, Subscription
+from mqstore.storage.shared_groups import DeadLetters, Received, SharedGroups, Subscription
+from mqstore.writer.ordering import queue_of
 
 log = logs.get(__name__)
 
@@ -42,8 +43,8 @@ class _Receives:
 
 
 class SharedConsumers:
-    """Made once the store is open for writing. Used on the event loop only; ``engine`` may be used
-    from any thread."""
+    """Made once the store is open for writing. Used on the event loop only; ``engine`` and
+    ``dead_letters`` may be used from any thread."""
 
     def __init__(
         self,
@@ -56,6 +57,7 @@ class SharedConsumers:
         """At most ``polls_max`` receives wait at one time. ``failed`` is called by any thread when
         acknowledgements cannot be saved any more."""
         self.engine = SharedGroups(store, seams, shard)
+        self.dead_letters = DeadLetters(store, seams, queue_of)
         self.arrivals = Arrivals(_Arrivals(store), asyncio.get_running_loop())
         self._polls_max = polls_max
         self._receives: dict[str, _Receives] = {}

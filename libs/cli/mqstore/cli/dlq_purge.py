@@ -1,0 +1,73 @@
+"""``mqstore dlq purge``: ends the listing of dead letters of a group."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mqstore.cli import dlq_options as options
+from mqstore.cli.service_access import (
+    Access,
+    AsJson,
+    Ca,
+    Shard,
+    Token,
+    TokenFile,
+    WriterUrl,
+    in_json,
+    print_json,
+    run_with_client,
+)
+from mqstore.client import WRITER_URL, Client, PurgedLetters
+
+
+def purge(
+    group: options.Group,
+    ids: options.Ids = None,
+    before: Annotated[
+        str | None, typer.Option(help=f"Those dead before then, {options.TIME_HELP}")
+    ] = None,
+    offset: Annotated[
+        int | None, typer.Option(min=0, help="Those in front of this queue offset of --shard.")
+    ] = None,
+    everything: options.All = False,
+    dry_run: options.DryRun = False,
+    shard: Shard = None,
+    writer_url: WriterUrl = WRITER_URL,
+    token: Token = None,
+    token_file: TokenFile = None,
+    ca: Ca = None,
+    as_json: AsJson = None,
+) -> None:
+    """End the listing of dead letters; their messages stay until they expire. Needs role admin.
+
+    Exit code 0: purged; 1: one is unknown, or a shard is missing; 2: refused; 3: store-writer does
+    not answer.
+    """
+
+    def purge_letters(client: Client) -> int:
+        """Purge, and print the effect; returns the exit code."""
+        if bool(ids) + (before is not None) + (offset is not None) + everything != 1:
+            raise ValueError("give one of --id, --before, --offset and --all")
+        done = client.purge_dead_letters(
+            group,
+            ids or None,
+            before_ms=None if before is None else options.milliseconds(before),
+            offset=offset,
+            dry_run=dry_run,
+        )
+        return _print(done, in_lines=in_json(as_json))
+
+    access = Access(token, token_file, ca, shard)
+    raise typer.Exit(run_with_client(access, purge_letters, writer_url=writer_url))
+
+
+def _print(done: PurgedLetters, *, in_lines: bool) -> int:
+    if in_lines:
+        print_json(done)
+        code = int(any(each.status not in options.GOOD for each in done.results))
+    else:
+        code = options.print_results(done.results, in_lines=False)
+        print(f"{'would be purged' if done.dry_run else 'purged'}: {done.purged}")
+    return max(code, options.print_missing(done.shards))

@@ -1,0 +1,139 @@
+"""The route that lists the dead letters of a group."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Final
+
+import msgspec
+from fastapi import Depends, Query, Request, Response
+
+from mqstore.query import replies, shard_search, store_cursor, views
+from mqstore.query.message_routes import FromTime, Limit, Order, PageCursor, ToTime
+from mqstore.query.routes import BodyOptions, body_options, json_reply
+from mqstore.query.service import QueryService
+from mqstore.service import problems
+from mqstore.service.app import Api, GroupName
+from mqstore.service.endpoint import Endpoint
+from mqstore.service.message_bodies import BodyForm
+from mqstore.service.message_views import fields
+from mqstore.service.problems import Problem
+from mqstore.storage import topic_names
+from mqstore.storage.errors import GroupUnknown, TopicUnknown
+from mqstore.storage.formats import Record, decode_cursor
+from mqstore.storage.reads import DeadLetter, DeadLetterQuery, first_open, settled_of
+from mqstore.storage.topic_names import DLQ_PREFIX
+from mqstore.wire import dead_letters as operations
+from mqstore.wire.base import INT64_MAX
+from mqstore.wire.limits import DEAD_LETTERS_DEFAULT, REASON_LENGTH_MAX
+
+TEXT_LENGTH_MAX: Final = 32_767
+
+SourceTopic = Annotated[
+    str | None,
+    Query(alias="topic", max_length=TEXT_LENGTH_MAX, description="Only of this source topic."),
+]
+Key = Annotated[
+    str | None,
+    Query(
+        max_length=TEXT_LENGTH_MAX,
+        description="Unique key, one of KEYS, or the origin message id.",
+    ),
+]
+Tag = Annotated[str | None, Query(max_length=TEXT_LENGTH_MAX, description="Only with this tag.")]
+Reason = Annotated[
+    str | None, Query(max_length=REASON_LENGTH_MAX, description="A part of the reason.")
+]
+
+
+class DeadLetterRoutes:
+    """Serves the dead letters of groups."""
+
+    def __init__(self, service: QueryService) -> None:
+        self._service = service
+        self._shard = service.settings.shard
+
+    def add(self, api: Api) -> None:
+        """Register the route with ``api``."""
+        Endpoint(operations.DEAD_LETTERS, self.dead_letters).add(api)
+
+    async def dead_letters(
+        self,
+        group: GroupName,
+        request: Request,
+        body_as: Annotated[BodyOptions, Depends(body_options)],
+        source_topic: SourceTopic = None,
+        key: Key = None,
+        tag: Tag = None,
+        reason: Reason = None,
+        from_: FromTime = 0,
+        to: ToTime = INT64_MAX,
+        order: Annotated[Order, Query(description="`oldest`: oldest first.")] = "newest",
+        limit: Limit = DEAD_LETTERS_DEFAULT,
+        cursor: PageCursor = None,
+    ) -> Response:
+        """Messages of `%DLQ%GROUP` that were not resent or purged, newest first. All filters that
+        are given must match. `from` and `to` are times at which messages became dead letters."""
+        service = self._service
+        topic_names.check_group(group)
+        if to < from_:
+            raise Problem(problems.BAD_PARAMETER, f"from ({from_}) is after to ({to}); swap them")
+        query = DeadLetterQuery(
+            *(DLQ_PREFIX + group, from_, to, order == "newest", ()),
+            *(source_topic, key, tag, reason),
+        )
+        form = service.body_form(body_as.shape, body_as.max_bytes, inflate=body_as.inflate)
+        max_bytes = service.reply_bytes_max(inflate=body_as.inflate)
+        _ = service.reader
+        here = partial(self._find, group, query, limit, max_bytes, form)
+        if not service.shards.fans_out(request.scope):
+            return json_reply(await service.run(lambda: here(cursor)))
+        scope, newest = repr(query), query.newest_first
+        paging = shard_search.paging(scope, query, limit, max_bytes, newest_first=newest)
+        return json_reply(await shard_search.find(service, request, here, paging, scope, cursor))
+
+    def _find(
+        self,
+        group: str,
+        query: DeadLetterQuery,
+        limit: int,
+        max_bytes: int,
+        form: BodyForm,
+        cursor: str | None,
+    ) -> bytes:
+        """Encode a page of this shard's dead letters. Runs in the pool."""
+        store = self._service.store
+        self._require_group(group, query.topic)
+        queues = store.reader.queues
+        query = query.with_settled(settled_of(queues, query.topic, store.settled.now()))
+        start = None if query.newest_first else first_open(queues, query.topic, query.settled)
+        if cursor is not None:
+            start = decode_cursor(store_cursor.remove_store_id(cursor, store.id), repr(query))
+        found = store.reader.scans.scan_from(query, start, limit=limit, max_bytes=max_bytes)
+        return msgspec.json.encode(
+            views.page(replies.DeadLetters, found, partial(self._view, form=form), store.id)
+        )
+
+    def _require_group(self, group: str, topic: str) -> None:
+        """Raises GroupUnknown for a group without dead letters and offsets: its name may be
+        wrong."""
+        try:
+            self._service.require_topic(topic)
+        except TopicUnknown:
+            if group not in self._service.group_offsets().table.groups():
+                raise GroupUnknown(
+                    f"group {group} has no dead letters and has committed no offset"
+                ) from None
+
+    def _view(self, found: Record, *, form: BodyForm) -> replies.DeadLetter:
+        letter = DeadLetter(found)
+        view = replies.DeadLetter(
+            **fields(found, self._shard),
+            source_topic=letter.source_topic,
+            origin_message_id=letter.origin_message_id,
+            reason=letter.reason,
+            delivery_attempts=letter.attempts,
+            dead_since=found.store_timestamp_ms,
+        )
+        form.add_body(found, view)
+        return view
