@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import zlib
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -265,6 +266,27 @@ def test_topic_is_read_by_time_in_both_orders_over_its_queues(client: Client) ->
     assert {each.store_timestamp for each in around} == {at}
 
 
+@pytest.mark.parametrize("zone", [UTC, timezone(timedelta(hours=5, minutes=30))])
+def test_times_of_requests_may_be_written_in_rfc_3339(
+    services: Run, client: Client, topic: str, zone: timezone
+) -> None:
+    (placed,) = client.produce(topic, [NewMessage(body="x", keys=("k",))]).messages
+    at_ms = placed.store_timestamp
+    at = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at_ms)).astimezone(zone)
+    times = {"from": at.isoformat(), "to": at.isoformat()}
+    for chosen in (times, {**times, "key": "k"}):
+        found = _get(services, f"/v1/topics/{topic}/messages", **chosen).json()
+        assert [each["body"] for each in found["messages"]] == ["x"]
+        assert found["scanned"]["from"] == found["scanned"]["to"] == at_ms
+    unescaped = f"/v1/topics/{topic}/queues/{placed.queue_id}/offset?timestamp={at.isoformat()}"
+    offset = httpx.get(services.query_url + unescaped.replace("+", " ")).json()
+    assert (offset["timestamp"], offset["offset"]) == (at_ms, placed.queue_offset)
+    reset = {"topic": topic, "to": "timestamp", "timestamp": at.isoformat(), "dryRun": True}
+    url = f"{services.writer_url}/v1/groups/by-time/offsets:reset"
+    changes = httpx.post(url, json=reset).json()["queues"]
+    assert placed.queue_offset in [each["after"] for each in changes]
+
+
 def test_delayed_message_is_found_by_its_real_topic_on_request(client: Client, topic: str) -> None:
     client.produce(topic, [NewMessage(body="late", keys=("k",), delay_level=18)])
     client.produce(topic, [NewMessage(body="now", keys=("k",))])
@@ -287,6 +309,7 @@ def test_delayed_message_is_found_by_its_real_topic_on_request(client: Client, t
         {"include": ""},
         {"from": 2, "to": 1},
         {"from": -1},
+        {"from": "2026-11-27T12:00:00"},
         {"limit": 0},
         {"limit": 1001},
         {"key": ""},

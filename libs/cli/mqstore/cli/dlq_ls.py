@@ -21,7 +21,7 @@ from mqstore.cli.service_access import (
     print_json,
     run_with_client,
 )
-from mqstore.client import QUERY_URL, Client, DeadLetter, DeadLetterFilter
+from mqstore.client import QUERY_URL, Client, DeadLetter, DeadLetterFilter, format_time
 
 LIMIT: Final = 100
 
@@ -89,7 +89,7 @@ def _print(
 def _row(letter: DeadLetter) -> str:
     keys = " ".join(letter.keys) or letter.uniq_key or "-"
     return (
-        f"{options.time_text(letter.dead_since)}  {letter.offset_msg_id}  "
+        f"{format_time(letter.dead_since)}  {letter.offset_msg_id}  "
         f"{letter.source_topic or '-':<24} {letter.delivery_attempts:>3}x  "
         f"{letter.tags or '-':<12} {keys:<24} {letter.reason or ''}"
     ).rstrip()

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import typer
 
 from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK
-from mqstore.cli.service_access import print_json
-from mqstore.client import DeadLetterFilter, LetterResult, LetterStatus, Shards
-
-TIME_HELP: Final = "as 2026-11-26T12:00:00Z or in milliseconds since the epoch."
+from mqstore.cli.service_access import TIME_HELP, print_json
+from mqstore.client import DeadLetterFilter, LetterResult, LetterStatus, Shards, parse_time
 
 Group = Annotated[str, typer.Argument(help="Consumer group.")]
 Ids = Annotated[
@@ -26,10 +23,10 @@ Key = Annotated[
 Tag = Annotated[str | None, typer.Option(help="Only with this tag.")]
 Reason = Annotated[str | None, typer.Option(help="Only with this text in the reason.")]
 Since = Annotated[
-    str | None, typer.Option("--since", help=f"Only dead since then, {TIME_HELP}", metavar="TIME")
+    str | None, typer.Option("--since", help=f"Only dead since then, {TIME_HELP}.", metavar="TIME")
 ]
 Until = Annotated[
-    str | None, typer.Option("--until", help=f"Only dead until then, {TIME_HELP}", metavar="TIME")
+    str | None, typer.Option("--until", help=f"Only dead until then, {TIME_HELP}.", metavar="TIME")
 ]
 All = Annotated[bool, typer.Option("--all", help="All dead letters of the group.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")]
@@ -51,29 +48,11 @@ def filter_of(
         "key": key,
         "tag": tag,
         "reason": reason,
-        "from": None if since is None else milliseconds(since),
-        "to": None if until is None else milliseconds(until),
+        "from": None if since is None else parse_time(since),
+        "to": None if until is None else parse_time(until),
     }
     chosen = {name: value for name, value in given.items() if value is not None}
     return DeadLetterFilter.model_validate(chosen) if chosen else None
-
-
-def milliseconds(text: str) -> int:
-    """Parse a time in RFC 3339 or in milliseconds. Raises ValueError."""
-    if text.isascii() and text.isdigit():
-        return int(text)
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        at = None
-    if at is None or at.tzinfo is None:
-        raise ValueError(f"{text!r} is no time; write it {TIME_HELP}")
-    return int(at.timestamp() * 1000)
-
-
-def time_text(at_ms: int) -> str:
-    """A time in RFC 3339, in seconds."""
-    return datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def print_results(results: Iterable[LetterResult], *, in_lines: bool) -> int:

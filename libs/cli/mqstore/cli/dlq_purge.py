@@ -8,6 +8,7 @@ import typer
 
 from mqstore.cli import dlq_options as options
 from mqstore.cli.service_access import (
+    TIME_HELP,
     Access,
     AsJson,
     Ca,
@@ -19,14 +20,14 @@ from mqstore.cli.service_access import (
     print_json,
     run_with_client,
 )
-from mqstore.client import WRITER_URL, Client, PurgedLetters
+from mqstore.client import WRITER_URL, Client, PurgedLetters, parse_time
 
 
 def purge(
     group: options.Group,
     ids: options.Ids = None,
     before: Annotated[
-        str | None, typer.Option(help=f"Those dead before then, {options.TIME_HELP}")
+        str | None, typer.Option(help=f"Those dead before then, {TIME_HELP}.")
     ] = None,
     offset: Annotated[
         int | None, typer.Option(min=0, help="Those in front of this queue offset of --shard.")
@@ -53,7 +54,7 @@ def purge(
         done = client.purge_dead_letters(
             group,
             ids or None,
-            before_ms=None if before is None else options.milliseconds(before),
+            before_ms=None if before is None else parse_time(before),
             offset=offset,
             dry_run=dry_run,
         )

@@ -11,6 +11,7 @@ import typer
 
 from mqstore.cli.exit_codes import EXIT_OK
 from mqstore.cli.service_access import (
+    TIME_HELP,
     Access,
     AsJson,
     Ca,
@@ -21,7 +22,7 @@ from mqstore.cli.service_access import (
     in_json,
     run_with_client,
 )
-from mqstore.client import QUERY_URL, Client, TopicEvent
+from mqstore.client import QUERY_URL, Client, TopicEvent, parse_time
 
 BODY_SHOWN: Final = 60
 """Maximum number of characters of a body in a row of the table."""
@@ -29,9 +30,9 @@ BODY_SHOWN: Final = 60
 
 def follow(
     topic: Annotated[str, typer.Argument(help="The topic.")],
-    from_ms: Annotated[
-        int | None,
-        typer.Option("--from", min=0, help="First store timestamp, in ms.", metavar="MS"),
+    since: Annotated[
+        str | None,
+        typer.Option("--from", help=f"First store timestamp, {TIME_HELP}.", metavar="TIME"),
     ] = None,
     after: Annotated[
         str | None, typer.Option(help="Continue after this event.", metavar="ID")
@@ -56,6 +57,7 @@ def follow(
     def print_messages(client: Client) -> int:
         """Print the messages; returns the exit code."""
         in_lines = in_json(as_json)
+        from_ms = None if since is None else parse_time(since)
         with contextlib.suppress(KeyboardInterrupt):
             for event in client.follow(topic, after=after, from_ms=from_ms, tags=tags, sql=sql):
                 print(_line(event) if in_lines else _row(event), flush=True)

@@ -25,6 +25,8 @@ from mqstore.client.environment import (
 
 EXIT_UNREACHABLE: Final = 3
 
+TIME_HELP: Final = "in RFC 3339, as 2026-11-26T12:00:00Z, or in milliseconds since the epoch"
+
 QueryUrl = Annotated[
     str,
     typer.Option(

@@ -72,6 +72,7 @@ from mqstore.wire.stores import (
     Store,
     Writes,
 )
+from mqstore.wire.times import format_time, parse_time
 from mqstore.wire.topics import Topic, TopicDeletion, Topics
 from mqstore.wire.traces import MessageCopy, MessageTrace, Trace, Traces
 from mqstore.wire.transactions import BegunTransaction, Transaction, Transactions
@@ -170,6 +171,8 @@ __all__ = [
     "UnreadableMessage",
     "WantedMessages",
     "Writes",
+    "format_time",
     "make_tls_context",
+    "parse_time",
     "part_frames",
 ]

@@ -14,9 +14,9 @@ from mqstore.wire.limits import COUNT_MAX, DEAD_LETTERS_DEFAULT, REASON_LENGTH_M
 from mqstore.wire.messages import Message, Messages
 from mqstore.wire.operation import Operation, Role, Target
 from mqstore.wire.shards import OfShards
+from mqstore.wire.times import Time
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=32_767)]
-Time = Annotated[int, Field(ge=0, le=INT64_MAX, strict=True)]
 Flag = Annotated[bool, Field(strict=True)]
 Ids = Annotated[
     list[Annotated[str, StringConstraints(min_length=1, max_length=56)]],
@@ -65,12 +65,10 @@ class DeadLetterFilter(Request):
     reason: Annotated[
         str | None, Field(max_length=REASON_LENGTH_MAX, description="A part of the reason.")
     ] = None
-    from_ms: Annotated[
-        Time, Field(alias="from", description="Dead at or after this Unix time in ms.")
-    ] = 0
-    to_ms: Annotated[
-        Time, Field(alias="to", description="Dead at or before this Unix time in ms.")
-    ] = INT64_MAX
+    from_ms: Annotated[Time, Field(alias="from", description="Dead at or after this time.")] = 0
+    to_ms: Annotated[Time, Field(alias="to", description="Dead at or before this time.")] = (
+        INT64_MAX
+    )
 
     @model_validator(mode="after")
     def _is_a_range(self) -> Self:
@@ -167,9 +165,7 @@ class PurgeSpec(Request):
     queue `offset`, or `all`."""
 
     ids: Ids | None = None
-    before: Annotated[
-        Time | None, Field(description="Dead before this Unix time in milliseconds.")
-    ] = None
+    before: Annotated[Time | None, Field(description="Dead before this time.")] = None
     offset: Annotated[
         int | None,
         Field(

@@ -12,6 +12,7 @@ from mqstore.wire.examples import groups as examples
 from mqstore.wire.limits import COMMITS_MAX, EXPRESSION_LENGTH_MAX, QUEUES_MAX
 from mqstore.wire.operation import Nothing, Operation, Role, Target, json_of
 from mqstore.wire.shards import OfShards
+from mqstore.wire.times import Time
 from mqstore.wire.topics import Attributes, Flag
 
 QueueId = Annotated[int, Field(ge=0, le=INT32_MAX, strict=True)]
@@ -121,8 +122,11 @@ class OffsetReset(Request):
     topic: str
     to: Literal["earliest", "latest", "timestamp"]
     timestamp: Annotated[
-        Offset | None,
-        Field(description="Milliseconds since the epoch; with `to: timestamp` only."),
+        Time | None,
+        Field(
+            description="Milliseconds since the epoch, or a time in RFC 3339; with `to: timestamp`"
+            " only."
+        ),
     ] = None
     queue_ids: Annotated[
         list[QueueId] | None,

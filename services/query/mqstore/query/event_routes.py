@@ -29,7 +29,7 @@ from mqstore.storage.errors import RecordExpired, StoreNotOpen, TopicUnknown
 from mqstore.storage.formats import decode_cursor, encode_cursor
 from mqstore.storage.reads import KeyAnswer, PullFilter, TopicQuery
 from mqstore.wire import messages as operations
-from mqstore.wire.base import INT64_MAX
+from mqstore.wire.times import Time
 
 BATCH: Final = 100
 """Maximum number of messages of one scan."""
@@ -56,12 +56,10 @@ class EventRoutes:
         request: Request,
         body_as: Annotated[BodyOptions, Depends(body_options)],
         from_: Annotated[
-            int | None,
+            Time | None,
             Query(
                 alias="from",
-                ge=0,
-                le=INT64_MAX,
-                description="Begin with the first message stored at or after this Unix time in ms; "
+                description="Begin with the first message stored at or after this time; "
                 "without it, with the next message that arrives.",
             ),
         ] = None,

@@ -37,6 +37,7 @@ from mqstore.storage.reads import (
 from mqstore.wire import messages as operations
 from mqstore.wire.base import INT64_MAX
 from mqstore.wire.limits import COUNT_MAX
+from mqstore.wire.times import Time
 
 Order = Literal["newest", "oldest"]
 
@@ -58,13 +59,8 @@ MessageId = Annotated[
 UniqueKeyTopic = Annotated[
     str | None, Query(description="Topic of the message. With it, the id is a unique key.")
 ]
-FromTime = Annotated[
-    int,
-    Query(alias="from", ge=0, le=INT64_MAX, description="Stored at or after this Unix time in ms."),
-]
-ToTime = Annotated[
-    int, Query(ge=0, le=INT64_MAX, description="Stored at or before this Unix time in ms.")
-]
+FromTime = Annotated[Time, Query(alias="from", description="Stored at or after this time.")]
+ToTime = Annotated[Time, Query(description="Stored at or before this time.")]
 Key = Annotated[
     str | None,
     Query(

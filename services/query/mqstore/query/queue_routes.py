@@ -13,7 +13,7 @@ from mqstore.query.service import QueryService
 from mqstore.service.app import Api, TopicName
 from mqstore.service.endpoint import Endpoint
 from mqstore.wire import queues as operations
-from mqstore.wire.base import INT64_MAX
+from mqstore.wire.times import Time
 
 
 class QueueRoutes:
@@ -48,11 +48,9 @@ class QueueRoutes:
         topic: TopicName,
         queue: QueueId,
         timestamp: Annotated[
-            int,
+            Time,
             Query(
-                ge=0,
-                le=INT64_MAX,
-                description="Unix time in ms.",
+                description="Milliseconds since the epoch, or a time in RFC 3339.",
                 openapi_examples={"a time": {"value": 1795273269000}},
             ),
         ],

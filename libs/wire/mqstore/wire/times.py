@@ -1,0 +1,65 @@
+"""Points in time of requests: milliseconds since the epoch, or text in RFC 3339."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Final
+
+from pydantic import AwareDatetime, BeforeValidator, Field, TypeAdapter, WithJsonSchema
+
+from mqstore.wire.base import INT64_MAX
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FORM: Final = re.compile(
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+ -]\d\d:\d\d)", re.ASCII | re.IGNORECASE
+)
+_LEAP_SECOND: Final = re.compile(r":60(?=[.Z+-])", re.IGNORECASE)
+_ZONE_WITHOUT_SIGN: Final = re.compile(r" (?=\d\d:\d\d$)")
+_AWARE: Final[TypeAdapter[datetime]] = TypeAdapter(AwareDatetime)
+
+
+def parse_time(text: str) -> int:
+    """Parse a time in milliseconds since the epoch or in RFC 3339, to milliseconds.
+
+    A time before the epoch is 0, a leap second is the second before it. A space counts as the + of
+    a zone, as in a URL that does not escape it. Raises ValueError.
+    """
+    if text.isascii() and text.isdigit():
+        return int(text)
+    at = _ZONE_WITHOUT_SIGN.sub("+", text)
+    try:
+        if not _FORM.fullmatch(text):
+            raise ValueError(text)
+        found = _AWARE.validate_python(_LEAP_SECOND.sub(":59", at))
+    except ValueError:
+        raise ValueError(
+            f"{text[:40]!r} is no time; write it in RFC 3339, as 2026-11-26T12:00:00Z, or in"
+            " milliseconds since the epoch"
+        ) from None
+    return max(0, (found - _EPOCH) // timedelta(milliseconds=1))
+
+
+def format_time(at_ms: int) -> str:
+    """Format a time in RFC 3339, in seconds of UTC."""
+    return datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _in_milliseconds(given: object) -> object:
+    return parse_time(given) if isinstance(given, str) else given
+
+
+Time = Annotated[
+    int,
+    Field(ge=0, le=INT64_MAX, strict=True),
+    BeforeValidator(_in_milliseconds),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 0, "maximum": INT64_MAX},
+                {"type": "string", "format": "date-time"},
+            ]
+        }
+    ),
+]
+"""A point in time of a request: milliseconds since the epoch, at which text in RFC 3339 arrives."""
