@@ -34,6 +34,7 @@ PRELOADED: Final = (
     "mqstore.coordinator.__main__",
     "mqstore.query.__main__",
     "mqstore.writer.__main__",
+    "pydantic.v1",  # FastAPI imports it for the first route
     "tests.compat.ours",
     "tests.unit.storage.puts",
 )

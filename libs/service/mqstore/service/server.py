@@ -19,7 +19,7 @@ from typing import Any, Final, NoReturn, Protocol, cast
 import uvicorn
 import uvloop
 
-from mqstore.service import auth, logs
+from mqstore.service import auth, cross_origin, logs
 from mqstore.service.configuration_error import ConfigurationError
 from mqstore.service.fast_path.connection import FastConnection, connection_class
 from mqstore.service.handshakes import TlsListener
@@ -83,6 +83,7 @@ def run(
         if settings.parent_pid is not None:
             end_with_parent(settings.parent_pid)
         auth.check_binding(settings.host, settings.tokens())
+        cross_origin.check(settings)
         raise_open_files_limit()
         restrict_new_files(settings.store_umask)
         listener = listen(settings.listen_fd, settings.host, port(settings))
@@ -137,7 +138,7 @@ def _uvicorn(front: Front, settings: Settings, tls: ServerTls | None) -> _Server
         needs_certificate=tls is not None and tls.needs_client_certificate,
     )
     config = uvicorn.Config(
-        front,
+        cross_origin.allow_origins(front, settings),
         http=protocol,
         ws="none",
         lifespan="off",

@@ -99,6 +99,10 @@ class Settings(BaseSettings):
     """PEM file of CA certificates; only clients with a certificate of theirs are served, but for
     health and metrics."""
 
+    cors_allowed_origins: str = ""
+    """Origins of web pages that may call the API from a browser, separated by spaces, as
+    `https://console.example.com`. `*`: all pages; it needs tokens."""
+
     max_request_size: Annotated[int, Field(ge=1024, le=1 << 30)] = 16 << 20
     """Bytes of one request's body."""
     max_pending_bytes: Annotated[int, Field(ge=1024)] = 128 << 20
