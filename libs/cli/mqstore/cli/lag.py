@@ -20,7 +20,7 @@ from mqstore.cli.service_access import (
     print_json,
     run_with_client,
 )
-from mqstore.client import QUERY_URL, Client, GroupLag, GroupLags
+from mqstore.client import QUERY_URL, Client, GroupLag, GroupLags, GroupSum
 
 
 def lag(
@@ -75,6 +75,8 @@ def _print_page(page: GroupLags, *, with_head: bool) -> None:
                 f"{group.group:<32} {topic.topic:<32} {topic.lag:>12} "
                 f"{duration(topic.lag_ms):>10} {topic.expired:>10}"
             )
+        if states := _states(group):
+            print(f"{group.group:<32} {states}")
 
 
 def _print_group(found: GroupLag, *, in_lines: bool) -> int:
@@ -94,9 +96,27 @@ def _print_group(found: GroupLag, *, in_lines: bool) -> int:
                 f"{topic.topic:<32} {shard:>5} {queue.queue_id:>5} {committed:>12} "
                 f"{queue.max_offset:>12} {queue.lag:>12} {duration(queue.lag_ms):>10}"
             )
-    if found.dead_letters:
-        print(f"dead letters: {found.dead_letters}")
+    if states := _states(found):
+        print(states)
     return _exit_code(found)
+
+
+def _states(group: GroupSum | GroupLag) -> str:
+    """The lag by state, where not all of it waits for its first delivery; else empty."""
+    counts: dict[str, int | str] = {}
+    if (states := group.states) is not None:
+        counts = {
+            "leased": states.leased,
+            "retrying": states.retrying,
+            "acknowledged": states.acknowledged,
+            "delayed": "?" if states.delayed is None else states.delayed,
+        }
+    counts["dead"] = group.dead_letters
+    if not any(counts.values()):
+        return ""
+    if states is not None:
+        counts = {"waiting": states.waiting, **counts}
+    return ", ".join(f"{name} {count}" for name, count in counts.items())
 
 
 def _exit_code(answer: GroupLags | GroupLag) -> int:

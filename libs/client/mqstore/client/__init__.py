@@ -42,7 +42,7 @@ from mqstore.wire.groups import (
     Subscription,
     Subscriptions,
 )
-from mqstore.wire.lags import GroupLag, GroupLags, TopicLag, TopicSum
+from mqstore.wire.lags import GroupLag, GroupLags, GroupSum, LagStates, TopicLag, TopicSum
 from mqstore.wire.messages import Message, MessageDetail, Messages, UnreadableMessage
 from mqstore.wire.operation import Target
 from mqstore.wire.produce import MessagePlace, ProduceReply
@@ -103,11 +103,13 @@ __all__ = [
     "GroupLags",
     "GroupOffset",
     "GroupOffsets",
+    "GroupSum",
     "Groups",
     "Health",
     "IndexPart",
     "IndexRebuild",
     "IndexRebuilds",
+    "LagStates",
     "LeasedMessage",
     "LetterResult",
     "LetterStatus",

@@ -39,6 +39,44 @@ class AllOffsets(Reply):
     ]
 
 
+class PendingMessages(Reply):
+    """Messages of a shared group in one queue that a receive has reached."""
+
+    topic: str
+    group: str
+    queue_id: int
+    leased: int
+    done: Annotated[
+        int, Field(description="Behind the group's offset, and acknowledged or filtered out.")
+    ]
+
+
+class ConsumerStates(Reply):
+    """The states of the messages of shared groups, from store-writer's memory."""
+
+    pending: Annotated[
+        tuple[PendingMessages, ...], Field(description="Of queues with leases or returns.")
+    ]
+    delayed: Annotated[
+        dict[str, int] | None,
+        Field(
+            description="By group, returned messages whose delay has not ended; null: too many"
+            " delayed messages wait to count them."
+        ),
+    ]
+
+
+CONSUMER_STATES: Final = Operation(
+    name="consumer_states",
+    targets=(Target.WRITER,),
+    path="/v1/internal/consumer-states",
+    role=Role.CONSUME,
+    summary="States of the messages of shared groups",
+    tag="internal",
+    reply=ConsumerStates,
+    example=examples.STATES,
+    problems=(problems.GROUP_INVALID,),
+)
 ALL_OFFSETS: Final = Operation(
     name="offsets",
     targets=(Target.WRITER,),

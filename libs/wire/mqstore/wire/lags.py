@@ -93,12 +93,48 @@ class TopicLag(TopicSum, title="TopicQueuesLagView"):
     queues: tuple[QueueLag, ...]
 
 
+class LagStates(Reply, title="LagStatesView"):
+    """The lag of a group by the states of its messages, over the topics of the reply.
+
+    `lag` is the sum of waiting, leased, retrying and acknowledged.
+    """
+
+    waiting: Annotated[
+        int, Field(description="To be delivered, for the first time or after a lease expired.")
+    ]
+    leased: Annotated[int, Field(description="Leased to consumers now.")]
+    retrying: Annotated[
+        int, Field(description="To be delivered again, since a consumer returned them.")
+    ]
+    acknowledged: Annotated[
+        int,
+        Field(
+            description="Acknowledged or filtered out, behind one that is not: the group's offset"
+            " is in front of them."
+        ),
+    ]
+    delayed: Annotated[
+        int | None,
+        Field(
+            description="Returned, until their delay ends; not in `lag` yet. null: too many delayed"
+            " messages wait to count them."
+        ),
+    ]
+
+
+States = Annotated[
+    LagStates | None,
+    Field(description="null while store-writer, which has the leases, does not reply."),
+]
+
+
 class GroupSum(Reply, title="GroupSumView"):
     """The lag of a group, by topic."""
 
     group: str
     lag: Lag
     dead_letters: DeadLetterCount
+    states: States = None
     topics: tuple[TopicSum, ...]
 
 
@@ -117,6 +153,7 @@ class GroupLag(OfShards, title="GroupLagView"):
     group: str
     lag: Lag
     dead_letters: DeadLetterCount
+    states: States = None
     topics: tuple[TopicLag, ...]
     offsets: OffsetsSource
     shard: OneShard

@@ -1,4 +1,5 @@
-"""Committed offsets of consumer groups, as store-writer holds them in memory.
+"""Committed offsets of consumer groups, and states of their messages, as store-writer holds them
+in memory.
 
 ``consumerOffset.json`` lags by up to flushConsumerOffsetInterval, and is saved only after the log's
 sync. Offsets from memory make an acknowledged commit count at once in the lags of groups.
@@ -40,8 +41,23 @@ class _AllOffsets(msgspec.Struct):
     offsets: dict[str, dict[int, int]]
 
 
+class _Pending(msgspec.Struct, rename="camel"):
+    topic: str
+    group: str
+    queue_id: int
+    leased: int
+    done: int
+
+
+class ConsumerStates(msgspec.Struct):
+    """The states of messages of shared groups, as store-writer has them in memory."""
+
+    pending: list[_Pending]
+    delayed: dict[str, int] | None
+
+
 class CommittedOffsets:
-    """Reads committed offsets from store-writer. Used on the event loop only.
+    """Reads offsets and states from store-writer. Used on the event loop only.
 
     It sends the client's own token. A method returns None if no store-writer of this store replies
     in time; the caller then uses the saved file.
@@ -74,6 +90,13 @@ class CommittedOffsets:
         )
         found = None if reply is None else await asyncio.to_thread(_decode, reply, _AllOffsets)
         return None if found is None else found.offsets
+
+    async def read_states(self, group: str | None, scope: Scope) -> ConsumerStates | None:
+        """Return the states of one group, or of all."""
+        chosen = "" if group is None else f"?group={quote(group, safe='')}"
+        path = f"/v1/internal/consumer-states{chosen}"
+        reply = await self._writer.request("GET", path, select_request_headers(scope))
+        return None if reply is None else await asyncio.to_thread(_decode, reply, ConsumerStates)
 
 
 def _decode(reply: httpx.Response, kind: type[T]) -> T | None:

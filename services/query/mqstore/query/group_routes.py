@@ -7,6 +7,7 @@ the file and the state of the writer.
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import Annotated, Final
 
@@ -15,6 +16,7 @@ from fastapi import Query, Request, Response
 
 from mqstore.query import merging, replies
 from mqstore.query.committed_offsets import ByQueue
+from mqstore.query.lag_states import LagDivision
 from mqstore.query.routes import json_reply
 from mqstore.query.service import QueryService
 from mqstore.service.app import Api, GroupName
@@ -69,7 +71,7 @@ class GroupRoutes:
         service, cursor_scope = self._service, f"lags of {topic}"
         after = "" if cursor is None else decode_name_cursor(cursor, cursor_scope)
 
-        def encode_page(committed: ByQueue | None) -> bytes:
+        def encode_page(committed: ByQueue | None, division: LagDivision) -> bytes:
             """Encode a page of this shard's groups. Runs in the pool."""
             offsets = service.group_offsets()
             table = offsets.table if committed is None else offsets.table.with_all(committed)
@@ -81,7 +83,7 @@ class GroupRoutes:
             now_ms = service.now_ms()
             return msgspec.json.encode(
                 replies.GroupLags(
-                    groups=tuple([_sum_view(each, now_ms) for each in found]),
+                    groups=tuple([_sum_view(each, division, now_ms) for each in found]),
                     next=None if last is None else encode_name_cursor(last, cursor_scope),
                     offsets=source_view(service, offsets, is_current=committed is not None),
                     shard=self._shard,
@@ -90,8 +92,11 @@ class GroupRoutes:
 
         async def own() -> bytes:
             """Return the page of this shard."""
-            committed = await service.committed_offsets.read_all(request.scope)
-            return await service.run(partial(encode_page, committed))
+            of_writer = service.committed_offsets
+            committed, states = await asyncio.gather(
+                of_writer.read_all(request.scope), of_writer.read_states(None, request.scope)
+            )
+            return await service.run(partial(encode_page, committed, LagDivision(states)))
 
         _ = service.reader
         if service.shards.fans_out(request.scope):
@@ -106,11 +111,14 @@ class GroupRoutes:
         committed offset and the end of the queue, without expired ones. A queue without a committed
         offset counts from its first message. `lagMs` is the age of the oldest of these messages.
         Commits that store-writer has acknowledged count. If it does not reply, the offsets are
-        those of the saved file, as `offsets` says."""
+        those of the saved file, as `offsets` says. `states` divides the lag of a shared group."""
         topic_names.check_group(group)
 
         service = self._service
-        committed = await service.committed_offsets.read_group(group, request.scope)
+        committed, states = await asyncio.gather(
+            service.committed_offsets.read_group(group, request.scope),
+            service.committed_offsets.read_states(group, request.scope),
+        )
 
         def encode_lag() -> bytes:
             """Encode the lag of the group on this shard. Runs in the pool."""
@@ -130,6 +138,7 @@ class GroupRoutes:
                     group=found.group,
                     lag=found.lag,
                     dead_letters=found.dead_letters,
+                    states=LagDivision(states).of(found),
                     topics=tuple([_topic_view(each, self._shard, now_ms) for each in found.topics]),
                     offsets=source_view(service, offsets, is_current=committed is not None),
                     shard=self._shard,
@@ -160,7 +169,7 @@ def source_view(
     )
 
 
-def _sum_view(found: GroupLag, now_ms: int) -> replies.GroupSum:
+def _sum_view(found: GroupLag, division: LagDivision, now_ms: int) -> replies.GroupSum:
     topics = [
         replies.TopicSum(
             topic=each.topic, lag=each.lag, expired=each.expired, lag_ms=each.age_ms(now_ms)
@@ -168,7 +177,11 @@ def _sum_view(found: GroupLag, now_ms: int) -> replies.GroupSum:
         for each in found.topics
     ]
     return replies.GroupSum(
-        group=found.group, lag=found.lag, dead_letters=found.dead_letters, topics=tuple(topics)
+        group=found.group,
+        lag=found.lag,
+        dead_letters=found.dead_letters,
+        states=division.of(found),
+        topics=tuple(topics),
     )
 
 

@@ -1,8 +1,8 @@
 """Metrics of consumer lag, for a limited number of groups and topics, read at each scrape.
 
 Names and labels are those of a RocketMQ 5 broker (BrokerMetricsConstant and ConsumerLagCalculator
-of 5.4.0). The store saves only the committed offsets of a group. Therefore the ready messages equal
-the lag, and no message counts as in flight.
+of 5.4.0). They come from the files alone, which have the committed offsets of a group. Therefore
+the ready messages equal the lag; store-writer has the metric of the messages in flight.
 """
 
 from __future__ import annotations

@@ -217,6 +217,7 @@ def lag(spread: ShardReplies) -> bytes:
             group=found[0].group,
             lag=sum(each.lag for each in found),
             dead_letters=sum(each.dead_letters for each in found),
+            states=_join_states([each.states for each in found]),
             topics=tuple(topics),
             offsets=_oldest(each.offsets for each in found),
             shard=None,
@@ -259,7 +260,23 @@ def _group_sum(name: str, same: list[replies.GroupSum]) -> replies.GroupSum:
         group=name,
         lag=sum(each.lag for each in same),
         dead_letters=sum(each.dead_letters for each in same),
+        states=_join_states([each.states for each in same]),
         topics=tuple(topics),
+    )
+
+
+def _join_states(found: list[replies.LagStates | None]) -> replies.LagStates | None:
+    """Return the sums of states; None if those of one shard are unknown."""
+    known = [each for each in found if each is not None]
+    if len(known) < len(found):
+        return None
+    delayed = [each.delayed for each in known if each.delayed is not None]
+    return replies.LagStates(
+        waiting=sum(each.waiting for each in known),
+        leased=sum(each.leased for each in known),
+        retrying=sum(each.retrying for each in known),
+        acknowledged=sum(each.acknowledged for each in known),
+        delayed=sum(delayed) if len(delayed) == len(known) else None,
     )
 
 

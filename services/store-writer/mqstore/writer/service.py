@@ -36,6 +36,7 @@ from mqstore.storage.host import production_seams
 from mqstore.storage.retention import FORCED_DELETION
 from mqstore.storage.settings import FlushDiskType
 from mqstore.storage.status import Progress
+from mqstore.writer.consumers.metrics import GroupStateMetrics
 from mqstore.writer.consumers.waiting import SharedConsumers
 from mqstore.writer.durability import DurabilityWaiter
 from mqstore.writer.initial_state import InitialState
@@ -136,6 +137,12 @@ class WriterService:
             settings.metrics_topics_max,
             settings.shard,
             lambda: None if self._transactions is None else self._transactions.engine,
+        )
+        GroupStateMetrics(
+            self.api.metrics.registry,
+            self.api.metrics.rocketmq,
+            settings.metrics_lags_max,
+            lambda: None if self._consumers is None else self._consumers.engine,
         )
 
     @cached_property

@@ -107,6 +107,13 @@ class LeasesMachine(RuleBasedStateMachine):
         assert [offset for offset, _ in self.leases.saved()] == pending
 
     @invariant()
+    def messages_are_counted_by_state(self) -> None:
+        held = [deadline for _, deadline in self.model.leases.values() if deadline > self.now]
+        done = [each for each in self.model.acknowledged if each >= self.leases.floor]
+        counts = self.leases.count_leased(self.now), self.leases.done_count
+        assert counts == (len(held), len(done))
+
+    @invariant()
     def each_acknowledged_message_stays_so(self) -> None:
         for offset in self.model.acknowledged:
             assert self.leases.state_of(offset, 1) is LeaseState.ACKNOWLEDGED

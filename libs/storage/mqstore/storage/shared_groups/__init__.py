@@ -4,6 +4,7 @@
 
     engine         the interface: receive, acknowledge, return, extend, save
     dead_letters   resends and purges of dead letters
+    group_states   counts of messages by state
     queue_leases   the state of one group in one queue
     receipts       the text that names a lease
     returned       messages for ``%RETRY%group`` and ``%DLQ%group``, as a broker makes them
@@ -30,6 +31,7 @@ from mqstore.storage.shared_groups.engine import (
     Subscription,
     decode_receipts,
 )
+from mqstore.storage.shared_groups.group_states import PendingCounts
 from mqstore.storage.shared_groups.receipts import Receipt
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "Delivered",
     "LetterResult",
     "LetterStatus",
+    "PendingCounts",
     "PurgedQueue",
     "Receipt",
     "ReceiptStatus",

@@ -12,7 +12,7 @@ are delivered again; none is skipped.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
@@ -36,7 +36,8 @@ from mqstore.storage.lookup.pull_filter import PullFilter
 from mqstore.storage.lookup.queue_pulls import QueuePulls
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.seams import Seams
-from mqstore.storage.shared_groups import receipts, returned, saved_leases
+from mqstore.storage.shared_groups import group_states, receipts, returned, saved_leases
+from mqstore.storage.shared_groups.group_states import PendingCounts
 from mqstore.storage.shared_groups.queue_leases import LeaseState, QueueLeases
 from mqstore.storage.shared_groups.receipts import Receipt
 from mqstore.storage.shared_groups.saved_leases import Place, SavedQueue
@@ -407,6 +408,23 @@ class SharedGroups:
         return _STATUSES[state]
 
     # states -------------------------------------------------------------------------------
+
+    def pending(self, group: str | None = None) -> dict[Place, PendingCounts]:
+        """Count the messages that receives have reached, of one group or of all, by queue."""
+        now, found = self._seams.clock.monotonic(), dict[Place, PendingCounts]()
+        for stripe in self._stripes if group is None else [self._stripe_of(group)]:
+            with stripe.lock:
+                for place in [each for each in stripe.states if group in (None, each.group)]:
+                    leases = self._leases(place, self._store.offsets.committed(*place))
+                    if leases is not None:
+                        counts = PendingCounts(leases.count_leased(now), leases.done_count)
+                        found[place] = counts
+        return found
+
+    def count_returned(self) -> Mapping[str, int] | None:
+        """Count the returned messages that wait for their delay, by group; None when too many
+        delayed messages wait to count them."""
+        return group_states.count_returned(self._store)
 
     def _stripe_of(self, group: str) -> _Stripe:
         return self._stripes[hash(group) % LOCKS]

@@ -81,6 +81,16 @@ class QueueLeases:
         return len(self._pending)
 
     @property
+    def done_count(self) -> int:
+        """Number of messages from ``floor`` on that need no delivery any more."""
+        return self.next - self.floor - len(self._pending)
+
+    def count_leased(self, now: float) -> int:
+        """Number of messages whose lease has not expired."""
+        pending = self._pending.values()
+        return sum(each.lease != NO_LEASE and each.deadline > now for each in pending)
+
+    @property
     def room(self) -> int:
         """Number of further messages that may be delivered now."""
         return PENDING_MAX - len(self._pending)

@@ -23,16 +23,32 @@ _QUEUE: Final[dict[str, Any]] = {
     "lastStoreTimestamp": 1795273267150,
 }
 _TOPIC: Final[dict[str, Any]] = {"topic": "orders", "lag": 8, "expired": 0, "lagMs": 2500}
+_STATES: Final[dict[str, Any]] = {
+    "waiting": 5,
+    "leased": 2,
+    "retrying": 0,
+    "acknowledged": 1,
+    "delayed": 3,
+}
 LAG: Final[dict[str, Any]] = {
     "group": "billing",
     "lag": 8,
     "deadLetters": 0,
+    "states": _STATES,
     "topics": [_TOPIC | {"queues": [_QUEUE]}],
     "offsets": OFFSETS,
     "shard": 0,
 }
 LAGS: Final[dict[str, Any]] = {
-    "groups": [{"group": "billing", "lag": 8, "deadLetters": 0, "topics": [_TOPIC]}],
+    "groups": [
+        {
+            "group": "billing",
+            "lag": 8,
+            "deadLetters": 0,
+            "states": _STATES,
+            "topics": [_TOPIC],
+        }
+    ],
     "next": None,
     "offsets": OFFSETS,
     "shard": 0,

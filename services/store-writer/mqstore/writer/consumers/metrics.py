@@ -1,0 +1,66 @@
+"""Messages of shared groups by state, for Prometheus, under RocketMQ's names where it has them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from mqstore.service.metrics import RocketmqNames
+from mqstore.storage.formats import StoreFormat
+from mqstore.storage.shared_groups import SharedGroups
+from mqstore.storage.topic_names import RETRY_PREFIX, is_system_group, is_system_topic
+
+LABELS: Final = ("consumer_group", "topic", "is_retry", "is_system")
+
+
+class GroupStateMetrics(Collector):
+    """Read when Prometheus scrapes, from any thread; nothing before the store is open."""
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        names: RocketmqNames,
+        maximum: int,
+        groups: Callable[[], SharedGroups | None],
+    ) -> None:
+        """Collect the metrics of at most ``maximum`` pairs of group and topic."""
+        self._names = names
+        self._maximum = maximum
+        self._groups = groups
+        registry.register(self)
+
+    def collect(self) -> Iterable[Metric]:
+        """The values at this moment, as ``Collector``."""
+        groups = self._groups()
+        leased: Counter[tuple[str, str]] = Counter()
+        returned: Mapping[str, int] | None = None
+        if groups is not None:
+            for place, counts in groups.pending().items():
+                leased[place.group, place.topic] += counts.leased
+            returned = groups.count_returned()
+        text = "Messages that are leased to consumers, by consumer_group, topic, is_retry and"
+        values = {_labels(*pair): float(n) for pair, n in leased.most_common(self._maximum)}
+        yield self._names.gauges("consumer_inflight_messages", f"{text} is_system.", LABELS, values)
+        delayed = GaugeMetricFamily(
+            "mqstore_consumer_delayed_messages",
+            "Returned messages whose delay has not ended, by consumer_group. No sample: none, or"
+            " more than 10,000 delayed messages wait.",
+            labels=LABELS[:1],
+        )
+        for group, count in Counter(returned or {}).most_common(self._maximum):
+            delayed.add_metric([group], count)
+        yield delayed
+
+
+def _labels(group: str, topic: str) -> tuple[str, ...]:
+    is_system = is_system_group(group) or is_system_topic(topic, StoreFormat.V5_X)
+    return group, topic, _flag(topic.startswith(RETRY_PREFIX)), _flag(is_system)
+
+
+def _flag(value: bool) -> str:
+    return str(value).lower()
