@@ -111,6 +111,16 @@ def test_a_group_commits_and_reads_where_it_stands(client: Client, filled: str) 
     assert refused(lambda: client.commit("a b", filled, {0: 0})) == (422, "group-invalid")
 
 
+def test_a_group_continues_at_the_offsets_of_another_one(client: Client, filled: str) -> None:
+    client.commit("cloned", filled, {0: 4})
+    shown = client.reset_offsets("clone", filled, "group", source="cloned", dry_run=True)
+    assert [(each.before, each.after) for each in shown.queues] == [(None, 4)]
+    client.reset_offsets("clone", filled, "group", source="cloned")
+    assert client.offsets("clone").offsets[0].committed == 4
+    unknown = refused(lambda: client.reset_offsets("clone", filled, "group", source="never-seen"))
+    assert unknown == (404, "group-unknown")
+
+
 def test_a_group_is_moved_once_it_was_shown(client: Client, filled: str) -> None:
     client.commit("moving", filled, {0: 4})
     third = client.pull(filled, 0, 2, max_messages=1).messages[0]
@@ -124,6 +134,8 @@ def test_a_group_is_moved_once_it_was_shown(client: Client, filled: str) -> None
     assert client.offsets("moving").offsets[0].committed == done.queues[0].after <= 2
     timeless = refused(lambda: client.reset_offsets("moving", filled, "timestamp"))
     assert timeless == (422, "body-invalid")
+    sourceless = refused(lambda: client.reset_offsets("moving", filled, "group"))
+    assert sourceless == (422, "body-invalid")
     not_there = refused(lambda: client.reset_offsets("moving", filled, "latest", queue_ids=[1]))
     assert not_there == (404, "queue-unknown")
 

@@ -284,16 +284,18 @@ def reset_offsets(
     to: str,
     *,
     timestamp: int | None = None,
+    source: str | None = None,
     queue_ids: Sequence[int] | None = None,
     dry_run: bool = False,
 ) -> Call[OffsetsReset]:
-    """Reset a group's offsets to ``earliest``, ``latest``, or the first message at or after a
-    ``timestamp`` (milliseconds since the epoch)."""
+    """Reset a group's offsets to ``earliest``, ``latest``, the first message at or after a
+    ``timestamp`` (milliseconds since the epoch), or those of the ``group`` ``source``."""
     body = document(
         RESET_OFFSETS,
         topic=topic,
         to=to,
         timestamp=timestamp,
+        source=source,
         queue_ids=queue_ids and list(queue_ids),
         dry_run=dry_run,
     )

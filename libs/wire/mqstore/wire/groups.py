@@ -120,12 +120,19 @@ class OffsetReset(Request):
     """The position from which a group continues with a topic."""
 
     topic: str
-    to: Literal["earliest", "latest", "timestamp"]
+    to: Literal["earliest", "latest", "timestamp", "group"]
     timestamp: Annotated[
         Time | None,
         Field(
             description="Milliseconds since the epoch, or a time in RFC 3339; with `to: timestamp`"
             " only."
+        ),
+    ] = None
+    source: Annotated[
+        str | None,
+        Field(
+            description="Group whose offsets are copied; with `to: group` only. Queues without an"
+            " offset of it do not change."
         ),
     ] = None
     queue_ids: Annotated[
@@ -137,9 +144,11 @@ class OffsetReset(Request):
     model_config = ConfigDict(json_schema_extra={"example": examples.RESET})
 
     @model_validator(mode="after")
-    def _has_a_time(self) -> Self:
+    def _has_its_position(self) -> Self:
         if (self.to == "timestamp") != (self.timestamp is not None):
             raise ValueError("timestamp goes with to: timestamp, and only with it")
+        if (self.to == "group") != (self.source is not None):
+            raise ValueError("source goes with to: group, and only with it")
         return self
 
 
@@ -294,7 +303,7 @@ RESET_OFFSETS: Final = Operation(
     request=OffsetReset,
     reply=OffsetsReset,
     example=examples.RESET_DONE,
-    problems=_NO_OFFSETS,
+    problems=(problems.GROUP_UNKNOWN, *_NO_OFFSETS),
 )
 SUBSCRIPTIONS: Final = Operation(
     name="subscriptions",

@@ -152,10 +152,10 @@ class GroupRoutes:
     async def reset_offsets(
         self, group: GroupName, reset: OffsetReset, request: Request
     ) -> OffsetsReset:
-        """Resets offsets to the earliest stored message, behind the latest one, or to the first one
-        stored at or after a time. Stop consumers before, since running ones continue from the
-        offsets that they hold. The reply is sent once the offsets are on disk. The reset applies to
-        all shards, unless `queueIds` or `?shard=` select one."""
+        """Resets offsets to the earliest stored message, behind the latest one, to the first one
+        stored at or after a time, or to those of another group. Stop consumers before, since
+        running ones continue from the offsets that they hold. The reply is sent once the offsets
+        are on disk. The reset applies to all shards, unless `queueIds` or `?shard=` select one."""
         if topic_names.is_system_group(group):
             self._auth.check(request.scope["headers"], Role.SYSTEM)
         if reset.queue_ids is not None:
@@ -165,15 +165,19 @@ class GroupRoutes:
             """Reset the offsets of this shard."""
             return await self._reset(group, reset)
 
-        return await apply_to_all_shards(
+        done = await apply_to_all_shards(
             self._service.shards, request, OffsetsReset, here, _join_resets
         )
+        if reset.source is not None and not done.queues:
+            raise GroupUnknown(f"group {reset.source} has no offset in topic {reset.topic}")
+        return done
 
     async def _reset(self, group: str, reset: OffsetReset) -> OffsetsReset:
         store = self._service.store
         to = admin.Position(reset.to)
         plan = partial(store.offsets.plan_reset, group, reset.topic, to)
-        changes = await asyncio.to_thread(plan, reset.timestamp or 0, reset.queue_ids)
+        source = reset.source or ""
+        changes = await asyncio.to_thread(plan, reset.timestamp or 0, reset.queue_ids, source)
         if not reset.dry_run:
             await asyncio.to_thread(store.offsets.apply, group, changes)
         return OffsetsReset(

@@ -108,6 +108,19 @@ def test_a_reset_is_shown_before_it_is_done(store: MessageStore) -> None:
     assert on_disk(store).of("g", "T") == {0: 10, 1: 10}
 
 
+def test_a_group_takes_the_offsets_of_another_one(store: MessageStore) -> None:
+    store.offsets.commit("old", commits(q0=4, q2=10))
+    store.offsets.commit("new", commits(q0=9, q1=3))
+    changes = store.offsets.plan_reset("new", "T", Position.GROUP, source="old")
+    assert [(each.queue_id, each.before, each.after) for each in changes] == [
+        *((0, 9, 4), (2, None, 10)),
+    ]
+    store.offsets.apply("new", changes)
+    assert [each.committed for each in store.offsets.of("new", "T")] == [4, 3, 10]
+    assert on_disk(store).of("new", "T") == {0: 4, 1: 3, 2: 10}
+    assert store.offsets.plan_reset("new", "T", Position.GROUP, source="unknown") == []
+
+
 def test_a_reset_of_a_queue_that_is_not_there_is_refused(store: MessageStore) -> None:
     with pytest.raises(QueueUnknown):
         store.offsets.plan_reset("g", "T", Position.EARLIEST, queue_ids=[3])

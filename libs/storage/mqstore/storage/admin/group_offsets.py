@@ -37,6 +37,8 @@ class Position(StrEnum):
     LATEST = "latest"
     TIMESTAMP = "timestamp"
     """The first message stored at or after a time."""
+    GROUP = "group"
+    """The offset of another group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,29 +217,33 @@ class GroupOffsets:
         to: Position,
         timestamp_ms: int = 0,
         queue_ids: Iterable[int] | None = None,
+        source: str = "",
     ) -> list[OffsetChange]:
         """The changes that a reset of these queues (default: all of the topic's) would make.
 
-        Raises GroupNameError, TopicUnknown, QueueUnknown.
+        ``source`` is the other group; queues without an offset of it do not change. Raises
+        GroupNameError, TopicUnknown, QueueUnknown.
         """
         topic_names.check_group(group)
+        offsets = self._table.of(source, topic) if to is Position.GROUP else {}
         known = self._queue_ids(topic)
         requested = known if queue_ids is None else sorted(set(queue_ids))
         for queue_id in requested:
             if queue_id not in known:
                 raise QueueUnknown(_no_queue(topic, queue_id))
-        stands = [self._stand(group, topic, queue_id) for queue_id in requested]
-        return [
-            OffsetChange(
-                topic,
-                stand.queue_id,
-                stand.committed,
-                self._target(stand, to, timestamp_ms),
-                stand.min_offset,
-                stand.max_offset,
+        if to is Position.GROUP:
+            requested = [queue_id for queue_id in requested if queue_id in offsets]
+        found = []
+        for queue_id in requested:
+            stand = self._stand(group, topic, queue_id)
+            after = offsets.get(queue_id)
+            if after is None:
+                after = self._target(stand, to, timestamp_ms)
+            low, high = stand.min_offset, stand.max_offset
+            found.append(
+                OffsetChange(topic, queue_id, stand.committed, min(after, high), low, high)
             )
-            for stand in stands
-        ]
+        return found
 
     def apply(self, group: str, changes: Iterable[OffsetChange]) -> None:
         """Apply planned changes; durable at return. Messages that a shared group acknowledged
