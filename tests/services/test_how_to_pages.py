@@ -108,6 +108,20 @@ class Reader:
         """Run each command; its output, from JSON where it is JSON."""
         return [_parsed(self._output(each, exit_code, names)) for each in commands]
 
+    def output_of_program(self, page: str, number: int = 0) -> str:
+        """The output of a Python program of a page."""
+        text = (HOW_TO / f"{page}.md").read_text(encoding="utf-8")
+        programs = [found[2] for found in FENCE.finditer(text) if found[1] == "python"]
+        done = subprocess.run(
+            [sys.executable, "-c", programs[number]],
+            env=self._environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     def first_line(self, command: str) -> str:
         """The first line that a command prints that runs until Ctrl-C, which then ends it."""
         script = f"exec {self._completed(command, {})}"
@@ -309,6 +323,14 @@ def test_produce_messages(reader: Reader) -> None:
         assert first["queueId"] == second["queueId"]
         found = client.message(second["offsetMsgId"])
     assert (found.tags, found.keys, found.ordering_key) == ("paid", ("order-1",), "customer-7")
+
+
+def test_produce_messages_with_the_python_client(reader: Reader) -> None:
+    with reader.run.client() as client:
+        client.create_topic("orders", queues=4)
+        (before,) = client.produce("orders", NewMessage(ordering_key="customer-7")).messages
+        output = reader.output_of_program("produce-messages")
+        assert int(output) == before.queue_offset + 1_000
 
 
 def test_replay_from_a_time(reader: Reader) -> None:

@@ -1,19 +1,14 @@
 """Typed client of the mqstore REST API, blocking (``Client``) and asyncio (``AsyncClient``)."""
 
-from mqstore.client.client import (
-    COORDINATOR_URL,
-    QUERY_URL,
-    WRITER_URL,
-    AsyncClient,
-    Client,
-    make_tls_context,
-)
+from mqstore.client.client import COORDINATOR_URL, QUERY_URL, WRITER_URL, AsyncClient, Client
 from mqstore.client.consumers import AsyncConsumer, ConsumedMessage, Consumer
-from mqstore.client.errors import ClientError, EventUnknown, ProblemError, Unreachable
+from mqstore.client.errors import BufferFull, ClientError, EventUnknown, ProblemError, Unreachable
 from mqstore.client.events import StoreEvent, TopicEvent
 from mqstore.client.models import Download, Health, NewMessage
+from mqstore.client.producers import AsyncProducer, Delivery, Producer
 from mqstore.client.rebuild_calls import part_frames
-from mqstore.wire.checks import Checks, Producer, Producers
+from mqstore.client.tls import make_tls_context
+from mqstore.wire.checks import Checks, RegisteredProducer, RegisteredProducers
 from mqstore.wire.consumers import (
     LeasedMessage,
     ReceiptResult,
@@ -83,7 +78,9 @@ __all__ = [
     "WRITER_URL",
     "AsyncClient",
     "AsyncConsumer",
+    "AsyncProducer",
     "BegunTransaction",
+    "BufferFull",
     "Checks",
     "Client",
     "ClientError",
@@ -94,6 +91,7 @@ __all__ = [
     "DeadLetters",
     "DelayLevel",
     "DelayLevels",
+    "Delivery",
     "Download",
     "EndedIndexRebuild",
     "EventUnknown",
@@ -131,7 +129,6 @@ __all__ = [
     "ProblemError",
     "ProduceReply",
     "Producer",
-    "Producers",
     "PublishedIndex",
     "Pull",
     "PurgedLetters",
@@ -145,6 +142,8 @@ __all__ = [
     "ReceiptStatus",
     "ReceivedMessages",
     "Recovery",
+    "RegisteredProducer",
+    "RegisteredProducers",
     "ResendTarget",
     "ResentLetters",
     "Retention",

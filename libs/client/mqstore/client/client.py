@@ -8,9 +8,8 @@ import inspect
 import os
 import ssl
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
 
 import httpx
@@ -18,7 +17,7 @@ from httpx_sse import EventSource
 from pydantic import BaseModel
 
 from mqstore.client import calls, consumer_calls, lookup_calls, rebuild_calls, transaction_calls
-from mqstore.client.consumers import AsyncConsumer, Consumer, ConsumerSpec, consumer
+from mqstore.client.consumers import AsyncConsumer, Consumer, consumer
 from mqstore.client.environment import (
     CA_VARIABLE,
     COORDINATOR_URL_VARIABLE,
@@ -35,15 +34,19 @@ from mqstore.client.events import (
     store_events,
     topic_events,
 )
+from mqstore.client.producers import AsyncProducer, Producer, producer
 from mqstore.client.replies import answer, problem_error, redirect, unreachable
 from mqstore.client.requests import Call
 from mqstore.client.retries import RetryBudget, may_be_stored, writable_shard
+from mqstore.client.tls import make_tls_context
 from mqstore.wire.operation import Target
 from mqstore.wire.produce import ProduceReply
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer", bound=BaseModel)
 Method = TypeVar("Method", bound=Callable[..., Any])
+Spec = TypeVar("Spec")
+Worker = TypeVar("Worker")
 
 WRITER_URL: Final = "http://127.0.0.1:8081"
 QUERY_URL: Final = "http://127.0.0.1:8082"
@@ -52,34 +55,6 @@ TIMEOUT_S: Final = 10.0
 
 
 Http = TypeVar("Http", httpx.Client, httpx.AsyncClient)
-
-
-def make_tls_context(
-    ca: Path | str, certificate: Path | str | None = None, key: Path | str | None = None
-) -> ssl.SSLContext:
-    """Build the TLS context of a client from PEM files.
-
-    ``ca`` holds the CA certificates, or the servers' own. ``certificate`` and ``key`` are the
-    client's own, for servers that require one. Raises OSError, which names the unusable files.
-    """
-    with _using("a file of CA certificates", ca):
-        context = ssl.create_default_context(cafile=str(ca))
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as by default from Python 3.13 on
-    if certificate is not None:
-        with _using("files of a certificate and its key", certificate, key):
-            context.load_cert_chain(certificate, key)
-    return context
-
-
-@contextlib.contextmanager
-def _using(what: str, *paths: Path | str | None) -> Iterator[None]:
-    """Add to an OSError of ``ssl`` the files, and what they should hold."""
-    try:
-        yield
-    except OSError as error:
-        files = " and ".join(str(path) for path in paths if path is not None)
-        why = error.strerror or str(error)
-        raise OSError(f"{files} cannot be used ({why}); name {what} in PEM") from error
 
 
 class _Base(Generic[Http]):
@@ -185,7 +160,7 @@ class _Base(Generic[Http]):
 
 
 def _describe(
-    method: Method, build: Callable[..., Any], result: type[object] | None = None
+    method: Method, build: Callable[..., Any], result: Callable[..., object] | None = None
 ) -> Method:
     """Give a method the name, docstring and signature of its call, for ``help`` and ``inspect``.
 
@@ -227,22 +202,23 @@ def _asynchronous(
     return _describe(method, build)
 
 
-def _consuming(
-    build: Callable[P, ConsumerSpec],
-) -> Callable[Concatenate[Client, P], Consumer]:
-    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Consumer:
-        return Consumer(self._asynchronous, build(*args, **kwargs))
+def _working(
+    build: Callable[P, Spec], worker: Callable[[Callable[[], AsyncClient], Spec], Worker]
+) -> Callable[Concatenate[Client, P], Worker]:
+    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Worker:
+        return worker(self._asynchronous, build(*args, **kwargs))
 
-    return _describe(method, build, Consumer)
+    return _describe(method, build, worker)
 
 
-def _consuming_asynchronously(
-    build: Callable[P, ConsumerSpec],
-) -> Callable[Concatenate[AsyncClient, P], AsyncConsumer]:
-    def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> AsyncConsumer:
-        return AsyncConsumer(self, build(*args, **kwargs))
+def _working_asynchronously(
+    build: Callable[P, Spec],
+    worker: Callable[[AsyncClient, Spec], Worker],
+) -> Callable[Concatenate[AsyncClient, P], Worker]:
+    def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> Worker:
+        return worker(self, build(*args, **kwargs))
 
-    return _describe(method, build, AsyncConsumer)
+    return _describe(method, build, worker)
 
 
 def _streaming(
@@ -354,7 +330,8 @@ class Client(_Base[httpx.Client]):
     subscribe = _blocking(calls.subscribe)
     subscription = _blocking(calls.subscription)
     unsubscribe = _blocking(calls.unsubscribe)
-    consumer = _consuming(consumer)
+    producer = _working(producer, Producer)
+    consumer = _working(consumer, Consumer)
     receive = _blocking(consumer_calls.receive)
     acknowledge = _blocking(consumer_calls.acknowledge)
     give_back = _blocking(consumer_calls.give_back)
@@ -511,7 +488,8 @@ class AsyncClient(_Base[httpx.AsyncClient]):
     subscribe = _asynchronous(calls.subscribe)
     subscription = _asynchronous(calls.subscription)
     unsubscribe = _asynchronous(calls.unsubscribe)
-    consumer = _consuming_asynchronously(consumer)
+    producer = _working_asynchronously(producer, AsyncProducer)
+    consumer = _working_asynchronously(consumer, AsyncConsumer)
     receive = _asynchronous(consumer_calls.receive)
     acknowledge = _asynchronous(consumer_calls.acknowledge)
     give_back = _asynchronous(consumer_calls.give_back)

@@ -9,19 +9,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from pydantic import PrivateAttr
 
 from mqstore.client import consumer_calls
+from mqstore.client.changes import Changes
 from mqstore.client.errors import ClientError
 from mqstore.client.leases import Leases, Outcome, Settlement
+from mqstore.client.loop_thread import LoopThread
 from mqstore.client.requests import Call
 from mqstore.client.retries import is_transient, pause_s
 from mqstore.wire.consumers import LeasedMessage, ReceivedMessages, WantedMessages
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from mqstore.client.client import AsyncClient
 
 log = logging.getLogger(__name__)
-
-Result = TypeVar("Result")
 
 WAIT_S: Final = 20.0
 """How long one receive waits for a message."""
@@ -140,33 +139,6 @@ def consumer(
     )
 
 
-class _Changes:
-    """Lets tasks of one event loop wait until something is true of the object that they share."""
-
-    def __init__(self) -> None:
-        self._waiting: set[asyncio.Future[None]] = set()
-
-    def notify(self) -> None:
-        """Let each waiting task look again."""
-        for each in self._waiting:
-            if not each.done():
-                each.set_result(None)
-
-    async def until(
-        self, is_true: Callable[[], bool], timeout_s: Callable[[], float | None] = lambda: None
-    ) -> None:
-        """Return when ``is_true``, or once ``timeout_s`` has passed."""
-        while not is_true():
-            change = asyncio.get_running_loop().create_future()
-            self._waiting.add(change)
-            try:
-                done, _ = await asyncio.wait({change}, timeout=timeout_s())
-            finally:
-                self._waiting.discard(change)
-            if not done:
-                return
-
-
 class AsyncConsumer:
     """A consumer of a shared group, for asyncio. Use it on the event loop of its client.
 
@@ -191,7 +163,7 @@ class AsyncConsumer:
         self._buffer: deque[ConsumedMessage] = deque()
         self._given: set[str] = set()
         """Receipts of messages that the application has."""
-        self._changes = _Changes()
+        self._changes = Changes()
         self._stopping = False
         self._sending = False
         self._failure: Exception | None = None
@@ -359,31 +331,27 @@ class Consumer:
 
     def __init__(self, make_client: Callable[[], AsyncClient], spec: ConsumerSpec) -> None:
         """``client.consumer`` makes it. ``make_client`` is called on the consumer's thread."""
-        self._make_client = make_client
         self._spec = spec
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._run_loop, name=f"consumer of {spec.group}", daemon=True
+        self._thread = LoopThread(
+            "consumer",
+            f"consumer of {spec.group}",
+            make_client,
+            lambda client: AsyncConsumer(client, spec),
         )
-        self._leave = asyncio.Event()
-        self._started: Future[AsyncConsumer] = Future()
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self._started.result()
         return self
 
     def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._leave.set)
-        self._thread.join()
+        self._thread.end()
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> ConsumedMessage:
         try:
-            message = self._wait(self._running.__anext__())
+            message = self._thread.wait(self._thread.running.__anext__())
         except StopAsyncIteration:
             raise StopIteration from None
         return ConsumedMessage.of(message, self._settle)
@@ -407,31 +375,14 @@ class Consumer:
     def stop(self) -> None:
         """End the loops over this consumer. A signal handler may call it."""
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._running.stop)
+            self._thread.call(self._thread.running.stop)
 
     def flush(self) -> None:
         """Return when the service has what became of each message that was settled before.
 
         Raises ClientError if the service rejects it.
         """
-        self._wait(self._running.flush())
-
-    @property
-    def _running(self) -> AsyncConsumer:
-        if not self._started.done():
-            raise ClientError("the consumer has not started; use it in a with statement")
-        return self._started.result()
-
-    def _wait(self, work: Coroutine[Any, Any, Result]) -> Result:
-        try:
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        except RuntimeError as error:
-            work.close()
-            raise ClientError("the consumer has ended") from error
-        try:
-            return future.result()
-        finally:
-            future.cancel()  # without effect, unless an interrupt ended the wait
+        self._thread.wait(self._thread.running.flush())
 
     def _handle_all(self, handle: Callable[[ConsumedMessage], object]) -> None:
         for message in self:
@@ -445,23 +396,9 @@ class Consumer:
 
     def _settle(self, receipt: str, what: Outcome) -> None:
         try:
-            self._loop.call_soon_threadsafe(self._running.settle, receipt, what)
+            self._thread.call(self._thread.running.settle, receipt, what)
         except RuntimeError as error:
             raise ClientError("the consumer has ended; the message is delivered again") from error
-
-    def _run_loop(self) -> None:
-        try:
-            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-                runner.run(self._consume())
-        except BaseException as error:
-            if self._started.done():
-                raise
-            self._started.set_exception(error)
-
-    async def _consume(self) -> None:
-        async with self._make_client() as client, AsyncConsumer(client, self._spec) as running:
-            self._started.set_result(running)
-            await self._leave.wait()
 
 
 def _wanted(

@@ -4,6 +4,7 @@
 
     ClientError
     ├── Unreachable     no complete reply; the request may have taken effect
+    ├── BufferFull      a producer has no room for a message
     ├── EventUnknown    an event of a stream that this client cannot decode
     └── ProblemError    an error reply of the service (RFC 9457)
 """
@@ -26,6 +27,10 @@ class Unreachable(ClientError):
         super().__init__(text)
         self.was_sent = was_sent
         """False if no connection was made."""
+
+
+class BufferFull(ClientError):
+    """A producer holds as many messages as it may; the message was not accepted."""
 
 
 class EventUnknown(ClientError):

@@ -13,8 +13,8 @@ from mqstore.wire.checks import (
     REMOVE_PRODUCER,
     TAKE_CHECKS,
     Checks,
-    Producer,
-    Producers,
+    RegisteredProducer,
+    RegisteredProducers,
 )
 from mqstore.wire.operation import Nothing
 from mqstore.wire.transactions import (
@@ -118,7 +118,7 @@ def take_checks(
 
 def register_producer(
     group: str, name: str, url: str, secret: str, *, lease_s: int | None = None
-) -> Call[Producer]:
+) -> Call[RegisteredProducer]:
     """Register a producer to be called back about its group's transactions.
 
     Renew it before ``lease_s`` is over. ``mqstore.client.callbacks`` checks the signatures.
@@ -132,7 +132,7 @@ def remove_producer(group: str, name: str) -> Call[Nothing]:
     return call(REMOVE_PRODUCER, at={"group": group, "name": name})
 
 
-def producers(group: str | None = None) -> Call[Producers]:
+def producers(group: str | None = None) -> Call[RegisteredProducers]:
     """List the producers that are called back. Needs the role admin."""
     params = given(group=group)
     return call(PRODUCERS, params=params)

@@ -46,7 +46,7 @@ class Callback(StrictRequest):
     model_config = ConfigDict(json_schema_extra={"example": examples.CALLBACK})
 
 
-class Producer(Reply, title="ProducerView"):
+class RegisteredProducer(Reply, title="ProducerView"):
     """A registered producer."""
 
     producer_group: str
@@ -58,10 +58,10 @@ class Producer(Reply, title="ProducerView"):
     detail: Annotated[str | None, Field(description="Why the last call failed.")]
 
 
-class Producers(Reply, title="ProducerList"):
+class RegisteredProducers(Reply, title="ProducerList"):
     """Registered producers."""
 
-    producers: tuple[Producer, ...]
+    producers: tuple[RegisteredProducer, ...]
 
 
 class ProducerTarget(StrictRequest):
@@ -204,7 +204,7 @@ REGISTER_PRODUCER: Final = Operation(
     summary="Register a callback",
     tag="checks",
     request=Callback,
-    reply=Producer,
+    reply=RegisteredProducer,
     problems=(
         problems.CALLBACK_REFUSED,
         problems.GROUP_INVALID,
@@ -231,7 +231,7 @@ PRODUCERS: Final = Operation(
     role=Role.ADMIN,
     summary="Registered producers",
     tag="checks",
-    reply=Producers,
+    reply=RegisteredProducers,
     problems=_NOT_READY,
 )
 
@@ -263,7 +263,7 @@ REPORT_CHECKS: Final[Operation[CountedChecks]] = _internal(
     example={"counted": [examples.ID]},
     problems=(problems.TRANSACTION_UNKNOWN, problems.WRONG_SHARD, *_OF_STORE),
 )
-REGISTER_TARGET: Final[Operation[Producer]] = _internal(
+REGISTER_TARGET: Final[Operation[RegisteredProducer]] = _internal(
     name="register_producer_target",
     method="PUT",
     path=_REGISTRY + "/{group}/{name}",
@@ -273,7 +273,7 @@ REGISTER_TARGET: Final[Operation[Producer]] = _internal(
     parameters=_GROUP_AND_NAME,
     request=ProducerTarget,
     request_example=examples.TARGET,
-    reply=Producer,
+    reply=RegisteredProducer,
     text="Registered.",
     problems=(problems.GROUP_INVALID, *_OF_STORE),
 )
@@ -286,9 +286,9 @@ REMOVE_TARGET: Final[Operation[Nothing]] = _internal(
     status=204,
     problems=(problems.PRODUCER_UNKNOWN, problems.GROUP_INVALID),
 )
-KNOWN_TARGETS: Final[Operation[Producers]] = _internal(
+KNOWN_TARGETS: Final[Operation[RegisteredProducers]] = _internal(
     name="producers",
     path=_REGISTRY,
     summary="Producers that can be called",
-    reply=Producers,
+    reply=RegisteredProducers,
 )

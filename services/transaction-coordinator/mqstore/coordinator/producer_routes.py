@@ -20,7 +20,7 @@ from mqstore.service.problems import Problem
 from mqstore.service.transaction_parameters import GROUP_LENGTH_MAX, Group, Name
 from mqstore.storage import topic_names
 from mqstore.wire import checks as operations
-from mqstore.wire.checks import Callback, Producer, Producers, ProducerTarget
+from mqstore.wire.checks import Callback, ProducerTarget, RegisteredProducer, RegisteredProducers
 
 TIMEOUT_S: Final = 5.0
 """Seconds that a shard has to keep or show registrations."""
@@ -39,7 +39,9 @@ class ProducerRoutes:
         Endpoint(operations.REMOVE_PRODUCER, self.remove).add(api)
         Endpoint(operations.PRODUCERS, self.producers).add(api)
 
-    async def register(self, group: Group, name: Name, callback: Callback) -> Producer | Response:
+    async def register(
+        self, group: Group, name: Name, callback: Callback
+    ) -> RegisteredProducer | Response:
         """Transactions of the group are checked there by a POST with the transaction as
         `GET /v1/transactions/{id}` shows it, answered by 200 and
         `{"decision": "commit" | "rollback" | "unknown"}`. Register again before the lease is over,
@@ -63,7 +65,7 @@ class ProducerRoutes:
         made = [each for each in replies if each.is_success]
         if not made:
             return response_of(replies[0])
-        return _worst([Producer.model_validate_json(each.content) for each in made])
+        return _worst([RegisteredProducer.model_validate_json(each.content) for each in made])
 
     async def remove(self, group: Group, name: Name) -> Response:
         """Remove a registered producer on all shards; it is then called no more."""
@@ -75,18 +77,18 @@ class ProducerRoutes:
 
     async def producers(
         self, group: Annotated[str | None, Query(max_length=GROUP_LENGTH_MAX)] = None
-    ) -> Producers | Response:
+    ) -> RegisteredProducers | Response:
         """Their secrets are not shown."""
         replies = await self._on_all("GET", operations.KNOWN_TARGETS.path)
         answered = [each for each in replies if each.is_success]
         if not answered:
             return response_of(replies[0])
-        found: dict[tuple[str, str], list[Producer]] = {}
+        found: dict[tuple[str, str], list[RegisteredProducer]] = {}
         for reply in answered:
-            for each in Producers.model_validate_json(reply.content).producers:
+            for each in RegisteredProducers.model_validate_json(reply.content).producers:
                 if group in (None, each.producer_group):
                     found.setdefault((each.producer_group, each.name), []).append(each)
-        return Producers(producers=tuple([_worst(found[key]) for key in sorted(found)]))
+        return RegisteredProducers(producers=tuple([_worst(found[key]) for key in sorted(found)]))
 
     async def _on_all(self, method: str, target: str, body: bytes = b"") -> list[httpx.Response]:
         """The replies of the shards that answer. Raises Problem where none does."""
@@ -108,6 +110,6 @@ class ProducerRoutes:
         return replies
 
 
-def _worst(views: list[Producer]) -> Producer:
+def _worst(views: list[RegisteredProducer]) -> RegisteredProducer:
     """One producer as one of several shards knows it: where its calls fail, if they do."""
     return max(views, key=lambda view: (view.failures, view.expires_in))

@@ -26,7 +26,7 @@ from mqstore.service.transaction_structs import (
 from mqstore.storage import topic_names
 from mqstore.storage.errors import StorageError
 from mqstore.wire import checks as operations
-from mqstore.wire.checks import PRODUCER_NAME, Producers
+from mqstore.wire.checks import PRODUCER_NAME, RegisteredProducers
 from mqstore.writer.service import WriterService
 from mqstore.writer.transactions.checks import Checks
 from mqstore.writer.transactions.ids import shard_and_key
@@ -57,11 +57,11 @@ class CheckRoutes:
 
     async def producers(
         self, group: Annotated[str | None, Query(max_length=GROUP_LENGTH_MAX)] = None
-    ) -> Producers:
+    ) -> RegisteredProducers:
         """As registered with this shard. Their secrets are not shown."""
         known = self._service.producers
         found = [each for each in known if group in (None, each.group)]
-        return Producers(producers=tuple([known.view(each) for each in found]))
+        return RegisteredProducers(producers=tuple([known.view(each) for each in found]))
 
     async def remove_target(self, group: Group, name: Name) -> None:
         """Remove a registered producer, which is then called no more. Raises Problem."""

@@ -127,9 +127,9 @@ class Producers:
         ]
         return min(left, default=None)
 
-    def view(self, producer: Producer) -> wire.Producer:
+    def view(self, producer: Producer) -> wire.RegisteredProducer:
         """A registration without its secret."""
-        return wire.Producer(
+        return wire.RegisteredProducer(
             producer_group=producer.group,
             name=producer.name,
             url=producer.target.url,
