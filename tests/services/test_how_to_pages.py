@@ -114,6 +114,7 @@ class Reader:
         programs = [found[2] for found in FENCE.finditer(text) if found[1] == "python"]
         done = subprocess.run(
             [sys.executable, "-c", programs[number]],
+            cwd=self.home,
             env=self._environment(),
             capture_output=True,
             text=True,
@@ -149,8 +150,8 @@ class Reader:
         return done.stdout
 
     def _environment(self) -> dict[str, str]:
-        urls = self.run.writer_url, self.run.query_url
-        names = "MQSTORE_WRITER_URL", "MQSTORE_QUERY_URL"
+        urls = self.run.writer_url, self.run.query_url, self.run.coordinator_url
+        names = "MQSTORE_WRITER_URL", "MQSTORE_QUERY_URL", "MQSTORE_COORDINATOR_URL"
         return os.environ | dict(zip(names, urls, strict=True))
 
     def _completed(self, command: str, names: dict[str, str]) -> str:
@@ -357,6 +358,10 @@ def test_send_transactions(reader: Reader) -> None:
     (begun,) = reader.replies([begin])
     (committed,) = reader.replies([commit.replace("/ID:", f"/{begun['transactionId']}:")])
     assert committed["state"] == "committed"
+
+
+def test_send_transactions_with_the_python_client(reader: Reader) -> None:
+    assert reader.output_of_program("send-transactions") == "committed\n"
 
 
 def test_archive_messages(reader: Reader) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.client import environment
 from mqstore.service.configuration_error import ConfigurationError
 from mqstore.service.settings import Settings, load, read_properties
 from mqstore.storage import setting_names
@@ -130,6 +131,12 @@ def test_variables_of_other_programs_of_the_project_are_no_settings_and_no_mista
 def test_the_names_that_jobs_and_commands_know_are_those_of_the_services() -> None:
     fields = {name for name in Settings.model_fields if name != "store_config"}
     assert fields | {"store_path_root_dir"} == setting_names.OF_SERVICES
+
+
+def test_the_variables_of_a_client_are_no_misspelt_settings() -> None:
+    variables = [value for name, value in vars(environment).items() if name.endswith("_VARIABLE")]
+    assert len(variables) == 6
+    assert setting_names.unknown_variables(dict.fromkeys(variables, "x")) is None
 
 
 STOCK_BROKER_CONF = """\

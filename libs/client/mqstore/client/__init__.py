@@ -8,6 +8,11 @@ from mqstore.client.models import Download, Health, NewMessage
 from mqstore.client.producers import AsyncProducer, Delivery, Producer
 from mqstore.client.rebuild_calls import part_frames
 from mqstore.client.tls import make_tls_context
+from mqstore.client.transactional import (
+    AsyncTransactionalProducer,
+    TransactionalProducer,
+    Verdict,
+)
 from mqstore.wire.checks import Checks, RegisteredProducer, RegisteredProducers
 from mqstore.wire.consumers import (
     LeasedMessage,
@@ -79,6 +84,7 @@ __all__ = [
     "AsyncClient",
     "AsyncConsumer",
     "AsyncProducer",
+    "AsyncTransactionalProducer",
     "BegunTransaction",
     "BufferFull",
     "Checks",
@@ -167,9 +173,11 @@ __all__ = [
     "Trace",
     "Traces",
     "Transaction",
+    "TransactionalProducer",
     "Transactions",
     "Unreachable",
     "UnreadableMessage",
+    "Verdict",
     "WantedMessages",
     "Writes",
     "format_time",

@@ -8,9 +8,8 @@ from typing import Any, Literal
 
 from crc32c import crc32c
 
-from mqstore.client.models import Health, NewMessage
+from mqstore.client.models import Health, NewMessage, keyed
 from mqstore.client.requests import Call, call, document, given
-from mqstore.wire import unique_keys
 from mqstore.wire.groups import (
     COMMIT_OFFSETS,
     DELETE_GROUP,
@@ -100,7 +99,7 @@ def produce(
     if patience_s and not all(each.uniq_key for each in messages):
         if any(each.uniq_key or each.ordering_key for each in messages):
             # Several shards may store parts of it, so a later attempt needs the same keys.
-            messages = _keyed(messages, None)
+            messages = keyed(messages, None)
         else:
             with_keys = partial(_produce_keyed, topic, messages, durability, shard, patience_s)
     body: dict[str, Any] = {"messages": [each.as_json() for each in messages]}
@@ -116,14 +115,6 @@ def produce(
     )
 
 
-def _keyed(messages: Sequence[NewMessage], named: int | None) -> list[NewMessage]:
-    """Return messages with a generated unique key, of a shard or none, where they have none."""
-    return [
-        each if each.uniq_key else each.model_copy(update={"uniq_key": unique_keys.generate(named)})
-        for each in messages
-    ]
-
-
 def _produce_keyed(
     topic: str,
     messages: Sequence[NewMessage],
@@ -133,8 +124,8 @@ def _produce_keyed(
     named: int | None,
 ) -> Call[ProduceReply]:
     """Build the call with keys of the shard ``named``."""
-    keyed = _keyed(messages, named)
-    return produce(topic, keyed, durability=durability, shard=shard, patience_s=patience_s)
+    found = keyed(messages, named)
+    return produce(topic, found, durability=durability, shard=shard, patience_s=patience_s)
 
 
 def produce_batch(

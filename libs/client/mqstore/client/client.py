@@ -39,6 +39,11 @@ from mqstore.client.replies import answer, problem_error, redirect, unreachable
 from mqstore.client.requests import Call
 from mqstore.client.retries import RetryBudget, may_be_stored, writable_shard
 from mqstore.client.tls import make_tls_context
+from mqstore.client.transactional import (
+    AsyncTransactionalProducer,
+    TransactionalProducer,
+    transactional_producer,
+)
 from mqstore.wire.operation import Target
 from mqstore.wire.produce import ProduceReply
 
@@ -332,6 +337,7 @@ class Client(_Base[httpx.Client]):
     unsubscribe = _blocking(calls.unsubscribe)
     producer = _working(producer, Producer)
     consumer = _working(consumer, Consumer)
+    transactional_producer = _working(transactional_producer, TransactionalProducer)
     receive = _blocking(consumer_calls.receive)
     acknowledge = _blocking(consumer_calls.acknowledge)
     give_back = _blocking(consumer_calls.give_back)
@@ -490,6 +496,9 @@ class AsyncClient(_Base[httpx.AsyncClient]):
     unsubscribe = _asynchronous(calls.unsubscribe)
     producer = _working_asynchronously(producer, AsyncProducer)
     consumer = _working_asynchronously(consumer, AsyncConsumer)
+    transactional_producer = _working_asynchronously(
+        transactional_producer, AsyncTransactionalProducer
+    )
     receive = _asynchronous(consumer_calls.receive)
     acknowledge = _asynchronous(consumer_calls.acknowledge)
     give_back = _asynchronous(consumer_calls.give_back)

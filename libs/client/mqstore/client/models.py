@@ -10,7 +10,7 @@ from typing import Literal
 from crc32c import crc32c
 from pydantic import BaseModel, ConfigDict
 
-from mqstore.wire import produce
+from mqstore.wire import produce, unique_keys
 
 Hidden = Literal["delayed", "half"]
 """Messages that are not in their topic yet: delayed ones, and those of undecided transactions."""
@@ -57,6 +57,14 @@ class NewMessage(produce.NewMessage):
 NewMessage.__signature__ = signature(NewMessage.__init__).replace(
     parameters=list(signature(NewMessage.__init__).parameters.values())[1:]
 )
+
+
+def keyed(messages: Sequence[NewMessage], named: int | None) -> list[NewMessage]:
+    """Return messages with a generated unique key, of a shard or none, where they have none."""
+    return [
+        each if each.uniq_key else each.model_copy(update={"uniq_key": unique_keys.generate(named)})
+        for each in messages
+    ]
 
 
 class Download(BaseModel):

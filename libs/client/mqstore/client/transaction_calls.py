@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
-from mqstore.client.models import NewMessage
+from mqstore.client.models import NewMessage, keyed
 from mqstore.client.requests import Call, call, document, given
 from mqstore.wire.checks import (
     PRODUCERS,
@@ -41,16 +41,35 @@ def begin(
     *,
     check_immunity_s: int | None = None,
     shard: int | None = None,
+    patience_s: float = 0.0,
 ) -> Call[BegunTransaction]:
     """Begin a transaction: store messages that no consumer receives before the commit.
 
-    With a ``uniq_key`` for each message, the call may be retried after a lost reply. Raises
-    ValueError for a message with a delay level.
+    With a ``uniq_key`` for each message, the call may be retried after a lost reply. With
+    ``patience_s`` the client retries for so many seconds, and generates missing keys. Raises
+    ValueError for a message with a delay level or an ordering key.
     """
     if isinstance(messages, NewMessage):
         messages = [messages]
     if any(each.delay_level for each in messages):
         raise ValueError("messages of a transaction cannot be delayed")
+    if any(each.ordering_key is not None for each in messages):
+        raise ValueError("messages of a transaction have no ordering key; give queue_id instead")
+    with_keys: Callable[[int | None], Call[BegunTransaction]] | None = None
+    if patience_s and not all(each.uniq_key for each in messages):
+        unkeyed = messages
+
+        def with_keys(named: int | None) -> Call[BegunTransaction]:
+            """Build the call with keys of the shard ``named``."""
+            return begin(
+                producer_group,
+                topic,
+                keyed(unkeyed, named),
+                check_immunity_s=check_immunity_s,
+                shard=shard,
+                patience_s=patience_s,
+            )
+
     halves = [
         {name: value for name, value in each.as_json().items() if name in _OF_HALVES}
         for each in messages
@@ -63,7 +82,7 @@ def begin(
         check_immunity_seconds=check_immunity_s,
         shard=shard,
     )
-    return call(BEGIN, json=body)
+    return call(BEGIN, json=body, patience_s=patience_s, with_keys=with_keys)
 
 
 def commit_transaction(transaction_id: str, *, reason: str = "") -> Call[Transaction]:

@@ -34,8 +34,9 @@ upstream_ca writer_port writer_url
 OF_SERVICES: Final = frozenset(_NAMES_OF_SERVICES.split())
 """Settings of the services, as environment and file name them; a test compares them with
 ``mqstore.service.settings``, which the engine and the jobs may not import."""
-OF_COMMANDS: Final = frozenset({"token", "token_file", "ca", "query_url"})
-"""Variables that ``mqstore`` commands and jobs take in place of an option."""
+OF_CLIENTS: Final = frozenset({"token", "token_file", "ca", "query_url", "coordinator_url"})
+"""Variables that ``mqstore`` commands and jobs take in place of an option, and those of
+``Client.from_env``."""
 _OF_TESTS: Final = re.compile(r"REQUIRE_REFEREE|EXPLORE|KILL_ROUNDS|(E2E|COMPAT)_\w+")
 _SERVICE_LINKS: Final = {
     re.compile(r"(\w+_)?SERVICE_HOST"): re.compile(r"[0-9a-fA-F.:]+"),
@@ -62,7 +63,7 @@ def _of_store() -> Iterator[str]:
 OF_STORE: Final = frozenset(_of_store())
 """Settings of the store, with RocketMQ's older spellings."""
 _SETTINGS: Final = {fold(name): name for name in OF_SERVICES | OF_STORE}
-_VARIABLES: Final = _SETTINGS | {fold(name): name for name in OF_COMMANDS}
+_VARIABLES: Final = _SETTINGS | {fold(name): name for name in OF_CLIENTS}
 
 
 def is_setting(name: str) -> bool:
