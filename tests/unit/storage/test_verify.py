@@ -12,11 +12,12 @@ import pytest
 
 from mqstore.storage.errors import DirectoryNotUsable, StoreDamaged, StoreUnsupported
 from mqstore.storage.layout import INDEX_HEADER_SIZE, QUEUE_ENTRY_SIZE
-from mqstore.storage.metadata import sealed_json
+from mqstore.storage.metadata import sealed_json, settled_letters
+from mqstore.storage.metadata.settled_letters import Place, SettledLetters
 from mqstore.storage.paths import StorePaths, segment_name
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.verify import Finding, Kind, Level, Verification
-from tests.unit.storage.stores import CONFIG, abandon, open_store, put_some
+from tests.unit.storage.stores import CONFIG, FILES, abandon, open_store, put_some
 
 RECORDS = 300
 SLOTS, ITEMS = CONFIG.max_hash_slot_num, CONFIG.max_index_num
@@ -456,6 +457,13 @@ def damage_archive(root: Path) -> None:
     StorePaths(root).archive.write_text('{"offset": -1}')
 
 
+def damage_dead_letters(root: Path) -> None:
+    path = StorePaths(root).dead_letters
+    settled = {("%DLQ%g", 0): SettledLetters(((0, 5),), Place(4, 800))}
+    settled_letters.save(FILES, path, settled)
+    path.write_bytes(path.read_bytes().replace(b"[0,5]", b"[0,7]"))
+
+
 def damage_clock(root: Path) -> None:
     StorePaths(root).clock.write_text('{"steps": 1}')
 
@@ -483,6 +491,7 @@ def half_quarantined(root: Path) -> None:
         damage_archive,
         damage_pins,
         damage_clock,
+        damage_dead_letters,
         change_broker_conf,
         half_quarantined,
     ],

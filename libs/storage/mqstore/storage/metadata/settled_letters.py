@@ -111,13 +111,18 @@ def save(files: FileSystem, path: Path, settled: Settled) -> None:
     replace_file(files, path, sealed_json.seal(_Saved(queues=queues).model_dump_json()))
 
 
+def read(files: FileSystem, path: Path) -> Settled:
+    """Read the settled dead letters, none without a file. Raises OSError, ValueError."""
+    if files.stat(path) is None:
+        return {}
+    saved = _Saved.model_validate_json(sealed_json.unseal(files.read(path)))
+    return {(each.topic, each.queue): _restored(each) for each in saved.queues}
+
+
 def load(files: FileSystem, path: Path) -> Settled:
     """Load the settled dead letters; none from a file that cannot be read."""
     try:
-        if files.stat(path) is None:
-            return {}
-        saved = _Saved.model_validate_json(sealed_json.unseal(files.read(path)))
-        return {(each.topic, each.queue): _restored(each) for each in saved.queues}
+        return read(files, path)
     except (OSError, ValueError) as error:
         log.error("%s cannot be read, dead letters are listed again: %s", path, error)
         return {}

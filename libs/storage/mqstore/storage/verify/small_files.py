@@ -10,7 +10,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from mqstore.storage.layout import CHECKPOINT_SIZE, StoreFormat
-from mqstore.storage.metadata import clock_steps, manifest, write_pause
+from mqstore.storage.metadata import clock_steps, manifest, settled_letters, write_pause
 from mqstore.storage.metadata.format_file import FormatFile
 from mqstore.storage.metadata.quarantine import Quarantine
 from mqstore.storage.recovery import accepted_loss
@@ -117,6 +117,7 @@ class SmallFilesCheck:
         yield from self._clock()
         yield from self._archive()
         yield from self._write_pause()
+        yield from self._dead_letters()
         yield from self._journals()
         yield from self._quarantine()
 
@@ -188,6 +189,13 @@ class SmallFilesCheck:
         except (OSError, ValueError) as error:
             what = f"cannot be read, so writes are paused: {error}"
             yield self._of(Kind.OURS, self._paths.write_pause, what)
+
+    def _dead_letters(self) -> Iterator[Finding]:
+        try:
+            settled_letters.read(self._files, self._paths.dead_letters)
+        except (OSError, ValueError) as error:
+            what = f"cannot be read, so dead letters that were settled are listed again: {error}"
+            yield self._of(Kind.OURS, self._paths.dead_letters, what)
 
     def _journals(self) -> Iterator[Finding]:
         for name in _JOURNALED:
