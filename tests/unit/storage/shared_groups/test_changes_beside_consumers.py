@@ -9,6 +9,7 @@ import pytest
 
 from mqstore.storage.admin.group_offsets import Commit, Position
 from mqstore.storage.admin.topics import TopicChange
+from mqstore.storage.codec.hosts import parse_host
 from mqstore.storage.errors import PutRefused
 from mqstore.storage.shared_groups import ReceiptStatus, Subscription, saved_leases
 from mqstore.storage.shared_groups.queue_leases import OUTDATED_MAX, QueueLeases
@@ -124,6 +125,16 @@ def test_a_dead_letter_that_cannot_be_stored_is_delivered_again(
         found = consumers.receive()
         consumers.clock.time_s += 61
     assert (found.dead, places(found.messages)) == (0, ONE_QUEUE)
+
+
+def test_copies_have_the_address_of_the_store_as_it_is_now(consumers: Consumers) -> None:
+    store = consumers.store
+    moved = message(store, 11).replace(store_host=parse_host("10.9.9.9:10911"))
+    put_message(store, moved)
+    found = [each for each in consumers.receive().messages if each.record.queue_offset == 10]
+    consumers.give_back(*found, level=-1)
+    assert found[0].record.store_host != store.host
+    assert [each.store_host for each in consumers.of_topic("%DLQ%g")] == [store.host]
 
 
 def test_a_full_queue_is_not_waited_for(

@@ -488,9 +488,9 @@ class SharedGroups:
         require_topic(self._store, topic, queues)
         queue_id = self._seams.random.randrange(queues)
         level = returned.level_for(record, level)
-        store_format = self._store.format
+        host, store_format = self._store.host, self._store.format
         copy = returned.copy_for_retry(
-            record, config.name, queue_id, level, store_format, reason=reason
+            record, config.name, queue_id, level, host, store_format, reason=reason
         )
         done.end = max(done.end, append(self._store, copy).end)
 
@@ -508,8 +508,10 @@ class SharedGroups:
         self, group: str, record: Record, attempts: int, done: Received, reason: str
     ) -> None:
         require_topic(self._store, DLQ_PREFIX + group, 1)
-        store_format = self._store.format
-        copy = returned.copy_for_dead_letters(record, group, attempts, store_format, reason=reason)
+        host, store_format = self._store.host, self._store.format
+        copy = returned.copy_for_dead_letters(
+            record, group, attempts, host, store_format, reason=reason
+        )
         done.end = max(done.end, append(self._store, copy).end)
         done.dead += 1
 

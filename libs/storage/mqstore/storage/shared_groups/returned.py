@@ -56,6 +56,7 @@ def copy_for_retry(
     group: str,
     queue_id: int,
     level: int,
+    store_host: Host,
     store_format: StoreFormat,
     *,
     reason: str = "",
@@ -64,17 +65,24 @@ def copy_for_retry(
 
     Raises PropertyError.
     """
-    return _copy(found, RETRY_PREFIX + group, queue_id, level, store_format, reason)
+    topic = RETRY_PREFIX + group
+    return _copy(found, topic, queue_id, level, store_host, store_format, reason)
 
 
 def copy_for_dead_letters(
-    found: Record, group: str, attempts: int, store_format: StoreFormat, *, reason: str = ""
+    found: Record,
+    group: str,
+    attempts: int,
+    store_host: Host,
+    store_format: StoreFormat,
+    *,
+    reason: str = "",
 ) -> Message:
     """Build the copy for queue 0 of ``%DLQ%group``, with the number of deliveries.
 
     Raises PropertyError.
     """
-    copy = _copy(found, DLQ_PREFIX + group, 0, 0, store_format, reason)
+    copy = _copy(found, DLQ_PREFIX + group, 0, 0, store_host, store_format, reason)
     return _with(copy, {PROPERTY_ATTEMPTS: str(attempts)}, store_format)
 
 
@@ -123,6 +131,7 @@ def _copy(
     topic: str,
     queue_id: int,
     level: int,
+    store_host: Host,
     store_format: StoreFormat,
     reason: str,
 ) -> Message:
@@ -143,7 +152,7 @@ def _copy(
         body=found.body,
         properties=properties.replace(found.raw_properties, changes, trailing_separator=separator),
         born_host=found.born_host,
-        store_host=found.store_host,
+        store_host=store_host,
         born_timestamp_ms=found.born_timestamp_ms,
         flag=found.flag,
         sys_flag=found.sys_flag,
