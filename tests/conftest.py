@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -26,8 +28,27 @@ settings.load_profile("default")
 
 restore_interrupts()
 watch()
-# A service that compiles all its modules takes half as long again to start.
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+class TimedOut(BaseException):
+    """A test took longer than its timeout."""
+
+
+def pytest_timeout_set_timer(item: Any, settings: Any) -> bool:
+    """End a test after its timeout with an exception that Hypothesis does not catch: after one
+    that it catches, it would run the same example again, without a timer."""
+
+    def end(*_: object) -> None:
+        raise TimedOut(f"{item.nodeid} took longer than {settings.timeout:g} s")
+
+    def cancel() -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+    item.cancel_timeout = cancel
+    signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, settings.timeout)
+    return True
 
 
 @pytest.fixture(scope="session", params=few_first(VERSIONS))
