@@ -284,10 +284,13 @@ class AsyncProducer:
 
     async def _deliver(self, batch: list[Outgoing]) -> None:
         """Send messages until each is stored or has failed."""
-        cancelled = [each for each in batch if not each.begin()]
-        for each in cancelled:
-            self._end(each, None)
-        requests = deque([[each for each in batch if each not in cancelled]])
+        wanted = []
+        for each in batch:
+            if each.begin():
+                wanted.append(each)
+            else:
+                self._end(each, None)
+        requests = deque([wanted])
         while requests:
             if found := requests.popleft():
                 requests.extendleft(reversed(await self._send(found)))

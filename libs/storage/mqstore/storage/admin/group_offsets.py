@@ -231,18 +231,17 @@ class GroupOffsets:
         for queue_id in requested:
             if queue_id not in known:
                 raise QueueUnknown(_no_queue(topic, queue_id))
-        if to is Position.GROUP:
-            requested = [queue_id for queue_id in requested if queue_id in offsets]
         found = []
         for queue_id in requested:
             stand = self._stand(group, topic, queue_id)
-            after = offsets.get(queue_id)
-            if after is None:
-                after = self._target(stand, to, timestamp_ms)
             low, high = stand.min_offset, stand.max_offset
-            found.append(
-                OffsetChange(topic, queue_id, stand.committed, min(after, high), low, high)
-            )
+            if to is not Position.GROUP:
+                after = self._target(stand, to, timestamp_ms)
+            elif queue_id in offsets:
+                after = min(offsets[queue_id], high)
+            else:
+                continue
+            found.append(OffsetChange(topic, queue_id, stand.committed, after, low, high))
         return found
 
     def apply(self, group: str, changes: Iterable[OffsetChange]) -> None:

@@ -8,6 +8,7 @@ set RETRY_TOPIC and ORIGIN_MESSAGE_ID once.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from mqstore.storage.codec import properties
@@ -65,8 +66,9 @@ def copy_for_retry(
 
     Raises PropertyError.
     """
-    topic = RETRY_PREFIX + group
-    return _copy(found, topic, queue_id, level, store_host, store_format, reason)
+    topic, changes = RETRY_PREFIX + group, _of_return(found, level, reason)
+    count = found.reconsume_times + 1
+    return _copy(found, topic, queue_id, changes, count, store_host, store_format)
 
 
 def copy_for_dead_letters(
@@ -82,8 +84,9 @@ def copy_for_dead_letters(
 
     Raises PropertyError.
     """
-    copy = _copy(found, DLQ_PREFIX + group, 0, 0, store_host, store_format, reason)
-    return _with(copy, {PROPERTY_ATTEMPTS: str(attempts)}, store_format)
+    changes = {**_of_return(found, 0, reason), PROPERTY_ATTEMPTS: str(attempts)}
+    count = found.reconsume_times + 1
+    return _copy(found, DLQ_PREFIX + group, 0, changes, count, store_host, store_format)
 
 
 def copy_of_dead_letter(
@@ -101,18 +104,7 @@ def copy_of_dead_letter(
         PROPERTY_ORIGIN_MESSAGE_ID: letter.origin_message_id,
         PROPERTY_DEAD_LETTER: found.offset_message_id,
     }
-    separator = store_format.trailing_property_separator
-    return Message(
-        topic=topic,
-        queue_id=queue_id,
-        body=found.body,
-        properties=properties.replace(found.raw_properties, changes, trailing_separator=separator),
-        born_host=found.born_host,
-        store_host=store_host,
-        born_timestamp_ms=found.born_timestamp_ms,
-        flag=found.flag,
-        sys_flag=found.sys_flag,
-    )
+    return _copy(found, topic, queue_id, changes, 0, store_host, store_format)
 
 
 def source_topic(found: Record) -> str:
@@ -120,23 +112,10 @@ def source_topic(found: Record) -> str:
     return (found.properties or {}).get(PROPERTY_RETRY_TOPIC) or found.topic
 
 
-def _with(message: Message, changes: dict[str, str | None], store_format: StoreFormat) -> Message:
-    separator = store_format.trailing_property_separator
-    changed = properties.replace(message.properties, changes, trailing_separator=separator)
-    return message.replace(properties=changed)
-
-
-def _copy(
-    found: Record,
-    topic: str,
-    queue_id: int,
-    level: int,
-    store_host: Host,
-    store_format: StoreFormat,
-    reason: str,
-) -> Message:
+def _of_return(found: Record, level: int, reason: str) -> dict[str, str | None]:
+    """The properties that a return changes."""
     known = found.properties or {}
-    changes: dict[str, str | None] = {
+    return {
         PROPERTY_DELAY: str(level),
         PROPERTY_WAIT: "false",
         PROPERTY_RETRY_TOPIC: source_topic(found),
@@ -145,6 +124,17 @@ def _copy(
         PROPERTY_WHY: reason or None,
         PROPERTY_CRC32: None,  # of the original; the copy has other bytes
     }
+
+
+def _copy(
+    found: Record,
+    topic: str,
+    queue_id: int,
+    changes: Mapping[str, str | None],
+    reconsume_times: int,
+    store_host: Host,
+    store_format: StoreFormat,
+) -> Message:
     separator = store_format.trailing_property_separator
     return Message(
         topic=topic,
@@ -156,5 +146,5 @@ def _copy(
         born_timestamp_ms=found.born_timestamp_ms,
         flag=found.flag,
         sys_flag=found.sys_flag,
-        reconsume_times=found.reconsume_times + 1,
+        reconsume_times=reconsume_times,
     )
