@@ -374,6 +374,10 @@ def test_network_address_without_tokens_is_one_line(tmp_path: Path) -> None:
     assert "needs tokens" in _refusal(tmp_path / "store", "--host", "0.0.0.0")
 
 
+def test_all_web_pages_without_tokens_are_refused_in_one_line(tmp_path: Path) -> None:
+    assert "set tokens" in _refusal(tmp_path / "store", cors_allowed_origins="*")
+
+
 def test_with_tokens_each_role_does_its_part(tmp_path: Path) -> None:
     tokens = {role: f"{role}-token-long-enough" for role in ("admin", "produce", "consume")}
     settings: dict[str, Any] = {f"token_{role}": token for role, token in tokens.items()}

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing.context import ForkProcess
 from typing import Any, Final
 
-from mqstore.service import auth
+from mqstore.service import auth, cross_origin
 from mqstore.service.configuration_error import ConfigurationError
 from mqstore.service.process import STOP_SIGNALS, end_with_parent, name_process
 from mqstore.service.settings import Settings, load
@@ -51,6 +51,7 @@ def supervise(parent_pid: int | None, given: dict[str, Any], *, coordinator: boo
             end_with_parent(parent_pid)
         settings = load(**{name: value for name, value in given.items() if value is not None})
         auth.check_binding(settings.host, settings.tokens())
+        cross_origin.check(settings)
         with contextlib.closing(_Supervisor(settings, coordinator=coordinator)) as supervisor:
             return supervisor.run()
     except ConfigurationError as refusal:
