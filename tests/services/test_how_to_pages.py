@@ -33,6 +33,7 @@ RUN_HERE: Final = {
     ("archive-messages", "curl -X DELETE"),
     ("back-up-and-restore", ".venv/bin/mqstore store verify"),
     ("back-up-and-restore", "curl -X PUT"),
+    ("call-from-javascript", "curl 'localhost:8082/v1/topics/orders/queues/0/messages"),
     ("check-a-clock-step", "chronyc"),
     ("consume-messages", "curl -X POST localhost:8081/v1/groups/shipping:receive"),
     ("consume-messages", "curl -X POST localhost:8081/v1/groups/shipping:ack"),
@@ -206,6 +207,12 @@ def test_each_block_without_a_cluster_is_run_or_says_why_not() -> None:
         if not any(page == name and first.startswith(start) for page, first in blocks)
     ]
     assert (lacking, unused) == ([], [])
+
+
+def test_call_from_javascript(reader: Reader) -> None:
+    beginning = "curl 'localhost:8082/v1/topics/orders/queues/0/messages"
+    pulled, _ = reader.replies(_block("call-from-javascript", beginning))
+    assert (pulled["next"], pulled["messages"][0]["physicalOffset"]) == ("1", "0")
 
 
 def test_find_a_lost_message(reader: Reader) -> None:

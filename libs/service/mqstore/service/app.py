@@ -411,6 +411,7 @@ _ERRORS_TEXT: Final = """
 
 **Errors** are [RFC 9457](https://www.rfc-editor.org/rfc/rfc9457) problem details \
 (`application/problem+json`); `type` is stable, `detail` says what was wrong, and `requestId` is \
-also in `X-Request-Id` and in the service's log. 64-bit integers are JSON numbers. \
+also in `X-Request-Id` and in the service's log. Integers, of up to 64 bits, are JSON numbers; \
+`Accept: application/json; integers=string` gets all integers of a reply as strings. \
 Where tokens are configured, send `Authorization: Bearer TOKEN`.
 """

@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mqstore.service import logs, problems
+from mqstore.service import integers, logs, problems
 from mqstore.service.auth import Authenticator
 from mqstore.service.limits import (
     CONTROL_BODY_SIZE_MAX,
@@ -271,6 +271,8 @@ class Front:
             scope = {**scope, "method": "GET"}
         request_id = self.given_id(scope["headers"]) or self.ids.next()
         exchange = _Exchange(send, request_id, received, self.limits)
+        if exchange.integers_as_strings:
+            scope = integers.with_numbers(scope)
         logs.request_id.set(request_id)
         started = time.perf_counter()
         self.metrics.in_flight += 1
@@ -358,7 +360,10 @@ class Front:
             reply = await route.handler(HotRequest(scope, receive, params, self.limits))
             await exchange.send_reply(reply)
             return route.template
-        await self._app(scope, receive, exchange.send)
+        send = exchange.send
+        await self._app(
+            scope, receive, integers.encoding(send) if exchange.integers_as_strings else send
+        )
         return "unmatched"
 
     def _find_hot_route(self, method: str, path: str) -> tuple[HotRoute, dict[str, str]] | None:
@@ -396,6 +401,7 @@ class _Exchange:
         "_limits",
         "_scope",
         "_send",
+        "integers_as_strings",
         "problem",
         "request_id",
         "started",
@@ -407,6 +413,7 @@ class _Exchange:
         self._scope = scope
         self._limits = limits
         self._is_refused = False
+        self.integers_as_strings = integers.are_strings(scope)
         self.problem: str | None = None
         self.request_id = request_id
         self.status = 499
@@ -431,6 +438,9 @@ class _Exchange:
 
     async def send_reply(self, reply: Reply) -> None:
         """Send the whole reply of a hot route. Raises Problem (429, 503) before it is sent."""
+        if self.integers_as_strings:
+            body, kind = integers.encode(reply.body, reply.content_type)
+            reply = msgspec.structs.replace(reply, body=body, content_type=kind)
         self._limits.hold_answer(self._scope, len(reply.body))
         self.started = True
         self.status = reply.status

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    WithJsonSchema,
+)
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
@@ -14,6 +22,27 @@ INT32_MAX: Final = 2**31 - 1
 UINT32_MAX: Final = 2**32 - 1
 INT64_MAX: Final = 2**63 - 1
 
+_DIGITS: Final = re.compile("[0-9]{1,19}")
+
+
+def _read_digits(given: object) -> object:
+    return int(given) if isinstance(given, str) and _DIGITS.fullmatch(given) else given
+
+
+Offset = Annotated[
+    int,
+    Field(ge=0, le=INT64_MAX, strict=True),
+    BeforeValidator(_read_digits),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 0, "maximum": INT64_MAX},
+                {"type": "string", "pattern": f"^{_DIGITS.pattern}$"},
+            ]
+        }
+    ),
+]
+"""A 64-bit offset of a request, as a number or, for clients that round numbers, as a string."""
 Milliseconds = Annotated[int, Field(description="Milliseconds since the epoch.")]
 NewerInteger = Annotated[int | None, WithJsonSchema({"type": "integer"})]
 """A field that every service of this release sends; None in a reply of an earlier release."""

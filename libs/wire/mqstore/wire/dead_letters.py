@@ -8,7 +8,7 @@ from typing import Annotated, Final, Self
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from mqstore.wire import problems
-from mqstore.wire.base import INT32_MAX, INT64_MAX, Milliseconds, Reply, Request
+from mqstore.wire.base import INT32_MAX, INT64_MAX, Milliseconds, Offset, Reply, Request
 from mqstore.wire.examples import dead_letters as examples
 from mqstore.wire.limits import COUNT_MAX, DEAD_LETTERS_DEFAULT, REASON_LENGTH_MAX
 from mqstore.wire.messages import Message, Messages
@@ -167,13 +167,8 @@ class PurgeSpec(Request):
     ids: Ids | None = None
     before: Annotated[Time | None, Field(description="Dead before this time.")] = None
     offset: Annotated[
-        int | None,
-        Field(
-            ge=0,
-            le=INT64_MAX,
-            strict=True,
-            description="With a queue offset below this one; with several shards, of `?shard=`.",
-        ),
+        Offset | None,
+        Field(description="With a queue offset below this one; with several shards, of `?shard=`."),
     ] = None
     all: Flag = False
     dry_run: Annotated[Flag, Field(description="Only show what would be purged.")] = False

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from mqstore.wire import problems
-from mqstore.wire.base import INT32_MAX, INT64_MAX, MappingReply, NewerInteger, Reply, Request
+from mqstore.wire.base import INT32_MAX, MappingReply, NewerInteger, Offset, Reply, Request
 from mqstore.wire.examples import groups as examples
 from mqstore.wire.limits import COMMITS_MAX, EXPRESSION_LENGTH_MAX, QUEUES_MAX
 from mqstore.wire.operation import Nothing, Operation, Role, Target, json_of
@@ -16,7 +16,6 @@ from mqstore.wire.times import Time
 from mqstore.wire.topics import Attributes, Flag
 
 QueueId = Annotated[int, Field(ge=0, le=INT32_MAX, strict=True)]
-Offset = Annotated[int, Field(ge=0, le=INT64_MAX, strict=True)]
 Count = Annotated[int, Field(ge=0, le=INT32_MAX, strict=True)]
 
 

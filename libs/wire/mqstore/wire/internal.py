@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from mqstore.wire import problems
-from mqstore.wire.base import INT64_MAX, Reply, Request
+from mqstore.wire.base import Offset, Reply, Request
 from mqstore.wire.examples import internal as examples
 from mqstore.wire.operation import Operation, Role, Target
 
@@ -19,7 +19,7 @@ class DamageSpec(Request):
     """Places of damage that look-ups found."""
 
     offsets: Annotated[
-        list[Annotated[int, Field(ge=0, le=INT64_MAX, strict=True)]],
+        list[Offset],
         Field(min_length=1, max_length=DAMAGE_MAX, description="Physical offsets in the log."),
     ]
 

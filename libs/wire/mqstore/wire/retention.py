@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 from pydantic import ConfigDict, Field, model_validator
 
 from mqstore.wire import problems
-from mqstore.wire.base import INT64_MAX, Reply, Request
+from mqstore.wire.base import Offset, Reply, Request
 from mqstore.wire.examples import reports
 from mqstore.wire.examples import stores as examples
 from mqstore.wire.limits import PIN_LEASE_MAX_S
@@ -38,9 +38,7 @@ class Pin(Reply):
 class ArchiveSpec(Request):
     """The progress of an archive."""
 
-    offset: Annotated[
-        int, Field(ge=0, le=INT64_MAX, strict=True, description="Everything below is archived.")
-    ]
+    offset: Annotated[Offset, Field(description="Everything below is archived.")]
     place: Annotated[str, Field(min_length=1, max_length=1_000, description="Where.")]
 
     model_config = ConfigDict(
@@ -57,10 +55,9 @@ class Archive(Reply, title="ArchiveView"):
 class PinSpec(Request):
     """A range of the log to keep, and for how long."""
 
-    from_offset: Annotated[int, Field(ge=0, le=INT64_MAX, strict=True)]
+    from_offset: Offset
     to_offset: Annotated[
-        int | None,
-        Field(ge=1, le=INT64_MAX, strict=True, description="Behind the last byte; null: the end."),
+        Offset | None, Field(description="Behind the last byte; null: the end.")
     ] = None
     lease_seconds: Annotated[int, Field(ge=1, le=PIN_LEASE_MAX_S, strict=True)] = 300
     why: Annotated[str, Field(max_length=200, description="Shown in the plan.")] = ""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
-from mqstore.service import logs
+from mqstore.service import integers, logs
 from mqstore.service.fast_path import plain
 from mqstore.service.http import DeferredReply, Front, HotRequest, HotRoute, Prepared, Reply
 from mqstore.service.limits import LARGE_ANSWER_SIZE, SAFE_METHODS
@@ -78,8 +78,8 @@ class PreparedHead:
         params: Mapping[str, str],
         client: tuple[str, int] | None,
     ) -> PreparedHead | None:
-        """Check a head. Returns None for a rejected head, and for a route without a fast path:
-        uvicorn then handles the request, and sends the problem."""
+        """Check a head. Returns None for a rejected head, for a route without a fast path, and for
+        integers as strings: uvicorn then handles the request, and sends the problem."""
         if route.prepare is None:
             return None
         scope = {
@@ -89,6 +89,8 @@ class PreparedHead:
             "headers": head.headers,
             "client": client,
         }
+        if integers.are_strings(scope):
+            return None
         try:
             front.auth.check(head.headers, route.role)
             prepared = route.prepare(HotRequest(scope, _no_body, params, front.limits))
