@@ -151,10 +151,23 @@ def test_a_purge_shows_first_what_it_ends(client: Client) -> None:
     assert len(bodies_in(client, "%DLQ%purged")) == 5
 
 
+def test_a_purge_takes_the_filters_of_a_resend(client: Client) -> None:
+    bury(client, "sieved", "sieve", 6)
+    odd = DeadLetterFilter(tag="odd")
+    assert client.purge_dead_letters("sieved", odd, dry_run=True).purged == 3
+    first = client.purge_dead_letters("sieved", odd, max_messages=2)
+    rest = client.purge_dead_letters("sieved", odd, cursor=first.next)
+    assert [(each.purged, len(each.results)) for each in (first, rest)] == [(2, 2), (1, 1)]
+    assert (rest.next, rest.queues) == (None, ())
+    assert [each.body for each in listed(client, "sieved")] == ["sieve 0", "sieve 2", "sieve 4"]
+
+
 def test_requests_about_dead_letters_of_no_use_are_refused(client: Client) -> None:
     bury(client, "used", "usage", 1)
     for build, problem in (
         (lambda: client.dead_letters("never-used"), "group-unknown"),
+        (lambda: client.resend_dead_letters("never-used"), "group-unknown"),
+        (lambda: client.purge_dead_letters("never-used"), "group-unknown"),
         (lambda: client.dead_letters("used", cursor="bad"), "bad-cursor"),
         (lambda: client.resend_dead_letters("used", cursor="bad"), "bad-cursor"),
         (lambda: client.resend_dead_letters("used", ["no id"]), "bad-message-id"),
@@ -190,8 +203,10 @@ def test_the_command_lists_resends_and_purges(pair: ServicePair, client: Client)
         [ids[1], "done", "typing"],
         [ids[3], "done", "typing"],
     ]
+    some = run_mqstore("dlq", "purge", "typed", "--key", "typing-3", "--table", *write)
+    assert some.stdout.splitlines() == [f"{ids[3]}  done", "purged: 1"]
     purged = run_mqstore("dlq", "purge", "typed", "--all", "--table", *write)
-    assert (purged.returncode, purged.stdout) == (0, "purged: 3\n")
+    assert (purged.returncode, purged.stdout) == (0, "purged: 2\n")
     for wrong in (("resend", "typed"), ("purge", "typed", "--all", "--offset", "1")):
         refused = run_mqstore("dlq", *wrong, *write)
         assert (refused.returncode, "give " in refused.stderr) == (2, True)
@@ -280,8 +295,13 @@ def test_a_purge_covers_all_shards_or_the_named_one(shards: Cluster) -> None:
             client.purge_dead_letters("wiped", offset=1)
         assert client.purge_dead_letters("wiped", offset=1, shard=0).purged == 1
         assert client.purge_dead_letters("wiped", dry_run=True).purged == 3
+        lot = client.purge_dead_letters("wiped", DeadLetterFilter(), max_messages=1)
+        assert (lot.purged, len(lot.results)) == (2, 2)
+        for act in (client.purge_dead_letters, client.resend_dead_letters):
+            with pytest.raises(ProblemError, match="no dead letters"):
+                act("none")
         found = client.purge_dead_letters("wiped")
-        assert {each.shard: each.purged for each in found.queues} == {0: 1, 1: 2}
+        assert {each.shard: each.purged for each in found.queues} == {0: 0, 1: 1}
         assert listed(client, "wiped") == []
 
 

@@ -141,18 +141,24 @@ def resend_dead_letters(
 
 def purge_dead_letters(
     group: str,
-    wanted: Iterable[DeadLetter | str] | None = None,
+    wanted: DeadLetterFilter | Iterable[DeadLetter | str] | None = None,
     *,
     before_ms: int | None = None,
     offset: int | None = None,
+    max_messages: int | None = None,
     dry_run: bool = False,
+    cursor: str | None = None,
     shard: int | None = None,
 ) -> Call[PurgedLetters]:
-    """End the listing of dead letters: those given, those dead before a time, those in front of a
-    queue offset of a shard, or all of the group."""
+    """End the listing of dead letters: those that a filter selects, those given, those dead before
+    a time, those in front of a queue offset of a shard, or all of the group.
+
+    While the reply has ``next``, repeat the call with it as ``cursor``.
+    """
     chosen = _chosen(wanted) if before_ms is None and offset is None else {}
-    body = document(PURGE, **chosen, before=before_ms, offset=offset, dry_run=dry_run or None)
-    return call(PURGE, at={"group": group}, params=given(shard=shard), json=body)
+    bounds = {"before": before_ms, "offset": offset, "max": max_messages}
+    body = document(PURGE, **chosen, **bounds, dry_run=dry_run or None)
+    return call(PURGE, at={"group": group}, params=given(cursor=cursor, shard=shard), json=body)
 
 
 def _chosen(wanted: DeadLetterFilter | Iterable[DeadLetter | str] | None) -> dict[str, Any]:

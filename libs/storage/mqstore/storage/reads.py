@@ -22,6 +22,7 @@ from mqstore.storage.lookup.dead_letters import (
     count_open,
     first_open,
     settled_of,
+    unknown_group,
 )
 from mqstore.storage.lookup.hidden_messages import HiddenKind
 from mqstore.storage.lookup.hidden_messages import by_key as hidden_by_key
@@ -82,4 +83,5 @@ __all__ = [
     "inflate",
     "parse_tags",
     "settled_of",
+    "unknown_group",
 ]

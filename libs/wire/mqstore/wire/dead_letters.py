@@ -54,6 +54,18 @@ class DeadLetters(Messages, title="DeadLetters"):
     messages: tuple[DeadLetter, ...]
 
 
+Most = Annotated[
+    int,
+    Field(
+        ge=1,
+        le=COUNT_MAX,
+        strict=True,
+        description="Maximum number that each shard resends; then `next` is set. Without `ids`"
+        " only.",
+    ),
+]
+
+
 class DeadLetterFilter(Request):
     """Dead letters that match all fields that are given."""
 
@@ -97,16 +109,7 @@ class ResendSpec(Request):
             " retry topic of this group only."
         ),
     ] = ResendTarget.TOPIC
-    max: Annotated[
-        int,
-        Field(
-            ge=1,
-            le=COUNT_MAX,
-            strict=True,
-            description="Maximum number that each shard resends; then `next` is set. Without `ids`"
-            " only.",
-        ),
-    ] = DEAD_LETTERS_DEFAULT
+    max: Most = DEAD_LETTERS_DEFAULT
     dry_run: Annotated[Flag, Field(description="Only show what would be resent.")] = False
 
     model_config = ConfigDict(json_schema_extra={"example": examples.RESEND})
@@ -161,10 +164,14 @@ class ResentLetters(OfShards):
 
 
 class PurgeSpec(Request):
-    """The dead letters to purge: those with `ids`, those dead `before` a time, those in front of a
-    queue `offset`, or `all`."""
+    """The dead letters to purge: those with `ids`, those that match `filter`, those dead `before` a
+    time, those in front of a queue `offset`, or `all`."""
 
     ids: Ids | None = None
+    filter: DeadLetterFilter | None = None
+    max: Annotated[Most, Field(description="As of a resend; with `filter` only.")] = (
+        DEAD_LETTERS_DEFAULT
+    )
     before: Annotated[Time | None, Field(description="Dead before this time.")] = None
     offset: Annotated[
         Offset | None,
@@ -177,9 +184,9 @@ class PurgeSpec(Request):
 
     @model_validator(mode="after")
     def _selects(self) -> Self:
-        given = sum(each is not None for each in (self.ids, self.before, self.offset))
-        if given + self.all != 1:
-            raise ValueError("give one of ids, before, offset and all: true")
+        selections = self.ids, self.filter, self.before, self.offset
+        if sum(each is not None for each in selections) + self.all != 1:
+            raise ValueError("give one of ids, filter, before, offset and all: true")
         return self
 
 
@@ -199,14 +206,23 @@ class PurgedLetters(OfShards):
     purged: Annotated[
         int, Field(description="Dead letters that are not listed any more, over all queues.")
     ]
-    queues: Annotated[tuple[PurgedQueue, ...], Field(description="Without `ids`.")]
-    results: Annotated[tuple[LetterResult, ...], Field(description="With `ids`.")]
+    queues: Annotated[
+        tuple[PurgedQueue, ...], Field(description="Without `ids` and `filter`.")
+    ] = ()
+    results: Annotated[tuple[LetterResult, ...], Field(description="With `ids` or `filter`.")] = ()
+    next: Annotated[
+        str | None,
+        Field(description="While there may be more: repeat the request with it as `cursor`."),
+    ] = None
 
 
 _PATH: Final = "/v1/groups/{group}/dead-letters"
 _CHANGES: Final = (
+    problems.GROUP_UNKNOWN,
     problems.GROUP_INVALID,
     problems.BAD_MESSAGE_ID,
+    problems.BAD_CURSOR,
+    problems.MESSAGE_EXPIRED,
     problems.DEAD_LETTERS_FULL,
     problems.FLUSH_TIMEOUT,
     problems.STORE_READ_ONLY,
@@ -243,8 +259,6 @@ RESEND: Final = Operation(
     example=examples.RESENT,
     problems=(
         *_CHANGES,
-        problems.BAD_CURSOR,
-        problems.MESSAGE_EXPIRED,
         problems.STORE_NOT_WRITABLE,
         problems.DISK_FULL,
         problems.PAGE_CACHE_BUSY,

@@ -19,9 +19,9 @@ from mqstore.service.message_bodies import BodyForm
 from mqstore.service.message_views import fields
 from mqstore.service.problems import Problem
 from mqstore.storage import topic_names
-from mqstore.storage.errors import GroupUnknown, TopicUnknown
+from mqstore.storage.errors import TopicUnknown
 from mqstore.storage.formats import Record, decode_cursor
-from mqstore.storage.reads import DeadLetter, DeadLetterQuery, first_open, settled_of
+from mqstore.storage.reads import DeadLetter, DeadLetterQuery, first_open, settled_of, unknown_group
 from mqstore.storage.topic_names import DLQ_PREFIX
 from mqstore.wire import dead_letters as operations
 from mqstore.wire.base import INT64_MAX
@@ -115,15 +115,12 @@ class DeadLetterRoutes:
         )
 
     def _require_group(self, group: str, topic: str) -> None:
-        """Raises GroupUnknown for a group without dead letters and offsets: its name may be
-        wrong."""
+        """Raises GroupUnknown for a group without dead letters and offsets."""
         try:
             self._service.require_topic(topic)
         except TopicUnknown:
             if group not in self._service.group_offsets().table.groups():
-                raise GroupUnknown(
-                    f"group {group} has no dead letters and has committed no offset"
-                ) from None
+                raise unknown_group(group) from None
 
     def _view(self, found: Record, *, form: BodyForm) -> replies.DeadLetter:
         letter = DeadLetter(found)

@@ -6,9 +6,10 @@ Each shard acts on its own dead letters. A request may be repeated: what is done
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any, Generic, TypeVar
 
 from fastapi import Query, Request
 
@@ -18,10 +19,10 @@ from mqstore.service.endpoint import Endpoint
 from mqstore.service.shard_cursor import ShardPosition, ShardPositions
 from mqstore.service.shards import ShardReplies
 from mqstore.storage import shared_groups, topic_names
-from mqstore.storage.reads import DeadLetterQuery
+from mqstore.storage.errors import TopicUnknown
+from mqstore.storage.reads import DeadLetterQuery, unknown_group
 from mqstore.storage.shared_groups import DeadLetters
 from mqstore.wire import dead_letters as operations
-from mqstore.wire.base import Reply
 from mqstore.wire.dead_letters import (
     DeadLetterFilter,
     LetterResult,
@@ -40,6 +41,17 @@ Cursor = Annotated[
     str | None,
     Query(max_length=shard_cursor.LENGTH_MAX, description="`next` of the previous reply."),
 ]
+
+
+Answer = TypeVar("Answer", ResentLetters, PurgedLetters)
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined(Generic[Answer]):
+    """The replies of shards, one at least, and the members of the reply that joins them."""
+
+    replies: list[Answer]
+    members: dict[str, Any]
 
 
 class DeadLetterRoutes:
@@ -67,36 +79,20 @@ class DeadLetterRoutes:
         `?cursor=`. A shard that does not reply is named in `shards`; repeat the request later."""
         topic_names.check_group(group)
         query = _query(group, spec.filter)
-        shards, scope = self._service.shards, repr(query)
-        if not shards.fans_out(request.scope):
-            return await self._resend_here(group, spec, query, cursor)
-        begun = shard_cursor.decode(cursor, scope)
-        cursors = {shard: position.cursor for shard, position in begun.items()}
 
-        async def here() -> bytes:
+        async def here(cursor: str | None) -> ResentLetters:
             """Resend on this shard."""
-            return _encode(await self._resend_here(group, spec, query, cursors.get(shards.own)))
+            return await self._resend_here(group, spec, query, cursor)
 
-        async with shards.fan_out(
-            request,
-            here,
-            changed=lambda shard: {"cursor": cursors.get(shard)},
-            skip={shard for shard, position in begun.items() if position.is_finished},
-        ) as spread:
-            found = decode_replies(spread, ResentLetters)
-            spread.require_reply()
-            positions = begun | {shard: _position(each) for shard, each in found.items()}
-            return ResentLetters(
-                group=group,
-                dry_run=spec.dry_run,
-                results=_join(spread, [each.results for each in found.values()]),
-                next=_next(positions, spread, scope),
-                shards=Shards.model_validate(spread.view()),
-            )
+        if not self._service.shards.fans_out(request.scope):
+            return await here(cursor)
+        joined = await self._join_shards(request, ResentLetters, here, repr(query), cursor)
+        return joined.replies[0].model_copy(update=joined.members)
 
     async def _resend_here(
         self, group: str, spec: ResendSpec, query: DeadLetterQuery, cursor: str | None
     ) -> ResentLetters:
+        self._require_group(group)
         if not spec.dry_run:
             self._service.require_puts()
         letters, to = self._letters, shared_groups.ResendTarget(spec.to)
@@ -120,54 +116,103 @@ class DeadLetterRoutes:
 
     # purge --------------------------------------------------------------------------------
 
-    async def purge(self, group: GroupName, spec: PurgeSpec, request: Request) -> PurgedLetters:
+    async def purge(
+        self, group: GroupName, spec: PurgeSpec, request: Request, cursor: Cursor = None
+    ) -> PurgedLetters:
         """Ends the listing of dead letters. Their messages stay in `%DLQ%GROUP` until retention
         deletes them, and a broker does not see a difference. On disk at the reply. May be repeated.
-        A shard that does not reply is named in `shards`."""
+        While `next` is set, repeat the request with `?cursor=`. A shard that does not reply is
+        named in `shards`."""
         topic_names.check_group(group)
+        query = _query(group, spec.filter)
         shards = self._service.shards
         if spec.offset is not None:
             shards.require_shard(request.scope)
-        if not shards.fans_out(request.scope):
-            return await self._purge_here(group, spec)
 
-        async def here() -> bytes:
+        async def here(cursor: str | None) -> PurgedLetters:
             """Purge on this shard."""
-            return _encode(await self._purge_here(group, spec))
+            return await self._purge_here(group, spec, query, cursor)
 
-        async with shards.fan_out(request, here) as spread:
-            found = decode_replies(spread, PurgedLetters)
-            spread.require_reply()
-            return PurgedLetters(
-                group=group,
-                dry_run=spec.dry_run,
-                purged=sum(each.purged for each in found.values()),
-                queues=tuple([queue for each in found.values() for queue in each.queues]),
-                results=_join(spread, [each.results for each in found.values()]),
-                shards=Shards.model_validate(spread.view()),
-            )
-
-    async def _purge_here(self, group: str, spec: PurgeSpec) -> PurgedLetters:
-        queues: tuple[PurgedQueue, ...] = ()
-        results: tuple[LetterResult, ...] = ()
-        if spec.ids is not None:
-            purge = partial(self._letters.purge_chosen, group, spec.ids, dry_run=spec.dry_run)
-            results = tuple([_view(each) for each in await asyncio.to_thread(purge)])
-            count = sum(each.status is LetterStatus.DONE for each in results)
-        else:
-            bounds = {"before_ms": spec.before, "offset": spec.offset}
-            purge_all = partial(self._letters.purge_before, group, **bounds, dry_run=spec.dry_run)
-            done = await asyncio.to_thread(purge_all)
-            queues = tuple(
-                [
-                    PurgedQueue(shard=self._shard, queue_id=each.queue_id, purged=each.count)
-                    for each in done
-                ]
-            )
-            count = sum(each.purged for each in queues)
-        return PurgedLetters(
-            group=group, dry_run=spec.dry_run, purged=count, queues=queues, results=results
+        if not shards.fans_out(request.scope):
+            return await here(cursor)
+        joined = await self._join_shards(request, PurgedLetters, here, repr(query), cursor)
+        queues = [queue for each in joined.replies for queue in each.queues]
+        purged = sum(each.purged for each in joined.replies)
+        return joined.replies[0].model_copy(
+            update={**joined.members, "queues": tuple(queues), "purged": purged}
         )
+
+    async def _purge_here(
+        self, group: str, spec: PurgeSpec, query: DeadLetterQuery, cursor: str | None
+    ) -> PurgedLetters:
+        self._require_group(group)
+        letters, purged = self._letters, PurgedLetters(group=group, dry_run=spec.dry_run, purged=0)
+        if spec.ids is None and spec.filter is None:
+            bounds = {"before_ms": spec.before, "offset": spec.offset}
+            purge = partial(letters.purge_before, group, **bounds, dry_run=spec.dry_run)
+            queues = [
+                PurgedQueue(shard=self._shard, queue_id=each.queue_id, purged=each.count)
+                for each in await asyncio.to_thread(purge)
+            ]
+            count = sum(each.purged for each in queues)
+            return purged.model_copy(update={"purged": count, "queues": tuple(queues)})
+        if spec.ids is not None:
+            act = partial(letters.purge_chosen, group, spec.ids, dry_run=spec.dry_run)
+        else:
+            act = partial(
+                letters.purge_found, query, limit=spec.max, cursor=cursor, dry_run=spec.dry_run
+            )
+        done = await asyncio.to_thread(act)
+        results = tuple([_view(each) for each in done.letters])
+        count = sum(each.status is LetterStatus.DONE for each in results)
+        return purged.model_copy(update={"purged": count, "results": results, "next": done.cursor})
+
+    # both ---------------------------------------------------------------------------------
+
+    async def _join_shards(
+        self,
+        request: Request,
+        kind: type[Answer],
+        here: Callable[[str | None], Awaitable[Answer]],
+        scope: str,
+        cursor: str | None,
+    ) -> _Joined[Answer]:
+        """Act on all shards but those that a cursor says are finished. ``scope`` binds the cursor
+        to its request. Raises Problem if no shard replies with success."""
+        shards = self._service.shards
+        begun = shard_cursor.decode(cursor, scope)
+        cursors = {shard: position.cursor for shard, position in begun.items()}
+
+        async def own() -> bytes:
+            """Act on this shard."""
+            return (await here(cursors.get(shards.own))).model_dump_json(by_alias=True).encode()
+
+        async with shards.fan_out(
+            request,
+            own,
+            changed=lambda shard: {"cursor": cursors.get(shard)},
+            skip={shard for shard, position in begun.items() if position.is_finished},
+        ) as spread:
+            found = decode_replies(spread, kind)
+            spread.require_reply()
+            positions = begun | {shard: _position(each) for shard, each in found.items()}
+            return _Joined(
+                list(found.values()),
+                {
+                    "results": _join(spread, [each.results for each in found.values()]),
+                    "next": _next(positions, spread, scope),
+                    "shards": Shards.model_validate(spread.view()),
+                },
+            )
+
+    def _require_group(self, group: str) -> None:
+        """Raise GroupUnknown for a group without dead letters and offsets."""
+        store = self._service.store
+        if not store.offsets.topics_of(group):
+            try:
+                store.topic(topic_names.DLQ_PREFIX + group)
+            except TopicUnknown:
+                raise unknown_group(group) from None
 
     @property
     def _letters(self) -> DeadLetters:
@@ -192,11 +237,7 @@ def _view(found: shared_groups.LetterResult) -> LetterResult:
     )
 
 
-def _encode(reply: Reply) -> bytes:
-    return reply.model_dump_json(by_alias=True).encode()
-
-
-def _position(found: ResentLetters) -> ShardPosition:
+def _position(found: ResentLetters | PurgedLetters) -> ShardPosition:
     return ShardPosition(found.next, is_finished=found.next is None)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -184,13 +185,13 @@ def test_a_filter_selects(dead: Dead, query: DeadLetterQuery, found: list[int]) 
 def test_a_dry_run_changes_nothing(dead: Dead) -> None:
     found = dead.letters.resend_found(ALL, TOPIC, limit=3, dry_run=True)
     assert [(each.status, each.topic) for each in found.letters] == [(DONE, "T")] * 3
-    assert dead.letters.purge_chosen("g", dead.ids[:2], dry_run=True)[0].status is DONE
+    assert dead.letters.purge_chosen("g", dead.ids[:2], dry_run=True).letters[0].status is DONE
     assert [each.count for each in dead.letters.purge_before("g", dry_run=True)] == [10]
     assert (dead.copies(), dead.listed()) == ([], list(range(10)))
 
 
 def test_purged_dead_letters_are_not_listed(dead: Dead) -> None:
-    (chosen,) = dead.letters.purge_chosen("g", [dead.ids[2]])
+    (chosen,) = dead.letters.purge_chosen("g", [dead.ids[2]]).letters
     assert chosen.status is DONE
     assert [each.count for each in dead.letters.purge_before("g", offset=5)] == [4]
     assert dead.listed() == [5, 6, 7, 8, 9]
@@ -204,6 +205,19 @@ def test_purged_dead_letters_are_not_listed(dead: Dead) -> None:
     dead.letters.purge_before("g")
     assert dead.listed() == []
     assert [each.count for each in dead.letters.purge_before("g")] == [0]
+
+
+def test_a_filter_selects_what_a_purge_ends(dead: Dead) -> None:
+    newer = replace(ALL, from_ms=dead.records[4].store_timestamp_ms, reason="stock")
+    wanted = dead.listed(newer)
+    planned = dead.letters.purge_found(newer, limit=99, dry_run=True).letters
+    assert [each.message_id for each in planned] == [dead.ids[each] for each in wanted]
+    one = dead.letters.purge_found(newer, limit=1)
+    assert ([each.status for each in one.letters], one.cursor is None) == ([DONE], len(wanted) == 1)
+    rest = dead.letters.purge_found(newer, limit=99, cursor=one.cursor)
+    assert len(rest.letters) == len(wanted) - 1
+    assert dead.listed() == [each for each in range(10) if each not in wanted]
+    assert dead.copies() == []
 
 
 def test_what_cannot_be_resent_says_why_and_stays(dead: Dead) -> None:
@@ -243,7 +257,7 @@ def test_an_id_of_something_else_is_unknown(dead: Dead) -> None:
     other = dead.ids[0][:-2] + "01"
     results = dead.letters.resend_chosen("g", [message_id, other], TOPIC).letters
     assert [each.status for each in results] == [UNKNOWN, UNKNOWN]
-    assert dead.letters.purge_chosen("other", dead.ids[:1])[0].status is UNKNOWN
+    assert dead.letters.purge_chosen("other", dead.ids[:1]).letters[0].status is UNKNOWN
     with pytest.raises(MessageIdError):
         dead.letters.resend_chosen("g", ["no id"], TOPIC)
     with pytest.raises(GroupNameError):

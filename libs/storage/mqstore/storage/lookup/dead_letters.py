@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from mqstore.storage.codec.record import Record
+from mqstore.storage.errors import GroupUnknown
 from mqstore.storage.layout import (
     KEY_SEPARATOR,
     PROPERTY_ATTEMPTS,
@@ -112,6 +113,11 @@ def _keys(letter: DeadLetter) -> Iterable[str | None]:
         letter.origin_message_id,
         *(found.keys or "").split(KEY_SEPARATOR),
     )
+
+
+def unknown_group(group: str) -> GroupUnknown:
+    """The error of a group without dead letters and offsets: its name may be wrong."""
+    return GroupUnknown(f"group {group} has no dead letters and has committed no offset")
 
 
 def settled_of(queues: TopicQueues, topic: str, settled: Settled) -> dict[int, SettledLetters]:

@@ -18,10 +18,10 @@ a broker continues there. Used by store-writer.
 from mqstore.storage.shared_groups.dead_letters import (
     DeadLetters,
     LetterResult,
+    LetterResults,
     LetterStatus,
     PurgedQueue,
     ResendTarget,
-    Resent,
 )
 from mqstore.storage.shared_groups.engine import (
     Delivered,
@@ -38,6 +38,7 @@ __all__ = [
     "DeadLetters",
     "Delivered",
     "LetterResult",
+    "LetterResults",
     "LetterStatus",
     "PendingCounts",
     "PurgedQueue",
@@ -45,7 +46,6 @@ __all__ = [
     "ReceiptStatus",
     "Received",
     "ResendTarget",
-    "Resent",
     "SharedGroups",
     "Subscription",
     "decode_receipts",

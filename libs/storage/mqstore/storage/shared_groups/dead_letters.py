@@ -89,8 +89,8 @@ class LetterResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Resent:
-    """The results of a resend, and the cursor to continue with while there are more."""
+class LetterResults:
+    """The results of a resend or a purge, and the cursor to continue with while there are more."""
 
     letters: list[LetterResult]
     cursor: str | None = None
@@ -125,14 +125,14 @@ class DeadLetters:
 
     def resend_chosen(
         self, group: str, ids: Sequence[str], to: ResendTarget, *, dry_run: bool = False
-    ) -> Resent:
+    ) -> LetterResults:
         """Resend the dead letters with these offset message ids; durable at return.
 
         Raises GroupNameError, MessageIdError, PutRefused, FlushTimeout, StoreFailed,
         DeadLettersFull, OSError. A call that failed may be repeated.
         """
         resend = self._resender(group, to, dry_run)
-        return Resent(self._settle_chosen(group, ids, resend, dry_run))
+        return LetterResults(self._settle_chosen(group, ids, resend, dry_run))
 
     def resend_found(
         self,
@@ -142,7 +142,7 @@ class DeadLetters:
         limit: int,
         cursor: str | None = None,
         dry_run: bool = False,
-    ) -> Resent:
+    ) -> LetterResults:
         """Resend at most ``limit`` open dead letters that match, the oldest first; durable at
         return.
 
@@ -151,14 +151,7 @@ class DeadLetters:
         """
         group = query.topic.removeprefix(DLQ_PREFIX)
         resend = self._resender(group, to, dry_run)
-        with self._lock:
-            wanted = replace(query, newest_first=False, settled=self._known(query.topic))
-            start = dead_letters.first_open(self._store.queues, query.topic, wanted.settled)
-            if cursor is not None:
-                start = cursors.decode(cursor, repr(wanted))
-            found = self._scans.scan_from(wanted, start, limit=limit, max_bytes=READ_SIZE_MAX)
-            letters = self._settle(query.topic, found.records, resend, dry_run)
-        return Resent(letters, found.cursor)
+        return self._settle_found(query, resend, limit, cursor, dry_run)
 
     def _resender(
         self, group: str, to: ResendTarget, dry_run: bool
@@ -223,17 +216,30 @@ class DeadLetters:
 
     def purge_chosen(
         self, group: str, ids: Sequence[str], *, dry_run: bool = False
-    ) -> list[LetterResult]:
+    ) -> LetterResults:
         """Purge the dead letters with these offset message ids; durable at return.
 
         Raises GroupNameError, MessageIdError, DeadLettersFull, FlushTimeout, StoreFailed, OSError.
         """
-
-        def purge(found: Record) -> LetterResult:
-            return LetterResult(found.offset_message_id, LetterStatus.DONE)
-
         topic_names.check_group(group)
-        return self._settle_chosen(group, ids, purge, dry_run)
+        return LetterResults(self._settle_chosen(group, ids, _purge, dry_run))
+
+    def purge_found(
+        self,
+        query: DeadLetterQuery,
+        *,
+        limit: int,
+        cursor: str | None = None,
+        dry_run: bool = False,
+    ) -> LetterResults:
+        """Purge at most ``limit`` open dead letters that match, the oldest first; durable at
+        return.
+
+        ``cursor`` is that of an earlier result of the same query. Raises CursorError,
+        RecordExpired, and as ``purge_chosen``.
+        """
+        topic_names.check_group(query.topic.removeprefix(DLQ_PREFIX))
+        return self._settle_found(query, _purge, limit, cursor, dry_run)
 
     def purge_before(
         self,
@@ -284,6 +290,23 @@ class DeadLetters:
             done = self._settle(topic, [each for each in found if each], act, dry_run)
         results = {each.message_id: each for each in done}
         return [results.get(each) or LetterResult(each, LetterStatus.UNKNOWN) for each in places]
+
+    def _settle_found(
+        self,
+        query: DeadLetterQuery,
+        act: Callable[[Record], LetterResult],
+        limit: int,
+        cursor: str | None,
+        dry_run: bool,
+    ) -> LetterResults:
+        with self._lock:
+            wanted = replace(query, newest_first=False, settled=self._known(query.topic))
+            start = dead_letters.first_open(self._store.queues, query.topic, wanted.settled)
+            if cursor is not None:
+                start = cursors.decode(cursor, repr(wanted))
+            found = self._scans.scan_from(wanted, start, limit=limit, max_bytes=READ_SIZE_MAX)
+            letters = self._settle(query.topic, found.records, act, dry_run)
+        return LetterResults(letters, found.cursor)
 
     def _find(self, topic: str, letter_id: str, offset: int) -> Record | None:
         """The dead letter of an id while its queue has it: its topic may have been deleted."""
@@ -370,6 +393,10 @@ class DeadLetters:
         settled = others | {(topic, queue_id): each for queue_id, each in known.items()}
         settled_letters.save(self._files, self._path, settled)
         self._settled = settled
+
+
+def _purge(found: Record) -> LetterResult:
+    return LetterResult(found.offset_message_id, LetterStatus.DONE)
 
 
 _UNSENDABLE: Final = (

@@ -43,4 +43,5 @@ PURGED: Final[dict[str, Any]] = {
     "purged": 2,
     "queues": [{"shard": 0, "queueId": 0, "purged": 2}],
     "results": [],
+    "next": None,
 }
