@@ -95,7 +95,7 @@ def test_dead_letters_are_paged_and_filtered(client: Client) -> None:
         (DeadLetterFilter(key="second-3"), ["second 3"]),
         (DeadLetterFilter(key=last.uniq_key), ["second 4"]),
         (DeadLetterFilter(key=last.origin_message_id), ["second 4"]),
-        (DeadLetterFilter.model_validate({"to": 5}), []),
+        (DeadLetterFilter.model_validate({"to": "2001-01-01T00:00:00Z"}), []),
         (DeadLetterFilter.model_validate({"from": last.dead_since + 1}), []),
     ):
         assert [each.body for each in listed(client, "many", wanted)] == expected
@@ -171,13 +171,13 @@ def test_requests_about_dead_letters_of_no_use_are_refused(client: Client) -> No
         (lambda: client.dead_letters("used", cursor="bad"), "bad-cursor"),
         (lambda: client.resend_dead_letters("used", cursor="bad"), "bad-cursor"),
         (lambda: client.resend_dead_letters("used", ["no id"]), "bad-message-id"),
-        (lambda: client.purge_dead_letters("", before_ms=1), "not-found"),
+        (lambda: client.purge_dead_letters("", before_ms=0), "not-found"),
     ):
         with pytest.raises(ProblemError) as refused:
             build()
         assert refused.value.problem["type"].endswith(problem)
     with pytest.raises(ValueError, match="swap them"):
-        DeadLetterFilter.model_validate({"from": 5, "to": 4})
+        DeadLetterFilter.model_validate({"from": "2026-01-01T00:00:00Z", "to": 0})
 
 
 def test_the_command_lists_resends_and_purges(pair: ServicePair, client: Client) -> None:
@@ -210,6 +210,8 @@ def test_the_command_lists_resends_and_purges(pair: ServicePair, client: Client)
     for wrong in (("resend", "typed"), ("purge", "typed", "--all", "--offset", "1")):
         refused = run_mqstore("dlq", *wrong, *write)
         assert (refused.returncode, "give " in refused.stderr) == (2, True)
+    year = run_mqstore("dlq", "ls", "typed", "--since", "2026", *query)
+    assert (year.returncode, "2026 as a time is 1970-01-01T00:00:02Z" in year.stderr) == (2, True)
     wrong_time = run_mqstore("dlq", "ls", "typed", "--since", "yesterday", *query)
     assert (wrong_time.returncode, "is no time" in wrong_time.stderr) == (2, True)
 

@@ -307,7 +307,7 @@ def test_delayed_message_is_found_by_its_real_topic_on_request(client: Client, t
         {"order": "oldest", "key": "k"},
         {"include": "all"},
         {"include": ""},
-        {"from": 2, "to": 1},
+        {"from": 946_684_800_002, "to": 946_684_800_001},
         {"from": -1},
         {"from": "2026-11-27T12:00:00"},
         {"limit": 0},

@@ -156,7 +156,7 @@ def test_cursor_of_another_query_or_a_changed_one_is_refused(client: Client, top
         changed = cursor[:position] + other + cursor[position + 1 :]
         _refused(400, "bad-cursor", client.messages_by_key, topic, "k", cursor=changed)
     _refused(400, "bad-cursor", client.messages_by_key, topic, "other", cursor=cursor)
-    _refused(400, "bad-cursor", client.messages_by_key, topic, "k", to_ms=1, cursor=cursor)
+    _refused(400, "bad-cursor", client.messages_by_key, topic, "k", to_ms=0, cursor=cursor)
 
 
 def test_key_query_keeps_to_its_time_range(client: Client, topic: str) -> None:
@@ -360,7 +360,7 @@ def test_broken_bodies_are_refused(
         ("/v1/topics/TOPIC/messages?key=a&limit=0", 400, "bad-parameter"),
         ("/v1/topics/TOPIC/messages?key=a&limit=1001", 400, "bad-parameter"),
         ("/v1/topics/TOPIC/messages?key=a&from=-1", 400, "bad-parameter"),
-        ("/v1/topics/TOPIC/messages?key=a&from=2&to=1", 400, "bad-parameter"),
+        ("/v1/topics/TOPIC/messages?key=a&from=946684800000&to=0", 400, "bad-parameter"),
         ("/v1/topics/TOPIC/messages?key=a&limt=5", 400, "bad-parameter"),
         ("/v1/topics/TOPIC/messages?key=a&key=b", 400, "bad-parameter"),
         ("/v1/topics/TOPIC/messages?key=a&cursor=x", 400, "bad-cursor"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from mqstore.wire.base import INT64_MAX
-from mqstore.wire.times import Time, format_time, parse_time
+from mqstore.wire.times import EARLIEST_MS, Time, format_time, parse_time
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NOON_MS = 1_795_780_800_000
@@ -28,7 +28,21 @@ def test_a_time_of_any_zone_is_its_milliseconds(at: datetime) -> None:
 @given(at_ms=st.integers(0, 253_402_300_799_999))
 def test_a_formatted_time_is_that_second(at_ms: int) -> None:
     assert parse_time(format_time(at_ms)) == at_ms // 1000 * 1000
+
+
+@given(at_ms=st.just(0) | st.integers(EARLIEST_MS, INT64_MAX))
+def test_milliseconds_are_a_time_as_number_and_as_text(at_ms: int) -> None:
     assert parse_time(str(at_ms)) == at_ms
+    assert TypeAdapter(Time).validate_python(at_ms) == at_ms
+
+
+@given(number=st.integers(1, EARLIEST_MS - 1) | st.sampled_from([2026, 20261126, 1_795_694_400]))
+def test_a_year_a_date_and_seconds_are_no_milliseconds(number: int) -> None:
+    for given_time in (number, str(number)):
+        with pytest.raises(ValidationError, match=r"2026-11-26T12:00:00Z.*1795694400000"):
+            TypeAdapter(Time).validate_python(given_time)
+    with pytest.raises(ValueError, match=f"{number} as a time is 1"):
+        parse_time(str(number))
 
 
 @pytest.mark.parametrize(

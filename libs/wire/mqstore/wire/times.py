@@ -11,6 +11,12 @@ from pydantic import AwareDatetime, BeforeValidator, Field, TypeAdapter, WithJso
 from mqstore.wire.base import INT64_MAX
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+EARLIEST_MS: Final = 946_684_800_000
+"""First time of a request besides 0, 2000-01-01T00:00:00Z: a smaller number is a year, a date or
+seconds, which as milliseconds would select everything."""
+_FORMS: Final = (
+    "in RFC 3339, as 2026-11-26T12:00:00Z, or in milliseconds since the epoch, as 1795694400000"
+)
 _FORM: Final = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+ -]\d\d:\d\d)", re.ASCII | re.IGNORECASE
 )
@@ -22,21 +28,19 @@ _AWARE: Final[TypeAdapter[datetime]] = TypeAdapter(AwareDatetime)
 def parse_time(text: str) -> int:
     """Parse a time in milliseconds since the epoch or in RFC 3339, to milliseconds.
 
-    A time before the epoch is 0, a leap second is the second before it. A space counts as the + of
-    a zone, as in a URL that does not escape it. Raises ValueError.
+    Milliseconds are 0 or at least ``EARLIEST_MS``. In RFC 3339 a time before the epoch is 0, and a
+    leap second is the second before it. A space counts as the + of a zone, as in a URL that does
+    not escape it. Raises ValueError.
     """
     if text.isascii() and text.isdigit():
-        return int(text)
+        return _checked(int(text))
     at = _ZONE_WITHOUT_SIGN.sub("+", text)
     try:
         if not _FORM.fullmatch(text):
             raise ValueError(text)
         found = _AWARE.validate_python(_LEAP_SECOND.sub(":59", at))
     except ValueError:
-        raise ValueError(
-            f"{text[:40]!r} is no time; write it in RFC 3339, as 2026-11-26T12:00:00Z, or in"
-            " milliseconds since the epoch"
-        ) from None
+        raise ValueError(f"{text[:40]!r} is no time; write it {_FORMS}") from None
     return max(0, (found - _EPOCH) // timedelta(milliseconds=1))
 
 
@@ -45,8 +49,20 @@ def format_time(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def _checked(at_ms: int) -> int:
+    """Return milliseconds since the epoch. Raises ValueError below ``EARLIEST_MS``, except 0."""
+    if 0 < at_ms < EARLIEST_MS:
+        raise ValueError(
+            f"{at_ms} as a time is {format_time(at_ms)}: milliseconds are 0 or from {EARLIEST_MS}"
+            f" on; write the time {_FORMS}"
+        )
+    return at_ms
+
+
 def _in_milliseconds(given: object) -> object:
-    return parse_time(given) if isinstance(given, str) else given
+    if isinstance(given, str):
+        return parse_time(given)
+    return _checked(given) if type(given) is int else given
 
 
 Time = Annotated[
@@ -56,7 +72,8 @@ Time = Annotated[
     WithJsonSchema(
         {
             "anyOf": [
-                {"type": "integer", "minimum": 0, "maximum": INT64_MAX},
+                {"const": 0},
+                {"type": "integer", "minimum": EARLIEST_MS, "maximum": INT64_MAX},
                 {"type": "string", "format": "date-time"},
             ]
         }
