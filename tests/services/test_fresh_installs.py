@@ -35,6 +35,9 @@ def test_the_client_installs_alone_and_without_server_packages(tmp_path: Path) -
     assert installation.run("python", "-c", code).stdout == "produce\n"
     found = installation.run("python", "-c", "import mqstore.storage")
     assert "No module named 'mqstore.storage'" in found.stderr
+    assert not [each for each in installed if each.startswith("opentelemetry")]
+    found = installation.run("python", "-c", "import mqstore.client.otel")
+    assert found.stderr.endswith("pip install 'mqstore-client[otel]'\n")
 
 
 def test_the_command_installs_alone_and_names_the_extras_that_it_lacks(tmp_path: Path) -> None:

@@ -341,6 +341,13 @@ def test_produce_messages_with_the_python_client(reader: Reader) -> None:
         assert int(output) == before.queue_offset + 1_000
 
 
+def test_trace_with_opentelemetry(reader: Reader) -> None:
+    output = reader.output_of_program("trace-with-opentelemetry")
+    assert "two teapots\n" in output
+    for span in ("send orders", "receive orders", "process orders", "ack"):
+        assert f'"name": "{span}"' in output
+
+
 def test_replay_from_a_time(reader: Reader) -> None:
     (planned,) = reader.replies(_block("replay-from-a-time", "curl -X POST"))
     assert planned["dryRun"] is True

@@ -52,6 +52,8 @@ def test_locks_satisfy_what_the_distributions_and_the_tools_require() -> None:
     assert unsatisfied("run", services) == []
     assert unsatisfied("spark", [*dependencies(JOBS), *dependencies(JOBS, "spark")]) == []
     assert unsatisfied("test", dependencies(JOBS)) == []
+    client = ROOT / "libs" / "client" / "pyproject.toml"
+    assert unsatisfied("test", dependencies(client, "otel")) == []
     for path in (ROOT / "requirements").glob("*.in"):
         lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
         assert unsatisfied(path.stem, lines) == []

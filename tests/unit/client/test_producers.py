@@ -33,6 +33,8 @@ REFUSED = ProblemError(422, {"type": "urn:mqstore:problem:message-invalid", "ind
 class Service:
     """A store-writer that replies as a test says; ``replies`` are taken first."""
 
+    tracing = None
+
     def __init__(self, *replies: Exception) -> None:
         self.replies = list(replies)
         self.requests: list[list[dict[str, Any]]] = []

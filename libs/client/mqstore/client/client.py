@@ -10,13 +10,14 @@ import ssl
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from functools import partial
-from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
 
 import httpx
 from httpx_sse import EventSource
 from pydantic import BaseModel
 
 from mqstore.client import calls, consumer_calls, lookup_calls, rebuild_calls, transaction_calls
+from mqstore.client.attempts import Attempts
 from mqstore.client.consumers import AsyncConsumer, Consumer, consumer
 from mqstore.client.environment import (
     CA_VARIABLE,
@@ -37,7 +38,6 @@ from mqstore.client.events import (
 from mqstore.client.producers import AsyncProducer, Producer, producer
 from mqstore.client.replies import answer, problem_error, redirect, unreachable
 from mqstore.client.requests import Call
-from mqstore.client.retries import RetryBudget, may_be_stored, writable_shard
 from mqstore.client.tls import make_tls_context
 from mqstore.client.transactional import (
     AsyncTransactionalProducer,
@@ -46,6 +46,9 @@ from mqstore.client.transactional import (
 )
 from mqstore.wire.operation import Target
 from mqstore.wire.produce import ProduceReply
+
+if TYPE_CHECKING:
+    from mqstore.client.otel import Tracing
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer", bound=BaseModel)
@@ -77,11 +80,13 @@ class _Base(Generic[Http]):
         tls: ssl.SSLContext | None = None,
         timeout_s: float = TIMEOUT_S,
         shard: int | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         """``token`` is a bearer token, or a function that returns one for each request. ``tls``
         verifies the servers of https addresses (see ``make_tls_context``); by default the system's
         certificate authorities do. ``shard`` is added to each call that names no shard; without it
-        the shard that the address leads to replies for all shards.
+        the shard that the address leads to replies for all shards. ``tracing`` makes spans of
+        requests about messages (``mqstore.client.otel``).
         """
         urls = {
             Target.WRITER: writer_url,
@@ -97,6 +102,7 @@ class _Base(Generic[Http]):
             tls=tls,
             timeout_s=timeout_s,
             shard=shard,
+            tracing=tracing,
         )
         """Makes an AsyncClient as this client is."""
         self._urls = {target: url.rstrip("/") for target, url in urls.items()}
@@ -104,11 +110,14 @@ class _Base(Generic[Http]):
         self._http: Http = self._http_type(verify=True if tls is None else tls)
         self._token = token
         self._shard = shard
+        self.tracing = tracing
         self._up: int | None = None
         """The shard that stored the latest messages."""
 
     @classmethod
-    def from_env(cls, environment: Mapping[str, str] = os.environ) -> Self:
+    def from_env(
+        cls, environment: Mapping[str, str] = os.environ, *, tracing: Tracing | None = None
+    ) -> Self:
         """Make a client of the services, with the token and the authorities that environment
         variables name: MQSTORE_WRITER_URL, MQSTORE_QUERY_URL, MQSTORE_COORDINATOR_URL,
         MQSTORE_TOKEN or MQSTORE_TOKEN_FILE, MQSTORE_CA.
@@ -123,6 +132,7 @@ class _Base(Generic[Http]):
             coordinator_url=environment.get(COORDINATOR_URL_VARIABLE) or COORDINATOR_URL,
             token=token_of(environment),
             tls=make_tls_context(ca) if ca else None,
+            tracing=tracing,
         )
 
     @property
@@ -256,7 +266,12 @@ class Client(_Base[httpx.Client]):
 
     def send(self, call: Call[Answer]) -> Answer:
         """Send a call, with retries for its ``patience_s``, and return the reply."""
-        attempts = _Attempts(call, self._up)
+        if self.tracing is not None:
+            return self.tracing.send(call, self._send)
+        return self._send(call)
+
+    def _send(self, call: Call[Answer]) -> Answer:
+        attempts = Attempts(call, self._up)
         while True:
             try:
                 found = self._send_once(attempts.call)
@@ -413,7 +428,12 @@ class AsyncClient(_Base[httpx.AsyncClient]):
 
     async def send(self, call: Call[Answer]) -> Answer:
         """Send a call, with retries for its ``patience_s``, and return the reply."""
-        attempts = _Attempts(call, self._up)
+        if self.tracing is not None:
+            return await self.tracing.send_async(call, self._send)
+        return await self._send(call)
+
+    async def _send(self, call: Call[Answer]) -> Answer:
+        attempts = Attempts(call, self._up)
         while True:
             try:
                 found = await self._send_once(attempts.call)
@@ -565,21 +585,3 @@ class AsyncClient(_Base[httpx.AsyncClient]):
     register_producer = _asynchronous(transaction_calls.register_producer)
     remove_producer = _asynchronous(transaction_calls.remove_producer)
     producers = _asynchronous(transaction_calls.producers)
-
-
-class _Attempts(Generic[Answer]):
-    """The attempts of one call. Keys are generated anew until an attempt may have stored it."""
-
-    def __init__(self, call: Call[Answer], shard: int | None) -> None:
-        self.call = call if call.with_keys is None else call.with_keys(shard)
-        self._with_keys = call.with_keys
-        self._budget = RetryBudget(call.patience_s)
-
-    def pause_s(self, error: ClientError) -> float:
-        """Return the seconds until the next attempt after ``error``; raise it if there is none."""
-        pause_s = self._budget.pause_s(error)
-        if may_be_stored(error):
-            self._with_keys = None
-        elif self._with_keys is not None:
-            self.call = self._with_keys(writable_shard(error))
-        return pause_s

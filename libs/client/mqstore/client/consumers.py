@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -61,12 +62,15 @@ class ConsumedMessage(LeasedMessage):
     """
 
     _settle: Callable[[str, Outcome], None] = PrivateAttr()
+    _span: Any = PrivateAttr(None)
+    """The span of its processing, where the client has traces."""
 
     @classmethod
     def of(cls, message: LeasedMessage, settle: Callable[[str, Outcome], None]) -> ConsumedMessage:
         """Return a received message whose ``ack`` and ``nack`` call ``settle``."""
         found = cls.model_construct(message.model_fields_set, **message.__dict__)
         found._settle = settle
+        found._span = getattr(message, "_span", None)
         return found
 
     def ack(self) -> None:
@@ -160,6 +164,8 @@ class AsyncConsumer:
         self._client = client
         self._spec = spec
         self._leases = Leases(spec.lease_s, spec.handle_max_s)
+        self.tracing = client.tracing
+        self._processing = None if self.tracing is None else self.tracing.of_group(spec.group)
         self._buffer: deque[ConsumedMessage] = deque()
         self._given: set[str] = set()
         """Receipts of messages that the application has."""
@@ -181,6 +187,8 @@ class AsyncConsumer:
         receiving.cancel()
         await asyncio.wait({receiving})
         self._leases.release_all()
+        if self._processing is not None:
+            self._processing.end_lost(self._leases)
         self._buffer.clear()
         self._changes.notify()
         with contextlib.suppress(TimeoutError, ClientError):
@@ -199,6 +207,8 @@ class AsyncConsumer:
             raise StopAsyncIteration
         message = self._buffer.popleft()
         self._given.add(message.receipt)
+        if self._processing is not None:
+            message._span = self._processing.begin(message)
         self._changes.notify()
         return message
 
@@ -279,6 +289,8 @@ class AsyncConsumer:
     def settle(self, receipt: str, what: Outcome) -> None:
         """Note what became of a message, by its receipt; on the event loop."""
         self._given.discard(receipt)
+        if self._processing is not None:
+            self._processing.settle(receipt, what)
         self._leases.settle(receipt, what)
         self._changes.notify()
 
@@ -313,6 +325,8 @@ class AsyncConsumer:
         """Drop messages whose lease was lost: another consumer has them."""
         self._buffer = deque(each for each in self._buffer if each.receipt in self._leases)
         self._given = {each for each in self._given if each in self._leases}
+        if self._processing is not None:
+            self._processing.end_lost(self._leases)
 
 
 class Consumer:
@@ -387,12 +401,18 @@ class Consumer:
     def _handle_all(self, handle: Callable[[ConsumedMessage], object]) -> None:
         for message in self:
             try:
-                handle(message)
+                with self._processing(message):
+                    handle(message)
             except Exception as error:
                 log.exception("a message of %s could not be handled", self._spec.group)
                 message.nack(reason=_reason_of(error))
             else:
                 message.ack()
+
+    def _processing(self, message: ConsumedMessage) -> AbstractContextManager[object]:
+        """Let the span of a message be the current one, where the client has traces."""
+        tracing = self._thread.running.tracing
+        return contextlib.nullcontext() if tracing is None else tracing.processing(message)
 
     def _settle(self, receipt: str, what: Outcome) -> None:
         try:

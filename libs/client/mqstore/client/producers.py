@@ -30,6 +30,7 @@ from mqstore.wire.produce import Durability, MessagePlace, ProduceReply
 
 if TYPE_CHECKING:
     from mqstore.client.client import AsyncClient
+    from mqstore.client.otel import Tracing
 
 log = logging.getLogger(__name__)
 
@@ -83,9 +84,14 @@ class ProducerSpec:
             raise ValueError(f"when_full is {self.when_full!r}; give 'wait' or 'raise'")
 
     def outgoing(
-        self, message: NewMessage | str | bytes, topic: str | None, future: object
+        self,
+        message: NewMessage | str | bytes,
+        topic: str | None,
+        future: object,
+        tracing: Tracing | None,
     ) -> Outgoing:
-        """Return a message to send. Raises ValueError if it has no topic."""
+        """Return a message to send, with the trace context of its creation. Raises ValueError if it
+        has no topic."""
         topic = topic or self.topic
         if topic is None:
             raise ValueError("the message has no topic; give send, or the producer, one")
@@ -93,6 +99,8 @@ class ProducerSpec:
             message = NewMessage(body=message)
         if message.ordering_key is not None and message.uniq_key is None:
             message = message.model_copy(update={"uniq_key": unique_keys.generate(None)})
+        if tracing is not None:
+            message = tracing.create(message, topic)
         return Outgoing(topic, message, future, time.monotonic())
 
 
@@ -150,6 +158,7 @@ class AsyncProducer:
     def __init__(self, client: AsyncClient, spec: ProducerSpec, room: Room | None = None) -> None:
         """``client.producer`` makes it. ``room`` is that of the thread-safe producer around it."""
         self._client = client
+        self.tracing = client.tracing
         self._spec = spec
         self._room = room or Room(spec.buffer_max, spec.buffer_bytes_max)
         self._lanes: dict[LaneKey, Lane] = {}
@@ -191,7 +200,7 @@ class AsyncProducer:
         message without a topic.
         """
         future: asyncio.Future[MessagePlace] = asyncio.get_running_loop().create_future()
-        outgoing = self._spec.outgoing(message, topic, future)
+        outgoing = self._spec.outgoing(message, topic, future, self.tracing)
         self._require_running()
         if not self._room.take(outgoing.size):
             if self._spec.when_full == "raise":
@@ -381,8 +390,8 @@ class Producer:
         of this producer, which must not wait; ValueError for a message without a topic.
         """
         future: Future[MessagePlace] = Future()
-        outgoing = self._spec.outgoing(message, topic, future)
         running = self._thread.running
+        outgoing = self._spec.outgoing(message, topic, future, running.tracing)
         if not self._room.take(outgoing.size):
             if self._spec.when_full == "raise" or self._thread.is_current:
                 raise _full(self._spec)
