@@ -117,6 +117,20 @@ def test_a_dead_letter_can_be_read_as_any_message(client: Client) -> None:
     assert ({dead.body}, dead.properties["RETRY_TOPIC"]) == (sent, "dying")
 
 
+def test_a_message_whose_properties_do_not_fit_a_return_is_refused_alone(client: Client) -> None:
+    client.create_topic("wide", queues=1)
+    wide = NewMessage(body="wide", properties={"p": "x" * 32_650})
+    client.produce("wide", [NewMessage(body="a"), wide, NewMessage(body="b")])
+    found = client.receive("returning", "wide").messages
+    done = client.give_back("returning", found, delay_level=-1, reason="r" * 100)
+    statuses = [each.status for each in done.results]
+    assert statuses == [ReceiptStatus.OK, ReceiptStatus.REFUSED, ReceiptStatus.OK]
+    assert [each.body for each in client.dead_letters("returning").messages] == ["b", "a"]
+    assert client.lag("returning").lag > 0
+    assert client.acknowledge("returning", found[1]).results[0].status is ReceiptStatus.OK
+    assert client.lag("returning").lag == 0
+
+
 def test_requests_of_no_use_are_refused(client: Client) -> None:
     for build, problem in (
         (lambda: client.receive("g", "unknown-topic"), "topic-unknown"),

@@ -552,7 +552,7 @@ def test_alerts_go_by_metrics_that_there_are() -> None:
     rules = render(**EVERYTHING)["PrometheusRule"]["shop-mqstore"]["spec"]["groups"][0]["rules"]
     assert len(rules) >= 10
     for rule in rules:
-        _goes_by_metrics_of(rule["expr"], 'namespace="default",app_kubernetes_io_instance="shop"')
+        goes_by_metrics_of(rule["expr"], 'namespace="default",app_kubernetes_io_instance="shop"')
         assert rule["annotations"]["summary"]
         address, _, page = rule["annotations"]["runbook_url"].rpartition("/")
         assert address == "https://example.org/docs/how-to"
@@ -560,50 +560,7 @@ def test_alerts_go_by_metrics_that_there_are() -> None:
         assert (ROOT / "docs/how-to" / page).is_file(), page
 
 
-@needs_helm
-def test_panels_go_by_metrics_that_there_are() -> None:
-    shown = render(**EVERYTHING)["ConfigMap"]["shop-mqstore-dashboard"]["data"]["mqstore.json"]
-    dashboard = json.loads(shown)
-    panels = dashboard["panels"]
-    expressions = [target["expr"] for panel in panels for target in panel.get("targets", ())]
-    assert len(expressions) >= 10
-    for expression in expressions:
-        mine = 'namespace="$namespace",app_kubernetes_io_instance="$release"'
-        _goes_by_metrics_of(expression, mine)
-    variables = {each["name"] for each in dashboard["templating"]["list"]}
-    assert variables == {"source", "namespace", "release"}
-
-
-def test_panels_lie_side_by_side_and_the_last_row_is_that_of_consumers() -> None:
-    panels = json.loads((CHART / "files" / "dashboard.json").read_text("utf-8"))["panels"]
-    assert len({each["id"] for each in panels}) == len(panels)
-    cells = [
-        (place["x"] + right, place["y"] + down)
-        for place in (each["gridPos"] for each in panels)
-        for right in range(place["w"])
-        for down in range(place["h"])
-    ]
-    assert len(set(cells)) == len(cells)
-    assert max(x for x, _ in cells) == 23
-    (start,) = [n for n, each in enumerate(panels) if each["type"] == "row"]
-    assert panels[start]["title"] == "Consumers"
-    row = panels[start + 1 :]
-    shown = " ".join(target["expr"] for each in row for target in each["targets"])
-    for metric in (
-        "rocketmq_consumer_lag_messages",
-        "rocketmq_consumer_inflight_messages",
-        "mqstore_consumer_delayed_messages",
-        "mqstore_dead_letters",
-    ):
-        assert metric in shown
-    for each in row:
-        for target in each["targets"]:
-            _goes_by_metrics_of(
-                target["expr"], 'namespace="$namespace",app_kubernetes_io_instance="$release"'
-            )
-
-
-def _goes_by_metrics_of(expression: str, release: str) -> None:
+def goes_by_metrics_of(expression: str, release: str) -> None:
     """Only of metrics that the reference has, and of one release."""
     metrics = re.findall(r"\b((?:mqstore|rocketmq)_[a-z_]+)(\{[^}\"]*\"[^}]*)?", expression)
     assert metrics

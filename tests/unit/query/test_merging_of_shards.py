@@ -19,6 +19,7 @@ from mqstore.service.problems import MESSAGE_UNKNOWN, SHARD_UNREACHABLE, Problem
 from mqstore.service.shard_cursor import ShardPosition
 from mqstore.service.shards import ShardReplies
 from mqstore.storage.errors import CursorError
+from mqstore.wire.examples.lags import LAG, LAGS
 from mqstore.wire.examples.traces import TRACE, TRACES
 
 QUERY = "of these"
@@ -172,6 +173,19 @@ def test_a_shard_whose_answer_cannot_be_decoded_is_missing(answer: bytes) -> Non
     with pytest.raises(Problem) as refused:
         merging.queues(ShardReplies(answers={1: answer}))
     assert refused.value.kind is SHARD_UNREACHABLE
+
+
+def test_a_shard_of_an_earlier_release_is_named_as_missing_in_lags() -> None:
+    earlier = {name: value for name, value in LAG.items() if name not in ("states", "deadLetters")}
+    answers = {0: msgspec.json.encode(LAG), 1: msgspec.json.encode(earlier)}
+    of_one = msgspec.json.decode(merging.lag(ShardReplies(answers=answers)))
+    sums = [{n: each[n] for n in each if n != "states"} for each in LAGS["groups"]]
+    answers = {0: msgspec.json.encode(LAGS), 1: msgspec.json.encode(LAGS | {"groups": sums})}
+    of_all = msgspec.json.decode(merging.lags(ShardReplies(answers=answers), 10, str))
+    for merged in (of_one, of_all):
+        assert (merged["shards"]["asked"], merged["shards"]["missing"]) == ([0, 1], [1])
+        assert "may run another release" in merged["shards"]["why"]["1"]
+    assert (of_one["lag"], of_all["groups"][0]["lag"]) == (LAG["lag"], LAG["lag"])
 
 
 def test_no_answer_at_all_raises_the_refusal_of_the_shards() -> None:

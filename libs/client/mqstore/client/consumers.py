@@ -26,7 +26,7 @@ from mqstore.client.leases import Leases, Outcome, Settlement
 from mqstore.client.loop_thread import LoopThread
 from mqstore.client.requests import Call
 from mqstore.client.retries import is_transient, pause_s
-from mqstore.wire.consumers import LeasedMessage, ReceivedMessages, WantedMessages
+from mqstore.wire.consumers import LeasedMessage, ReceiptStatus, ReceivedMessages, WantedMessages
 from mqstore.wire.limits import (
     COUNT_MAX,
     DELAY_LEVEL_MAX,
@@ -317,6 +317,9 @@ class AsyncConsumer:
             self._leases.repeat(each.what, each.receipts)
             return False
         lost, again = self._leases.note(each, reply)
+        if refused := [found for found in reply.results if found.status is ReceiptStatus.REFUSED]:
+            text = "consumer of %s: %d messages cannot be returned; they come when their lease ends"
+            log.warning(text, self._spec.group, len(refused))
         if lost:
             log.warning("consumer of %s: %d messages go to others", self._spec.group, lost)
         return not again

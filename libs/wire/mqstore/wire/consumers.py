@@ -171,6 +171,7 @@ class ReceiptStatus(StrEnum):
     LOST = "lost"
     UNKNOWN = "unknown"
     UNREACHABLE = "unreachable"
+    REFUSED = "refused"
 
 
 class ReceiptResult(Reply):
@@ -182,7 +183,9 @@ class ReceiptResult(Reply):
         Field(
             description="ok: done, now or before. lost: the lease expired, and another consumer got"
             " the message. unknown: the group has not received the message since its offset was"
-            " set. unreachable: the message's shard did not reply; send the receipt again."
+            " set. unreachable: the message's shard did not reply; send the receipt again. refused:"
+            " a returned message is stored once more, and its properties do not fit then; shorten"
+            " `reason`, or acknowledge the message; it stays leased."
         ),
     ]
 

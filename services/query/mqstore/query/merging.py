@@ -382,7 +382,9 @@ def _decode(
             found[shard] = decode(body)
         except msgspec.MsgspecError as error:
             del spread.answers[shard]
-            spread.missing[shard] = f"its answer cannot be read here: {error}"
+            spread.missing[shard] = (
+                f"its answer cannot be read here; it may run another release: {error}"
+            )
     replied = found.keys() | spread.refusals.keys() | spread.missing.keys()
     for shard, position in begun.items():
         if not position.is_finished and shard not in replied:

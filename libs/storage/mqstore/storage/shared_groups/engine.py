@@ -26,6 +26,9 @@ from mqstore.storage.errors import (
     FlushTimeout,
     GroupDisabled,
     GroupUnknown,
+    MessageInvalid,
+    MessageTooLarge,
+    PropertiesTooLong,
     PropertyError,
     PutRefused,
     QueueUnknown,
@@ -64,8 +67,13 @@ class ReceiptStatus(StrEnum):
     """The lease expired and the message was delivered again, under another receipt."""
     UNKNOWN = "unknown"
     """The group has not received this message since it was set to an earlier offset."""
+    REFUSED = "refused"
+    """The copy of a returned message cannot be stored, as its properties do not fit; it stays
+    leased."""
 
 
+_OF_ONE_MESSAGE: Final = (MessageInvalid, MessageTooLarge, PropertiesTooLong, PropertyError)
+"""Errors of a copy that are about its message only."""
 _STATUSES: Final = {
     LeaseState.HELD: ReceiptStatus.OK,
     LeaseState.ACKNOWLEDGED: ReceiptStatus.OK,
@@ -356,8 +364,7 @@ class SharedGroups:
 
         ``level`` is RocketMQ's: 0 follows the number of retries, -1 makes a dead letter at once.
         Returns the statuses, and the physical offset below which the log has the copies. Raises
-        GroupNameError, PutRefused, PropertyError, StoreFailed; messages whose copies are not stored
-        stay leased.
+        GroupNameError, PutRefused, StoreFailed; messages whose copies are not stored stay leased.
         """
         config, done = self._config(group), Received()
 
@@ -403,7 +410,11 @@ class SharedGroups:
             return ReceiptStatus.OK if known else ReceiptStatus.UNKNOWN
         state = leases.state_of(receipt.offset, receipt.lease)
         if state is LeaseState.HELD:
-            act(leases, receipt)
+            try:
+                act(leases, receipt)
+            except _OF_ONE_MESSAGE as error:
+                log.warning("receipt %s: %s", receipt.encode(), error)
+                return ReceiptStatus.REFUSED
             self._keep(place, leases)
         return _STATUSES[state]
 
