@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from tests.unit.chart.test_chart import CHART, EVERYTHING, goes_by_metrics_of, needs_helm, render
+from tests.unit.chart.settings_schema import CHART
+from tests.unit.chart.test_chart import EVERYTHING, goes_by_metrics_of, needs_helm, render
 
 
 @needs_helm

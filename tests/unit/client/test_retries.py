@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
+from typing import Any
+
+import httpx
 import pytest
 
-from mqstore.client import ClientError, NewMessage, ProblemError, Unreachable
-from mqstore.client.calls import produce
+from mqstore.client import (
+    AsyncClient,
+    Client,
+    ClientError,
+    NewMessage,
+    ProblemError,
+    Unreachable,
+)
+from mqstore.client.calls import delete_group, produce, topics
+from mqstore.client.consumer_calls import acknowledge
+from mqstore.client.requests import Call
 from mqstore.client.retries import RetryBudget, may_be_stored, writable_shard
 from mqstore.wire import unique_keys
+from mqstore.wire.operation import all_operations
 
 
 def problem(kind: str, status: int = 503, retry_after_s: float | None = None) -> ProblemError:
@@ -55,6 +70,87 @@ def test_patience_ends_and_a_final_answer_ends_it_at_once() -> None:
     now[0] = 110.0
     with pytest.raises(Unreachable):
         patience.pause_s(Unreachable("x"))
+
+
+def test_a_long_outage_has_pauses_of_half_a_minute() -> None:
+    retries = RetryBudget(math.inf)
+    pauses = [retries.pause_s(Unreachable("down")) for _ in range(3_000)]
+    assert all(30.0 <= each <= 37.5 for each in pauses[10:])
+
+
+class Service:
+    """A service that fails as a test says, then replies."""
+
+    def __init__(self, *failures: httpx.Response | httpx.TransportError) -> None:
+        self.failures = list(failures)
+        self.requests = 0
+
+    def reply(self, request: httpx.Request) -> httpx.Response:
+        self.requests += 1
+        if not self.failures:
+            return httpx.Response(200, json={"topics": [], "group": "g", "results": []})
+        failure = self.failures.pop(0)
+        if isinstance(failure, httpx.TransportError):
+            raise failure
+        return failure
+
+
+BROKEN = httpx.ReadError("broken off")
+REFUSED = httpx.ConnectError("refused")
+
+
+def refusal(kind: str, status: int) -> httpx.Response:
+    members = {"type": f"urn:mqstore:problem:{kind}", "status": status}
+    return httpx.Response(status, json=members, headers={"retry-after": "0"})
+
+
+def send(kind: str, service: Service, patience_s: float, build: Call[Any]) -> object:
+    """Send a call by one of the two clients."""
+    transport = httpx.MockTransport(service.reply)
+    if kind == "blocking":
+        with Client(patience_s=patience_s) as client:
+            client._http = httpx.Client(transport=transport)
+            return client.send(build)
+
+    async def work() -> object:
+        async with AsyncClient(patience_s=patience_s) as client:
+            client._http = httpx.AsyncClient(transport=transport)
+            return await client.send(build)
+
+    return asyncio.run(work())
+
+
+@pytest.mark.parametrize("kind", ["blocking", "asyncio"])
+@pytest.mark.parametrize("build", [topics(), acknowledge("g", "r"), delete_group("g")])
+def test_each_call_that_may_be_repeated_is_retried_for_the_patience_of_the_client(
+    kind: str, build: Call[Any]
+) -> None:
+    service = Service(REFUSED, BROKEN, refusal("shard-unreachable", 502))
+    send(kind, service, 60.0, build)
+    assert service.requests == 4
+    service = Service(BROKEN)
+    with pytest.raises(Unreachable):
+        send(kind, service, 0.0, build)
+    service = Service(refusal("group-unknown", 404))
+    with pytest.raises(ProblemError):
+        send(kind, service, 60.0, build)
+    assert service.requests == 1
+
+
+@pytest.mark.parametrize("kind", ["blocking", "asyncio"])
+def test_other_calls_are_retried_only_where_nothing_was_done(kind: str) -> None:
+    service = Service(REFUSED, refusal("overloaded", 503), refusal("writes-paused", 503), BROKEN)
+    with pytest.raises(Unreachable):
+        send(kind, service, 60.0, produce("t", NewMessage(body="once")))
+    assert service.requests == 4
+
+
+def test_operations_say_which_posts_may_be_repeated() -> None:
+    repeated = {each.name for each in all_operations() if each.method == "POST" and each.idempotent}
+    assert repeated == {
+        *("acknowledge", "give_back", "extend", "resend_dead_letters", "purge_dead_letters"),
+        *("reset_offsets", "run_retention", "flush", "commit_transaction", "rollback_transaction"),
+    }
 
 
 def test_without_patience_nothing_is_sent_again() -> None:

@@ -80,13 +80,15 @@ class _Base(Generic[Http]):
         tls: ssl.SSLContext | None = None,
         timeout_s: float = TIMEOUT_S,
         shard: int | None = None,
+        patience_s: float = 0.0,
         tracing: Tracing | None = None,
     ) -> None:
         """``token`` is a bearer token, or a function that returns one for each request. ``tls``
         verifies the servers of https addresses (see ``make_tls_context``); by default the system's
         certificate authorities do. ``shard`` is added to each call that names no shard; without it
-        the shard that the address leads to replies for all shards. ``tracing`` makes spans of
-        requests about messages (``mqstore.client.otel``).
+        the shard that the address leads to replies for all shards. A call is retried for
+        ``patience_s`` seconds where that is safe: it may be repeated, or no attempt can have taken
+        effect. ``tracing`` makes spans of requests about messages (``mqstore.client.otel``).
         """
         urls = {
             Target.WRITER: writer_url,
@@ -102,6 +104,7 @@ class _Base(Generic[Http]):
             tls=tls,
             timeout_s=timeout_s,
             shard=shard,
+            patience_s=patience_s,
             tracing=tracing,
         )
         """Makes an AsyncClient as this client is."""
@@ -110,19 +113,19 @@ class _Base(Generic[Http]):
         self._http: Http = self._http_type(verify=True if tls is None else tls)
         self._token = token
         self._shard = shard
+        self._patience_s = patience_s
         self.tracing = tracing
         self._up: int | None = None
         """The shard that stored the latest messages."""
 
     @classmethod
-    def from_env(
-        cls, environment: Mapping[str, str] = os.environ, *, tracing: Tracing | None = None
-    ) -> Self:
+    def from_env(cls, environment: Mapping[str, str] = os.environ, **options: Any) -> Self:
         """Make a client of the services, with the token and the authorities that environment
         variables name: MQSTORE_WRITER_URL, MQSTORE_QUERY_URL, MQSTORE_COORDINATOR_URL,
         MQSTORE_TOKEN or MQSTORE_TOKEN_FILE, MQSTORE_CA.
 
-        A token file is read again for each request. Raises OSError for a file of authorities that
+        ``options`` are other parameters of the client, such as ``tracing``. A token file is read
+        again for each request. Raises OSError for a file of authorities that
         cannot be used.
         """
         ca = environment.get(CA_VARIABLE)
@@ -132,7 +135,7 @@ class _Base(Generic[Http]):
             coordinator_url=environment.get(COORDINATOR_URL_VARIABLE) or COORDINATOR_URL,
             token=token_of(environment),
             tls=make_tls_context(ca) if ca else None,
-            tracing=tracing,
+            **options,
         )
 
     @property
@@ -265,13 +268,13 @@ class Client(_Base[httpx.Client]):
     _http_type = httpx.Client
 
     def send(self, call: Call[Answer]) -> Answer:
-        """Send a call, with retries for its ``patience_s``, and return the reply."""
+        """Send a call, with retries where they are safe, and return the reply."""
         if self.tracing is not None:
             return self.tracing.send(call, self._send)
         return self._send(call)
 
     def _send(self, call: Call[Answer]) -> Answer:
-        attempts = Attempts(call, self._up)
+        attempts = Attempts(call, self._up, self._patience_s)
         while True:
             try:
                 found = self._send_once(attempts.call)
@@ -427,13 +430,13 @@ class AsyncClient(_Base[httpx.AsyncClient]):
     _http_type = httpx.AsyncClient
 
     async def send(self, call: Call[Answer]) -> Answer:
-        """Send a call, with retries for its ``patience_s``, and return the reply."""
+        """Send a call, with retries where they are safe, and return the reply."""
         if self.tracing is not None:
             return await self.tracing.send_async(call, self._send)
         return await self._send(call)
 
     async def _send(self, call: Call[Answer]) -> Answer:
-        attempts = Attempts(call, self._up)
+        attempts = Attempts(call, self._up, self._patience_s)
         while True:
             try:
                 found = await self._send_once(attempts.call)

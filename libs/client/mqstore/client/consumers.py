@@ -21,11 +21,11 @@ from pydantic import PrivateAttr
 
 from mqstore.client import consumer_calls
 from mqstore.client.changes import Changes
-from mqstore.client.errors import ClientError
+from mqstore.client.errors import ClientError, Unreachable
 from mqstore.client.leases import Leases, Outcome, Settlement
 from mqstore.client.loop_thread import LoopThread
 from mqstore.client.requests import Call
-from mqstore.client.retries import is_transient, pause_s
+from mqstore.client.retries import RetryBudget, is_transient
 from mqstore.wire.consumers import LeasedMessage, ReceiptStatus, ReceivedMessages, WantedMessages
 from mqstore.wire.limits import (
     COUNT_MAX,
@@ -44,8 +44,6 @@ log = logging.getLogger(__name__)
 
 WAIT_S: Final = 20.0
 """How long one receive waits for a message."""
-PAUSE_S: Final = 0.2
-"""Pause after a failed request, doubled each time."""
 STOP_S: Final = 10.0
 """How long the end of a consumer waits for the service to take what became of its messages."""
 HANDLE_MAX_S: Final = 3_600.0
@@ -254,17 +252,17 @@ class AsyncConsumer:
 
     async def _receive(self) -> None:
         """Receive until cancelled or rejected; a cancelled request leases nothing."""
-        failures = 0
+        retries = RetryBudget(inf)
         while True:
             await self._changes.until(lambda: self._room > 0)
             try:
                 found = await self._client.send(self._next_call())
             except ClientError as error:
-                self._note_transient(error)
-                await asyncio.sleep(pause_s(failures, PAUSE_S))
-                failures += 1
+                pause_s = retries.pause_s(error)
+                self._warn(error)
+                await asyncio.sleep(pause_s)
             else:
-                failures = 0
+                retries = RetryBudget(inf)
                 self._leases.add(found.messages)
                 self._buffer += [ConsumedMessage.of(each, self.settle) for each in found.messages]
                 self._changes.notify()
@@ -280,10 +278,7 @@ class AsyncConsumer:
             shard=spec.shard,
         )
 
-    def _note_transient(self, error: ClientError) -> None:
-        """Log a failure that a retry may change. Raises any other."""
-        if not is_transient(error):
-            raise error
+    def _warn(self, error: ClientError) -> None:
         log.warning("consumer of %s: %s; it tries again", self._spec.group, error)
 
     def settle(self, receipt: str, what: Outcome) -> None:
@@ -296,33 +291,37 @@ class AsyncConsumer:
 
     async def _settle(self) -> None:
         """Send what became of messages, and renew leases, until cancelled or rejected."""
-        failures = 0
+        retries = RetryBudget(inf)
         while True:
             await self._changes.until(lambda: self._leases.has_due, self._leases.wait_s)
             self._sending = True
-            is_done = all([await self._send(each) for each in self._leases.take()])
+            failures = [await self._send(each) for each in self._leases.take()]
             self._sending = False
             self._forget_lost()
             self._changes.notify()
-            if not is_done:
-                await asyncio.sleep(pause_s(failures, PAUSE_S))
-            failures = 0 if is_done else failures + 1
+            failure = next((each for each in failures if each is not None), None)
+            if failure is None:
+                retries = RetryBudget(inf)
+            else:
+                await asyncio.sleep(retries.pause_s(failure))
 
-    async def _send(self, each: Settlement) -> bool:
-        """Whether nothing of it has to be sent again."""
+    async def _send(self, each: Settlement) -> ClientError | None:
+        """Return why a part of it has to be sent again; None: nothing has to be."""
         try:
             reply = await self._client.send(each.call(self._spec.group, self._spec.lease_s))
         except ClientError as error:
-            self._note_transient(error)
+            if not is_transient(error):
+                raise
+            self._warn(error)
             self._leases.repeat(each.what, each.receipts)
-            return False
+            return error
         lost, again = self._leases.note(each, reply)
         if refused := [found for found in reply.results if found.status is ReceiptStatus.REFUSED]:
             text = "consumer of %s: %d messages cannot be returned; they come when their lease ends"
             log.warning(text, self._spec.group, len(refused))
         if lost:
             log.warning("consumer of %s: %d messages go to others", self._spec.group, lost)
-        return not again
+        return Unreachable("a shard does not reply") if again else None
 
     def _forget_lost(self) -> None:
         """Drop messages whose lease was lost: another consumer has them."""

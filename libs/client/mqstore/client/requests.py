@@ -29,7 +29,10 @@ class Call(Generic[Answer]):
     wait_s: float = 0.0
     errors_are_answers: bool = False
     patience_s: float = 0.0
-    """Seconds for which the client retries it."""
+    """Seconds for which the client retries it, whatever the client's own ``patience_s`` is; then it
+    may be repeated."""
+    may_be_repeated: bool = False
+    """Whether it may be sent again after an attempt that may have taken effect."""
     with_keys: Callable[[int | None], Call[Answer]] | None = None
     """Builds the call with newly generated unique keys of a shard; None: it needs no keys."""
 
@@ -59,6 +62,7 @@ def call(
         headers=headers or {},
         wait_s=wait_s,
         patience_s=patience_s,
+        may_be_repeated=operation.may_be_repeated and isinstance(content, bytes | None),
         with_keys=with_keys,
     )
 
@@ -78,6 +82,7 @@ def download(
         Download,
         params=params or {},
         headers=headers,
+        may_be_repeated=True,
     )
 
 

@@ -13,11 +13,13 @@ RETRY_STATUSES: Final = frozenset({429, 502, 503, 504})
 """Statuses of replies that a retry may change."""
 NOTHING_STORED: Final = frozenset(
     {"disk-full", "disk-refuses", "page-cache-busy", "store-not-writable", "store-read-only"}
-    | {"writes-paused"}
+    | {"writes-paused", "overloaded", "client-over-share", "store-not-ready"}
 )
-"""Problems (5xx) that state that nothing was stored."""
+"""Problems that state that nothing was done."""
 PAUSE_S: Final = 0.1
 PAUSE_MAX_S: Final = 30.0
+DOUBLINGS_MAX: Final = 30
+"""Attempts after which a pause is not doubled: a larger number has no float."""
 _RANDOM: Final = SystemRandom()
 
 
@@ -30,7 +32,7 @@ def is_transient(failure: ClientError | None) -> bool:
 
 def pause_s(attempts: int, first_s: float) -> float:
     """Return the seconds until the next attempt: doubled each time, with up to 25 % jitter."""
-    pause: float = min(first_s * 2**attempts, PAUSE_MAX_S)
+    pause: float = min(first_s * 2 ** min(attempts, DOUBLINGS_MAX), PAUSE_MAX_S)
     return pause * (1 + _RANDOM.random() / 4)
 
 
@@ -54,7 +56,7 @@ class RetryBudget:
 
 
 def may_be_stored(failure: ClientError) -> bool:
-    """Return whether a produce that failed with ``failure`` may have stored its messages."""
+    """Return whether a request that failed with ``failure`` may have taken effect."""
     if isinstance(failure, ProblemError):
         is_refused = failure.status < 500 and failure.status not in RETRY_STATUSES
         was_sent = failure.problem.get("sent") is not False

@@ -14,6 +14,7 @@ import secrets
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import TYPE_CHECKING, Final, Literal, Self, get_args
 
 from mqstore.client import transaction_calls
@@ -22,7 +23,7 @@ from mqstore.client.errors import ClientError
 from mqstore.client.loop_thread import LoopThread
 from mqstore.client.models import NewMessage
 from mqstore.client.requests import Call
-from mqstore.client.retries import pause_s
+from mqstore.client.retries import PAUSE_MAX_S, RetryBudget, is_transient
 from mqstore.wire.transactions import BegunTransaction, Transaction
 
 if TYPE_CHECKING:
@@ -37,8 +38,6 @@ New = NewMessage | str | bytes | Sequence[NewMessage]
 PATIENCE_S: Final = 30.0
 WAIT_S: Final = 20.0
 """How long one request for due checks waits for one."""
-PAUSE_S: Final = 0.5
-"""Pause after a failed request, doubled each time."""
 LEASE_S: Final = 90
 RENEWED_AFTER_S: Final = LEASE_S / 3
 
@@ -215,18 +214,17 @@ class AsyncTransactionalProducer:
 
     async def _poll(self) -> None:
         """Take due checks and decide them, until cancelled."""
-        failures = 0
+        retries = RetryBudget(inf)
         call = transaction_calls.take_checks(self._spec.group, wait_s=WAIT_S)
         while True:
             try:
                 taken = await self._client.send(call)
                 for each in taken.transactions:
                     await self._answer(each)
-                failures = 0
+                retries = RetryBudget(inf)
             except ClientError as error:
                 log.warning("checks of %s: %s; they are taken later", self._spec.group, error)
-                await asyncio.sleep(pause_s(failures, PAUSE_S))
-                failures += 1
+                await asyncio.sleep(retries.pause_s(error) if is_transient(error) else PAUSE_MAX_S)
 
     async def _answer(self, transaction: Transaction) -> None:
         verdict = await asyncio.to_thread(self._verdict, transaction)

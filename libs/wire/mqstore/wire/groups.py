@@ -295,6 +295,7 @@ RESET_OFFSETS: Final = Operation(
     name="reset_offsets",
     targets=(Target.WRITER,),
     method="POST",
+    idempotent=True,
     path=_OFFSETS + ":reset",
     role=Role.ADMIN,
     summary="Move a group",

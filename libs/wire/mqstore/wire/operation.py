@@ -73,6 +73,8 @@ class Operation(Generic[Answer]):
     targets: tuple[Target, ...]
     """The services that offer it; the client calls the first one."""
     method: str = "GET"
+    idempotent: bool = False
+    """Whether a POST may be repeated, with the effect of one; other methods may (RFC 9110)."""
     path: str
     """With parameters in braces; ``{id:path}`` is one that may contain slashes."""
     role: Role
@@ -102,6 +104,11 @@ class Operation(Generic[Answer]):
     """Besides those that every operation may reply with."""
     problem_members: Mapping[ProblemType, Mapping[str, Any]] = field(default_factory=dict)
     """Members beside the standard ones, which the examples of problems show."""
+
+    @property
+    def may_be_repeated(self) -> bool:
+        """Whether a request that may have taken effect may be sent again."""
+        return self.idempotent or self.method != "POST"
 
     def path_for(self, **parameters: str | int) -> str:
         """Return the path with the values of all its parameters, percent-encoded."""

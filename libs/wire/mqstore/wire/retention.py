@@ -116,6 +116,7 @@ RUN_RETENTION: Final = Operation(
     name="run_retention",
     targets=(Target.WRITER,),
     method="POST",
+    idempotent=True,
     path=_PATH + ":run",
     role=Role.ADMIN,
     summary="Delete now what has expired",

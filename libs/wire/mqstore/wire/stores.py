@@ -315,6 +315,7 @@ FLUSH: Final = Operation(
     name="flush",
     targets=(Target.WRITER,),
     method="POST",
+    idempotent=True,
     path="/v1/store:flush",
     role=Role.ADMIN,
     summary="Bring everything to disk",

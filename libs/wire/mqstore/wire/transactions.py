@@ -173,6 +173,7 @@ _decision = partial(
     Operation,
     targets=_BOTH,
     method="POST",
+    idempotent=True,
     role=Role.PRODUCE,
     tag="transactions",
     parameters=(_ID,),
