@@ -348,6 +348,30 @@ def test_trace_with_opentelemetry(reader: Reader) -> None:
         assert f'"name": "{span}"' in output
 
 
+def test_use_the_python_client(reader: Reader) -> None:
+    """Its programs in their order; each group begins at the first message."""
+    with reader.run.client() as client:
+        client.create_topic("refunds", queues=1)
+        client.produce("refunds", NewMessage(body="refund 1"))
+    mail, pack, refund, letters, replay, produce, audit = range(7)
+
+    def printed(number: int) -> list[str]:
+        return reader.output_of_program("use-the-python-client", number).splitlines()
+
+    assert len(printed(mail)) == 1
+    lots = printed(pack)
+    assert ("two teapots" in "".join(lots[::2]), {*lots[1::2]}) == (True, {"{'ok'}"})
+    assert printed(refund) == ["2 bank is closed"]
+    assert printed(produce) == ["stored in queue 0"]
+    with reader.run.client() as client:
+        found = client.receive("refunding", "refunds").messages
+        client.give_back("refunding", found, delay_level=-1, reason="bank is closed")
+    assert printed(letters) == ["refunds bank is closed", "1"]
+    assert int(printed(replay)[0]) > 0
+    *queues, lag = printed(audit)
+    assert ("two teapots" in "".join(queues), int(lag) >= 0) == (True, True)
+
+
 def test_replay_from_a_time(reader: Reader) -> None:
     (planned,) = reader.replies(_block("replay-from-a-time", "curl -X POST"))
     assert planned["dryRun"] is True
