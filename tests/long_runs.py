@@ -10,8 +10,8 @@ import pytest
 
 
 def nightly_examples(count: int) -> int:
-    """``count`` in ``make nightly`` (MQSTORE_EXPLORE), a fifth of it in ``make test-ci``."""
-    return count if "MQSTORE_EXPLORE" in os.environ else -(-count // 5)
+    """``count`` in ``make nightly`` (MQSTORE_EXPLORE), a tenth of it in ``make test-ci``."""
+    return count if "MQSTORE_EXPLORE" in os.environ else -(-count // 10)
 
 
 def few_first(values: Iterable[Any], count: int = 1) -> list[Any]:

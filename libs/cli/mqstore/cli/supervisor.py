@@ -79,7 +79,9 @@ class _Supervisor:
         """Start the services, wait for a signal or the end of one, stop all; the exit code."""
         with self._signals_wake():
             self._start()
-            threading.Thread(target=self._announce, name="announce", daemon=True).start()
+            # Python waits for it at the end: a thread that used TLS after OpenSSL's own end of the
+            # process would crash it. It ends soon after the services.
+            threading.Thread(target=self._announce, name="announce").start()
             while not self._stopping and not self._ended():
                 self._sleep(None)
             self._stop()
