@@ -12,11 +12,11 @@ from typing import Final
 
 from tests.locks import ROOT, read_lock
 
-_PIP: Final = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+_UV: Final = str(Path(sys.executable).with_name("uv"))
 # The kernel module is compiled without optimization, which takes most of the time of its build.
 _ENVIRONMENT: Final = {
     **{n: value for n, value in os.environ.items() if not n.startswith(("MQSTORE_", "PYTHON"))},
-    "CFLAGS": "-O0",
+    "CFLAGS": "-O0 -g0",
 }
 
 
@@ -26,8 +26,9 @@ def build_wheel(folder: str, target: Path) -> Path:
     built = shutil.ignore_patterns("build", "*.egg-info", "__pycache__", "*.so", "_kernel.c")
     shutil.copytree(ROOT / folder, source, ignore=built)
     wheels = target / "wheels" / folder
-    _pip("wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", str(wheels), str(source))
-    (wheel,) = wheels.iterdir()
+    options = ["--wheel", "--no-build-isolation", "--python", sys.executable]
+    _uv("build", *options, "--out-dir", str(wheels), str(source))
+    (wheel,) = wheels.glob("*.whl")
     return wheel
 
 
@@ -40,8 +41,8 @@ class Installation:
         python = str(folder / "bin" / "python")
         constraints = folder / "constraints.txt"
         constraints.write_text("".join(f"{each}\n" for each in read_lock("run")))
-        words = ["install", "--quiet", "--constraint", str(constraints), *map(str, wheels)]
-        _pip("--python", python, *words)
+        words = ["--python", python, "--constraint", str(constraints), *map(str, wheels)]
+        _uv("pip", "install", *words)
 
     def run(self, program: str, *words: str) -> subprocess.CompletedProcess[str]:
         """The output and exit code of a program of the environment."""
@@ -68,5 +69,5 @@ class Installation:
         return set(self.run("python", "-c", code).stdout.lower().replace("_", "-").split())
 
 
-def _pip(*words: str) -> None:
-    subprocess.run([*_PIP, *words], env=_ENVIRONMENT, check=True)
+def _uv(*words: str) -> None:
+    subprocess.run([_UV, *words, "--quiet", "--system-certs"], env=_ENVIRONMENT, check=True)
