@@ -99,9 +99,9 @@ promtool: ## get build/promtool from Debian's package of Prometheus; `make test`
 	@rm -rf build/prometheus && mkdir -p build/prometheus && cd build/prometheus && \
 		apt-get download -qq prometheus && dpkg-deb -x prometheus_*.deb . && mv usr/bin/promtool .. && rm -rf "$$PWD"
 
-nightly: $(SPARK_READY) ## run the long tests, with new random examples, for instance 50 stores for each version and direction
+nightly: $(SPARK_READY) ## run all tests, with more and new random examples, for instance 50 stores for each version and direction
 	@MQSTORE_EXPLORE=1 MQSTORE_COMPAT_EXAMPLES=50 MQSTORE_COMPAT_MESSAGES=200 $(BIN)/python -m pytest \
-		-m "referee or slow or nightly" --timeout 0 $(ARGS)
+		--timeout 0 $(ARGS)
 
 setup: $(RUN_READY) ## install the services and .venv/bin/mqstore into the virtual environment
 

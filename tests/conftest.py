@@ -15,10 +15,11 @@ from tests.compat.referee import VERSIONS, Referee, missing
 from tests.leftover_processes import restore_interrupts, watch
 from tests.long_runs import few_first
 
-# A change that others wait for is tested with the same examples as the one before it; new
-# examples are for the night (MQSTORE_EXPLORE).
+# A change that others wait for is tested with the same examples as the one before it, a few of
+# each property; new examples, and more, are for the night (MQSTORE_EXPLORE).
 settings.register_profile(
     "default",
+    max_examples=100 if "MQSTORE_EXPLORE" in os.environ else 40,
     deadline=None,
     print_blob=True,
     derandomize="MQSTORE_EXPLORE" not in os.environ,
