@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,11 @@ class Consumers(SharedConsumers):
 
     def watch_engine(self) -> None:
         self.reads = 0
-        self.reading, self.waits = asyncio.Event(), asyncio.Event()
+        self.reading, self.waits = asyncio.Event(), asyncio.Semaphore(0)
         self.may_read = threading.Event()
         self.may_read.set()
         receive, loop = self.engine.receive, asyncio.get_running_loop()
+        receive_in_memory = self.engine.receive_in_memory
 
         def counted(*given: Any, **named: Any) -> Received:
             self.reads += 1
@@ -35,7 +36,13 @@ class Consumers(SharedConsumers):
             assert self.may_read.wait(60)
             return receive(*given, **named)
 
+        def counted_in_memory(*given: Any, **named: Any) -> Received | None:
+            found = receive_in_memory(*given, **named)
+            self.reads += found is not None
+            return found
+
         self.engine.receive = counted  # type: ignore[method-assign]
+        self.engine.receive_in_memory = counted_in_memory  # type: ignore[method-assign]
 
     async def get(self, wait_s: float = 0.0, count: int = 100) -> Received:
         return await self.receive(
@@ -43,11 +50,15 @@ class Consumers(SharedConsumers):
         )
 
     async def _await_change(self, *given: Any) -> None:
-        asyncio.get_running_loop().call_soon(self.waits.set)
+        asyncio.get_running_loop().call_soon(self.waits.release)
         await super()._await_change(*given)
 
-    async def until_one_waits(self) -> None:
-        await self.waits.wait()
+    async def until_wait(self, count: int = 1) -> None:
+        for _ in range(count):
+            await self.waits.acquire()
+
+    def put_one(self) -> None:
+        put_some(self.engine._store, 1, queues=1)
 
 
 def run(root: Path, act: Callable[[Consumers], Awaitable[None]]) -> None:
@@ -87,7 +98,7 @@ def test_an_acknowledgement_makes_room_for_a_receive_that_waits(tmp_path: Path) 
     async def act(consumers: Consumers) -> None:
         leased = (await consumers.get()).messages
         waiting = asyncio.ensure_future(consumers.get(wait_s=600))
-        await consumers.until_one_waits()
+        await consumers.until_wait()
         receipts = decode_receipts(each.receipt for each in leased)
         consumers.engine.acknowledge("g", receipts)
         consumers.wake("other", only_full=False)
@@ -101,7 +112,7 @@ def test_an_acknowledgement_does_not_wake_receives_without_a_full_queue(tmp_path
     async def act(consumers: Consumers) -> None:
         leased = (await consumers.get()).messages
         waiting = asyncio.ensure_future(consumers.get(wait_s=600))
-        await consumers.until_one_waits()
+        await consumers.until_wait()
         consumers.reads = 0
         consumers.wake("g", only_full=True)
         consumers.engine.extend("g", decode_receipts([leased[3].receipt]), 0)
@@ -126,6 +137,7 @@ def test_a_change_between_a_look_and_the_wait_is_not_missed(tmp_path: Path) -> N
             return found
 
         consumers.engine.receive = read_before_an_acknowledgement  # type: ignore[method-assign]
+        consumers.engine.receive_in_memory = lambda *_, **__: None  # type: ignore[method-assign]
         assert len((await consumers.get(wait_s=10)).messages) == 1
 
     run(tmp_path, act)
@@ -145,3 +157,43 @@ def test_a_receive_that_is_cancelled_leases_nothing(tmp_path: Path) -> None:
         assert [each.attempt for each in found] == [1] * 10
 
     run(tmp_path, act)
+
+
+def test_an_arrival_wakes_one_receive_and_that_one_the_next(tmp_path: Path) -> None:
+    async def act(consumers: Consumers) -> None:
+        await consumers.get()
+        waiting = [asyncio.ensure_future(consumers.get(wait_s=600)) for _ in range(5)]
+        await consumers.until_wait(5)
+        consumers.reads = 0
+        for _ in range(2):
+            consumers.put_one()
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            (ended,) = done
+            assert len(ended.result().messages) == 1
+            waiting.remove(ended)
+            await consumers.until_wait()
+        assert consumers.reads <= 4  # by the one that got it, and the next one, for each message
+        await end_all(waiting)
+
+    run(tmp_path, act)
+
+
+def test_a_cancelled_receive_leaves_its_watch_to_the_next(tmp_path: Path) -> None:
+    async def act(consumers: Consumers) -> None:
+        await consumers.get()
+        waiting = [asyncio.ensure_future(consumers.get(wait_s=600)) for _ in range(3)]
+        await consumers.until_wait(3)
+        first = waiting.pop(0)
+        await end_all([first])
+        consumers.put_one()
+        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        assert [len(each.result().messages) for each in done] == [1]
+        await end_all(waiting)
+
+    run(tmp_path, act)
+
+
+async def end_all(receives: Sequence[asyncio.Future[Received]]) -> None:
+    for each in receives:
+        each.cancel()
+    await asyncio.wait(receives)

@@ -4,7 +4,13 @@ groups, dead letters, segments, the writer's health; and how bodies are inflated
 Used by query and by ``mqstore store dump``; ``StoreReader`` and ``MessageStore`` have the methods.
 """
 
-from mqstore.storage._kernel import LANE_COUNT_MAX, MessageForm, PulledQueue, PullLane
+from mqstore.storage._kernel import (
+    LANE_COUNT_MAX,
+    MessageForm,
+    PulledQueue,
+    PullLane,
+    message_json,
+)
 from mqstore.storage.admin.group_lag import GroupLag, GroupLags, QueueLag, TopicLag
 from mqstore.storage.codec.compression import compression_of, inflate
 from mqstore.storage.lookup.answers import (
@@ -81,6 +87,7 @@ __all__ = [
     "hidden_query_text",
     "hidden_topics_of",
     "inflate",
+    "message_json",
     "parse_tags",
     "settled_of",
     "unknown_group",

@@ -15,14 +15,14 @@ from mqstore.storage.errors import GroupDisabled, ReceiptInvalid, TopicUnknown
 from mqstore.storage.lookup.pull_filter import parse_tags
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.seams import Seams
-from mqstore.storage.shared_groups import queue_leases
-from mqstore.storage.shared_groups.engine import (
+from mqstore.storage.shared_groups import (
     Delivered,
     ReceiptStatus,
     Received,
     SharedGroups,
     Subscription,
     decode_receipts,
+    queue_leases,
 )
 from mqstore.storage.system.threads import production_seams
 from tests.unit.storage.puts import put_message
@@ -65,6 +65,12 @@ class Consumers:
     ) -> Received:
         return self.groups.receive(group, topics, count=count, max_bytes=max_bytes, invisible_s=60)
 
+    def receive_in_memory(self, count: int = 100, wanted: str = "") -> Received | None:
+        topics = [Subscription("T", parse_tags(wanted))]
+        return self.groups.receive_in_memory(
+            "g", topics, count=count, max_bytes=1 << 20, invisible_s=60
+        )
+
     def acknowledge(self, *delivered: Delivered, group: str = "g") -> list[ReceiptStatus]:
         return self.groups.acknowledge(group, decode_receipts(each.receipt for each in delivered))
 
@@ -100,6 +106,38 @@ def test_each_message_is_leased_to_one_consumer(consumers: Consumers) -> None:
     assert [len(each.messages) for each in (first, second, third)] == [12, 12, 6]
     assert {each.attempt for each in found} == {1}
     assert consumers.receive().messages == []
+
+
+def test_messages_behind_those_just_received_come_from_memory(consumers: Consumers) -> None:
+    assert consumers.receive_in_memory() is None  # the first ones may lie on the disk
+    found = consumers.receive(12).messages
+    assert consumers.receive_in_memory(wanted="A") is None
+    again = consumers.receive_in_memory()
+    assert again is not None
+    assert sorted(places([*found, *again.messages])) == [
+        (q, n) for q in range(3) for n in range(10)
+    ]
+    consumers.clock.time_s += 30
+    assert consumers.receive_in_memory() is None
+
+
+def test_messages_in_memory_do_not_overtake_those_to_be_delivered_again(
+    consumers: Consumers,
+) -> None:
+    before = consumers.receive(1).messages
+    consumers.groups.extend("g", decode_receipts([before[0].receipt]), 0)
+    while (found := consumers.receive_in_memory(1)) is not None:
+        assert places(found.messages) != places(before)
+    assert places(consumers.receive(1).messages) == places(before)
+
+
+def test_an_acknowledgement_does_not_wait_for_another_call(consumers: Consumers) -> None:
+    (found,) = consumers.receive(1).messages
+    given = decode_receipts([found.receipt])
+    with consumers.groups._stripe_of("g").lock:
+        assert consumers.groups.acknowledge_at_once("g", given) is None
+        assert consumers.receive_in_memory() is None
+    assert consumers.groups.acknowledge_at_once("g", given) == [OK]
 
 
 def test_the_offset_is_that_of_the_lowest_message_that_is_not_acknowledged(

@@ -7,6 +7,8 @@
     group_states   counts of messages by state
     queue_leases   the state of one group in one queue
     receipts       the text that names a lease
+    results        the arguments and results of the interface
+    settling       the result of one receipt
     returned       messages for ``%RETRY%group`` and ``%DLQ%group``, as a broker makes them
     storing        stores those copies
     saved_leases   the file of what is acknowledged above a group's offsets
@@ -23,16 +25,15 @@ from mqstore.storage.shared_groups.dead_letters import (
     PurgedQueue,
     ResendTarget,
 )
-from mqstore.storage.shared_groups.engine import (
+from mqstore.storage.shared_groups.engine import SharedGroups
+from mqstore.storage.shared_groups.group_states import PendingCounts
+from mqstore.storage.shared_groups.receipts import Receipt, decode_receipts
+from mqstore.storage.shared_groups.results import (
     Delivered,
     ReceiptStatus,
     Received,
-    SharedGroups,
     Subscription,
-    decode_receipts,
 )
-from mqstore.storage.shared_groups.group_states import PendingCounts
-from mqstore.storage.shared_groups.receipts import Receipt
 
 __all__ = [
     "DeadLetters",

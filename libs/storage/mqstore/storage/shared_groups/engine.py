@@ -14,8 +14,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
-from math import inf
 from threading import Lock
 from typing import Final
 
@@ -26,104 +24,48 @@ from mqstore.storage.errors import (
     FlushTimeout,
     GroupDisabled,
     GroupUnknown,
-    MessageInvalid,
-    MessageTooLarge,
-    PropertiesTooLong,
     PropertyError,
     PutRefused,
     QueueUnknown,
     TopicUnknown,
 )
-from mqstore.storage.lookup.answers import Pull, Unreadable
+from mqstore.storage.lookup.answers import Pull
 from mqstore.storage.lookup.pull_filter import PullFilter
 from mqstore.storage.lookup.queue_pulls import QueuePulls
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.seams import Seams
 from mqstore.storage.shared_groups import group_states, receipts, returned, saved_leases
 from mqstore.storage.shared_groups.group_states import PendingCounts
-from mqstore.storage.shared_groups.queue_leases import LeaseState, QueueLeases
+from mqstore.storage.shared_groups.queue_leases import QueueLeases
 from mqstore.storage.shared_groups.receipts import Receipt
+from mqstore.storage.shared_groups.results import (
+    Delivered,
+    Limits,
+    ReceiptStatus,
+    Received,
+    Subscription,
+)
 from mqstore.storage.shared_groups.saved_leases import Place, SavedQueue
-from mqstore.storage.shared_groups.storing import append, require_topic
+from mqstore.storage.shared_groups.settling import settle_one
+from mqstore.storage.shared_groups.storing import Copies
 from mqstore.storage.tables.subscription_groups import GroupConfig
-from mqstore.storage.topic_names import DLQ_PREFIX, RETRY_PREFIX
+from mqstore.storage.topic_names import RETRY_PREFIX
 
 log = logging.getLogger(__name__)
 
 LOCKS: Final = 64
 """Number of locks that all groups share: a group waits for the reads of few others."""
+RECENT_S: Final = 2.0
+"""Seconds for which the next messages of a group count as in memory after a receive."""
+RECENT_MAX: Final = 10_000
+"""Maximum number of pairs of group and topic that are known to be in memory."""
+MEMORY_BYTES_MAX: Final = 256 << 10
+"""Maximum bytes of records of a receive from memory, which takes about 0.1 ms."""
 LEASE_EXPIRED: Final = "it was not acknowledged before its lease expired"
 """The reason of a dead letter that no consumer returned."""
 LEASE_BITS: Final = 62
-"""Random bits of a lease id, so that receipts of two processes do not agree by chance."""
-
-
-class ReceiptStatus(StrEnum):
-    """The result of one receipt of an acknowledgement, a return or an extension."""
-
-    OK = "ok"
-    """Done, now or before."""
-    LOST = "lost"
-    """The lease expired and the message was delivered again, under another receipt."""
-    UNKNOWN = "unknown"
-    """The group has not received this message since it was set to an earlier offset."""
-    REFUSED = "refused"
-    """The copy of a returned message cannot be stored, as its properties do not fit; it stays
-    leased."""
-
-
-_OF_ONE_MESSAGE: Final = (MessageInvalid, MessageTooLarge, PropertiesTooLong, PropertyError)
-"""Errors of a copy that are about its message only."""
-_STATUSES: Final = {
-    LeaseState.HELD: ReceiptStatus.OK,
-    LeaseState.ACKNOWLEDGED: ReceiptStatus.OK,
-    LeaseState.LOST: ReceiptStatus.LOST,
-    LeaseState.UNKNOWN: ReceiptStatus.UNKNOWN,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Subscription:
-    """A topic to receive from; ``wanted`` None: all of its messages."""
-
-    topic: str
-    wanted: PullFilter | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Delivered:
-    """A message that is leased to the caller."""
-
-    record: Record
-    receipt: str
-    attempt: int
-    """How often the message was delivered to the group, this time and retries included."""
-    source_topic: str
-    """The topic that it was produced to; ``record.topic`` may be the group's retry topic."""
-
-
-@dataclass(slots=True)
-class Received:
-    """The result of one receive."""
-
-    messages: list[Delivered] = field(default_factory=list)
-    size: int = 0
-    """Bytes of the records."""
-    unreadable: list[Unreadable] = field(default_factory=list)
-    """Damaged messages, which are passed over."""
-    expired: int = 0
-    """Messages that retention deleted before they were acknowledged."""
-    dead: int = 0
-    """Messages that became dead letters, as each of their deliveries failed."""
-    is_full: bool = False
-    """Whether a queue has as many unacknowledged messages as it may have."""
-    next_deadline: float = inf
-    """Monotonic seconds: when the next lease of these queues expires."""
-    ends: list[tuple[str, int, int]] = field(default_factory=list)
-    """Topic, queue id and the offset where new messages will arrive, of each queue that was read;
-    without those that are full, or whose next message cannot be read yet."""
-    end: int = 0
-    """Physical offset below which the log has what this call appended."""
+"""Random bits of the lease id of one receive, so that receipts of two receives or processes do not
+agree by chance."""
 
 
 @dataclass(slots=True)
@@ -132,15 +74,6 @@ class _Stripe:
 
     lock: Lock = field(default_factory=Lock)
     states: dict[Place, QueueLeases] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _Limits:
-    """The room that is left in one reply."""
-
-    count: int
-    bytes: int
-    deadline: float
 
 
 class SharedGroups:
@@ -154,12 +87,15 @@ class SharedGroups:
         self._shard = shard
         self._seams = seams
         self._pulls = QueuePulls(store.lookups, store.queues)
+        self._copies = Copies(store, seams.random)
         self._path = store.paths.shared_groups
         self._stripes = [_Stripe() for _ in range(LOCKS)]
         self._saving = Lock()
         """Held while the file is written; before the lock of a stripe."""
         self._is_saved = True
         self._turn = 0
+        self._recent: dict[tuple[str, str], float] = {}
+        """By group and topic, until when the next messages count as in memory."""
         self._load()
         store.offsets.end_leases = self._end_leases
 
@@ -173,6 +109,9 @@ class SharedGroups:
             else:
                 log.warning("leases of %s are not valid any more", place)
                 self._is_saved = False
+
+    def _stripe_of(self, group: str) -> _Stripe:
+        return self._stripes[hash(group) % LOCKS]
 
     # receive ------------------------------------------------------------------------------
 
@@ -190,17 +129,64 @@ class SharedGroups:
         Messages of the group's retry topic come with those of its subscriptions. Raises
         GroupNameError, GroupDisabled, TopicUnknown, StoreNotWritable, StoreFailed.
         """
+        config = self._consuming(group)
+        limits = self._limits(count, max_bytes, invisible_s)
+        with self._stripe_of(group).lock:
+            return self._receive(config, subscriptions, limits)
+
+    def receive_in_memory(
+        self,
+        group: str,
+        subscriptions: Sequence[Subscription],
+        *,
+        count: int,
+        max_bytes: int,
+        invisible_s: float,
+    ) -> Received | None:
+        """Receive as ``receive`` where that waits for neither the disk nor another call; else
+        return None, with nothing leased."""
+        now, recent = self._seams.clock.monotonic(), self._recent
+        if any(
+            each.wanted is not None or recent.get((group, each.topic), 0.0) < now
+            for each in subscriptions
+        ):
+            return None
+        config, lock = self._consuming(group), self._stripe_of(group).lock
+        limits = self._limits(count, min(max_bytes, MEMORY_BYTES_MAX), invisible_s)
+        limits.is_in_memory = True
+        if not lock.acquire(blocking=False):
+            return None
+        try:
+            found = self._receive(config, subscriptions, limits)
+            if limits.is_cut and not found.messages:
+                self._turn -= 1  # the call that may read the disk begins with the same queue
+                return None
+            return found
+        finally:
+            lock.release()
+
+    def _consuming(self, group: str) -> GroupConfig:
+        """The config of a group that may consume. Raises GroupNameError, GroupDisabled."""
         topic_names.check_group(group)
         config = self._config(group)
         if not config.consume_enable:
             raise GroupDisabled(
                 f"group {group} may not consume: its consumeEnable is false; set it to true"
             )
+        return config
+
+    def _receive(
+        self, config: GroupConfig, subscriptions: Sequence[Subscription], limits: Limits
+    ) -> Received:
         found = Received()
-        limits = _Limits(count, max_bytes, self._seams.clock.monotonic() + invisible_s)
-        with self._stripe_of(group).lock:
-            for wanted, stand in self._queues(group, subscriptions):
-                self._receive_from(config, wanted, stand, limits, found)
+        for wanted, stand in self._queues(config.name, subscriptions):
+            self._receive_from(config, wanted, stand, limits, found)
+            if limits.count <= 0:
+                break
+        if len(self._recent) >= RECENT_MAX:
+            self._recent.clear()
+        until = self._seams.clock.monotonic() + RECENT_S
+        self._recent.update({(config.name, each.topic): until for each in subscriptions})
         return found
 
     def _queues(
@@ -228,7 +214,7 @@ class SharedGroups:
         config: GroupConfig,
         wanted: PullFilter | None,
         stand: GroupOffset,
-        limits: _Limits,
+        limits: Limits,
         found: Received,
     ) -> None:
         place = Place(config.name, stand.topic, stand.queue_id)
@@ -251,10 +237,14 @@ class SharedGroups:
         config: GroupConfig,
         place: Place,
         leases: QueueLeases,
-        limits: _Limits,
+        limits: Limits,
         found: Received,
     ) -> None:
         """Lease messages whose lease expired; one that failed too often becomes a dead letter."""
+        if limits.is_in_memory:
+            if leases.waiting(1):
+                limits.cut()
+            return
         for offset in leases.waiting(limits.count):
             if limits.bytes <= 0 and found.messages:
                 return
@@ -267,14 +257,14 @@ class SharedGroups:
             if is_dead and self._bury(place.group, record, failures, found):
                 leases.acknowledge(offset)
             else:
-                self._deliver(place, leases, record, limits, found)
+                self._deliver(place, leases, [record], limits, found)
 
     def _deliver_new(
         self,
         place: Place,
         wanted: PullFilter | None,
         leases: QueueLeases,
-        limits: _Limits,
+        limits: Limits,
         found: Received,
     ) -> None:
         if leases.room <= 0:
@@ -282,38 +272,55 @@ class SharedGroups:
             return
         if limits.bytes <= 0 and found.messages:
             return
-        try:
-            pull = self._pulls.pull(
-                place.topic,
-                place.queue_id,
-                leases.next,
-                count=min(limits.count, leases.room),
-                max_bytes=max(1, limits.bytes),
-                wanted=wanted,
-            )
-        except QueueUnknown:
+        pull = self._pull(place, wanted, leases, limits)
+        if pull is None:
             return
-        for record in pull.records:
-            self._deliver(place, leases, record, limits, found)
+        self._deliver(place, leases, pull.records, limits, found)
         found.unreadable += pull.unreadable
         leases.pass_to(pull.next_offset)
 
+    def _pull(
+        self, place: Place, wanted: PullFilter | None, leases: QueueLeases, limits: Limits
+    ) -> Pull | None:
+        """The next messages of a queue; None where it has none, or they must not be read."""
+        where = place.topic, place.queue_id, leases.next
+        count, most = min(limits.count, leases.room), max(1, limits.bytes)
+        if limits.is_in_memory:
+            found = self._pulls.in_memory(Pull, *where, count=count, max_bytes=most)
+            if found is None:
+                limits.cut()
+            return found
+        try:
+            return self._pulls.pull(*where, count=count, max_bytes=most, wanted=wanted)
+        except QueueUnknown:
+            return None
+
     def _deliver(
-        self, place: Place, leases: QueueLeases, record: Record, limits: _Limits, found: Received
+        self,
+        place: Place,
+        leases: QueueLeases,
+        records: Sequence[Record],
+        limits: Limits,
+        found: Received,
     ) -> None:
-        lease = self._seams.random.getrandbits(LEASE_BITS) | 1
-        attempts = leases.lease(record.queue_offset, lease, limits.deadline)
-        receipt = Receipt(self._shard, place.topic, place.queue_id, record.queue_offset, lease)
-        delivered = Delivered(
-            record,
-            receipt.encode(),
-            record.reconsume_times + attempts,
-            returned.source_topic(record),
-        )
-        found.messages.append(delivered)
-        found.size += record.size
-        limits.count -= 1
-        limits.bytes -= record.size
+        lease = limits.lease
+        receipt = receipts.encoder(self._shard, place.topic, place.queue_id, lease)
+        for record in records:
+            attempts = leases.lease(record.queue_offset, lease, limits.deadline)
+            delivered = Delivered(
+                record,
+                receipt(record.queue_offset),
+                record.reconsume_times + attempts,
+                returned.source_topic(record),
+            )
+            found.messages.append(delivered)
+            found.size += record.size
+            limits.count -= 1
+            limits.bytes -= record.size
+
+    def _limits(self, count: int, max_bytes: int, invisible_s: float) -> Limits:
+        deadline = self._seams.clock.monotonic() + invisible_s
+        return Limits(count, max_bytes, deadline, self._seams.random.getrandbits(LEASE_BITS) | 1)
 
     def _read(self, place: Place, offset: int, found: Received | None = None) -> Record | None:
         """The message at a queue offset; None for one that expired, or cannot be read."""
@@ -336,9 +343,21 @@ class SharedGroups:
 
         Raises GroupNameError, StoreNotWritable, StoreFailed.
         """
-        return self._settle(
-            group, given, lambda leases, receipt: leases.acknowledge(receipt.offset)
-        )
+        return self._settle(group, given, _acknowledge)
+
+    def acknowledge_at_once(
+        self, group: str, given: Sequence[Receipt]
+    ) -> list[ReceiptStatus] | None:
+        """Acknowledge as ``acknowledge``; None, with no effect, where that waits for another
+        call."""
+        topic_names.check_group(group)
+        lock = self._stripe_of(group).lock
+        if not lock.acquire(blocking=False):
+            return None
+        try:
+            return self._settle_all(group, given, _acknowledge)
+        finally:
+            lock.release()
 
     def extend(
         self, group: str, given: Sequence[Receipt], invisible_s: float
@@ -374,9 +393,10 @@ class SharedGroups:
             if record is not None:
                 failures = record.reconsume_times + leases.attempts(receipt.offset)
                 if level == returned.DEAD or failures > config.retry_times_max:
-                    self._append_dead(group, record, failures, done, reason)
+                    end = self._copies.append_dead(group, record, failures, reason)
                 else:
-                    self._append_retry(config, record, level, done, reason)
+                    end = self._copies.append_retry(config, record, level, reason)
+                done.end = max(done.end, end)
             leases.acknowledge(receipt.offset)
 
         return self._settle(group, given, act), done.end
@@ -397,26 +417,26 @@ class SharedGroups:
     ) -> list[ReceiptStatus]:
         topic_names.check_group(group)
         with self._stripe_of(group).lock:
-            return [self._settle_one(group, receipt, act) for receipt in given]
+            return self._settle_all(group, given, act)
 
-    def _settle_one(
-        self, group: str, receipt: Receipt, act: Callable[[QueueLeases, Receipt], None]
-    ) -> ReceiptStatus:
-        place = Place(group, receipt.topic, receipt.queue_id)
-        committed = self._store.offsets.committed(*place)
-        leases = self._leases(place, committed)
-        if leases is None:  # nothing is pending: all below the group's offset is acknowledged
-            known = committed is not None and receipt.offset < committed
-            return ReceiptStatus.OK if known else ReceiptStatus.UNKNOWN
-        state = leases.state_of(receipt.offset, receipt.lease)
-        if state is LeaseState.HELD:
-            try:
-                act(leases, receipt)
-            except _OF_ONE_MESSAGE as error:
-                log.warning("receipt %s: %s", receipt.encode(), error)
-                return ReceiptStatus.REFUSED
-            self._keep(place, leases)
-        return _STATUSES[state]
+    def _settle_all(
+        self, group: str, given: Sequence[Receipt], act: Callable[[QueueLeases, Receipt], None]
+    ) -> list[ReceiptStatus]:
+        """Settle receipts; commit once for each queue."""
+        used: dict[tuple[str, int], tuple[QueueLeases | None, int | None]] = {}
+        statuses = []
+        try:
+            for receipt in given:
+                key = receipt.topic, receipt.queue_id
+                if key not in used:
+                    committed = self._store.offsets.committed(group, *key)
+                    used[key] = self._leases(Place(group, *key), committed), committed
+                statuses.append(settle_one(*used[key], receipt, act))
+        finally:
+            for key, (leases, _) in used.items():
+                if leases is not None:
+                    self._keep(Place(group, *key), leases)
+        return statuses
 
     # states -------------------------------------------------------------------------------
 
@@ -436,9 +456,6 @@ class SharedGroups:
         """Count the returned messages that wait for their delay, by group; None when too many
         delayed messages wait to count them."""
         return group_states.count_returned(self._store)
-
-    def _stripe_of(self, group: str) -> _Stripe:
-        return self._stripes[hash(group) % LOCKS]
 
     def _config(self, group: str) -> GroupConfig:
         try:
@@ -490,41 +507,16 @@ class SharedGroups:
                     self._forget(place)
         self.save()
 
-    # copies -------------------------------------------------------------------------------
-
-    def _append_retry(
-        self, config: GroupConfig, record: Record, level: int, done: Received, reason: str
-    ) -> None:
-        topic, queues = RETRY_PREFIX + config.name, max(1, config.retry_queues)
-        require_topic(self._store, topic, queues)
-        queue_id = self._seams.random.randrange(queues)
-        level = returned.level_for(record, level)
-        host, store_format = self._store.host, self._store.format
-        copy = returned.copy_for_retry(
-            record, config.name, queue_id, level, host, store_format, reason=reason
-        )
-        done.end = max(done.end, append(self._store, copy).end)
-
     def _bury(self, group: str, record: Record, attempts: int, done: Received) -> bool:
         """Make a dead letter; return whether it is stored. One that cannot be stored must not keep
         the group from its other messages."""
         try:
-            self._append_dead(group, record, attempts, done, LEASE_EXPIRED)
+            end = self._copies.append_dead(group, record, attempts, LEASE_EXPIRED)
         except (PutRefused, PropertyError) as error:
             log.warning("message %s is no dead letter: %s", record.offset_message_id, error)
             return False
+        done.dead, done.end = done.dead + 1, max(done.end, end)
         return True
-
-    def _append_dead(
-        self, group: str, record: Record, attempts: int, done: Received, reason: str
-    ) -> None:
-        require_topic(self._store, DLQ_PREFIX + group, 1)
-        host, store_format = self._store.host, self._store.format
-        copy = returned.copy_for_dead_letters(
-            record, group, attempts, host, store_format, reason=reason
-        )
-        done.end = max(done.end, append(self._store, copy).end)
-        done.dead += 1
 
     # saving -------------------------------------------------------------------------------
 
@@ -570,13 +562,12 @@ class SharedGroups:
         return now + self._store.config.flush_consumer_offset_interval / 1000
 
 
+def _acknowledge(leases: QueueLeases, receipt: Receipt) -> None:
+    leases.acknowledge(receipt.offset)
+
+
 def _first_leases(stand: GroupOffset) -> QueueLeases:
     """The state of a queue without pending messages."""
     leases = QueueLeases(stand.min_offset if stand.committed is None else stand.committed)
     leases.committed = stand.committed
     return leases
-
-
-def decode_receipts(texts: Iterable[str]) -> list[Receipt]:
-    """Parse receipts. Raises ReceiptInvalid."""
-    return [receipts.decode(each) for each in texts]

@@ -7,6 +7,7 @@ A receipt is no secret: any client that may consume as the group may acknowledge
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from mqstore.storage.errors import ReceiptInvalid
@@ -17,6 +18,8 @@ _FORM: Final = re.compile(
     r"([0-9a-z]{1,6})\.([0-9a-z]{1,6})\.([0-9a-z]{1,12})\.([0-9a-z]{1,13})\.([%|a-zA-Z0-9_-]{1,255})"
 )
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+_PAIRS: Final = [first + second for first in _DIGITS for second in _DIGITS]
+"""Two digits by their value."""
 
 
 class Receipt(NamedTuple):
@@ -30,8 +33,13 @@ class Receipt(NamedTuple):
 
     def encode(self) -> str:
         """The text of the receipt."""
-        numbers = (self.shard, self.queue_id, self.offset, self.lease)
-        return ".".join([*(_base36(each) for each in numbers), self.topic])
+        return encoder(self.shard, self.topic, self.queue_id, self.lease)(self.offset)
+
+
+def encoder(shard: int, topic: str, queue_id: int, lease: int) -> Callable[[int], str]:
+    """Return a function that encodes receipts of one queue and lease id by their offsets."""
+    before, behind = f"{_base36(shard)}.{_base36(queue_id)}.", f".{_base36(lease)}.{topic}"
+    return lambda offset: before + _base36(offset) + behind
 
 
 def decode(text: str) -> Receipt:
@@ -39,13 +47,18 @@ def decode(text: str) -> Receipt:
     found = _FORM.fullmatch(text) if len(text) <= LENGTH_MAX else None
     if found is None:
         raise ReceiptInvalid("this is no receipt; send it as `receive` returned it")
-    shard, queue_id, offset, lease = (int(each, 36) for each in found.groups()[:4])
-    return Receipt(shard, found[5], queue_id, offset, lease)
+    shard, queue_id, offset, lease, topic = found.groups()
+    return Receipt(int(shard, 36), topic, int(queue_id, 36), int(offset, 36), int(lease, 36))
+
+
+def decode_receipts(texts: Iterable[str]) -> list[Receipt]:
+    """Parse receipts. Raises ReceiptInvalid."""
+    return [decode(each) for each in texts]
 
 
 def _base36(number: int) -> str:
     digits = ""
     while number:
-        number, digit = divmod(number, 36)
-        digits = _DIGITS[digit] + digits
-    return digits or "0"
+        number, pair = divmod(number, 1296)
+        digits = _PAIRS[pair] + digits
+    return digits.lstrip("0") or "0"

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from random import Random
+
 from mqstore.storage._kernel import Placement
 from mqstore.storage.admin.topics import TopicChange
-from mqstore.storage.codec.record import Message
+from mqstore.storage.codec.record import Message, Record
 from mqstore.storage.errors import FilePending, TopicUnknown
 from mqstore.storage.message_store import MessageStore
+from mqstore.storage.shared_groups import returned
+from mqstore.storage.tables.subscription_groups import GroupConfig
+from mqstore.storage.topic_names import DLQ_PREFIX, RETRY_PREFIX
 
 _READ_WRITE = 6
 
@@ -26,3 +31,36 @@ def append(store: MessageStore, message: Message) -> Placement:
             return store.append(message)
         except FilePending as pending:
             pending.make()
+
+
+class Copies:
+    """Stores the copies of messages that consumers return."""
+
+    def __init__(self, store: MessageStore, random: Random) -> None:
+        self._store = store
+        self._random = random
+
+    def append_retry(self, config: GroupConfig, record: Record, level: int, reason: str) -> int:
+        """Store a message for a retry after a delay level; return the end of the copy in the log.
+
+        Raises PutRefused, PropertyError, StoreFailed.
+        """
+        topic, queues = RETRY_PREFIX + config.name, max(1, config.retry_queues)
+        require_topic(self._store, topic, queues)
+        queue_id = self._random.randrange(queues)
+        level = returned.level_for(record, level)
+        host, store_format = self._store.host, self._store.format
+        copy = returned.copy_for_retry(
+            record, config.name, queue_id, level, host, store_format, reason=reason
+        )
+        return append(self._store, copy).end
+
+    def append_dead(self, group: str, record: Record, attempts: int, reason: str) -> int:
+        """Store a message as a dead letter; return the end of the copy in the log. Errors as
+        ``append_retry``."""
+        require_topic(self._store, DLQ_PREFIX + group, 1)
+        host, store_format = self._store.host, self._store.format
+        copy = returned.copy_for_dead_letters(
+            record, group, attempts, host, store_format, reason=reason
+        )
+        return append(self._store, copy).end

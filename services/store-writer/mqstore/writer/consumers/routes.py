@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from mqstore.service import bodies, message_structs, problems
+from mqstore.service import bodies, message_structs, message_views, problems
 from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint, Hot
 from mqstore.service.expressions import Compilations
-from mqstore.service.http import HotRequest, Reply, await_while_connected, refuse_unknown
+from mqstore.service.http import (
+    DeferredReply,
+    HotRequest,
+    HotResult,
+    Prepared,
+    Reply,
+    await_while_connected,
+    refuse_unknown,
+)
 from mqstore.service.limits import client_of
 from mqstore.service.message_bodies import BodyForm
 from mqstore.service.message_views import fields, unreadable
 from mqstore.service.problems import Problem
 from mqstore.storage import topic_names
-from mqstore.storage.reads import PullFilter, SqlFilter, parse_tags
+from mqstore.storage.reads import PullFilter, SqlFilter, message_json, parse_tags
 from mqstore.storage.shared_groups import (
     Delivered,
     Receipt,
@@ -50,11 +58,14 @@ class ConsumerRoutes:
         self._service = service
         self._sharded = ShardedConsumers(service.shards)
         self._compilations = Compilations()
+        self._kernel_form = message_views.kernel_form(service.settings.shard, _FORM)
 
     def add(self, api: Api) -> None:
         """Register the routes with ``api``."""
-        Endpoint(operations.RECEIVE, self.receive, Hot()).add(api)
-        Endpoint(operations.ACKNOWLEDGE, self.acknowledge, Hot()).add(api)
+        receive = Hot(prepare=self._prepare_receive)
+        Endpoint(operations.RECEIVE, self.receive, receive).add(api)
+        acknowledge = Hot(prepare=self._prepare_acknowledge)
+        Endpoint(operations.ACKNOWLEDGE, self.acknowledge, acknowledge).add(api)
         Endpoint(operations.RETURN, self.give_back, Hot()).add(api)
         Endpoint(operations.EXTEND, self.extend, Hot()).add(api)
 
@@ -69,22 +80,52 @@ class ConsumerRoutes:
         other = self._other_shard(request)
         if other is not None:
             return await other(body)
-        wanted = [
-            Subscription(topic, await self._filter(request, each))
-            for topic, each in spec.topics.items()
-        ]
-        receiving = self._receive(request, group, spec, wanted, msgspec.json.decode(body))
+        receiving = self._receive(request, group, spec, body)
         return await await_while_connected(request, receiving)
+
+    def _prepare_receive(self, request: HotRequest) -> Prepared:
+        """Prepare receives: messages in memory are the reply at once, others come by a task."""
+        group = _group(request)
+        refuse_unknown(request.query(), ("shard",))
+        _require_json(request)
+
+        def begin(body: bytes, _: Mapping[str, str]) -> HotResult:
+            spec = bodies.decode(_RECEIVE, body)
+            if self._other_shard(request) is not None:
+                return None
+            found = self._receive_at_once(group, spec)
+            if found is not None:
+                return self._encode(group, found, spec.invisible_s)
+            receiving = self._receive(request, group, spec, body)
+            return DeferredReply(asyncio.create_task(receiving), needs_client=True)
+
+        return Prepared(begin)
+
+    def _receive_at_once(self, group: str, spec: message_structs.ReceiveSpec) -> Received | None:
+        """Receive messages that are in memory; None without one, and with filters."""
+        if any(each.tags or each.sql for each in spec.topics.values()):
+            return None
+        self._service.require_writable()
+        return self._service.consumers.receive_at_once(
+            group,
+            [Subscription(topic) for topic in spec.topics],
+            count=spec.max,
+            max_bytes=self._service.settings.max_answer_bytes,
+            invisible_s=spec.invisible_s,
+        )
 
     async def _receive(
         self,
         request: HotRequest,
         group: str,
         spec: message_structs.ReceiveSpec,
-        wanted: Sequence[Subscription],
-        members: dict[str, Any],
+        body: bytes,
     ) -> Reply:
         """Receive here; where there are several shards, and this one has nothing, from another."""
+        wanted = [
+            Subscription(topic, await self._filter(request, each))
+            for topic, each in spec.topics.items()
+        ]
         loop = asyncio.get_running_loop()
         until = loop.time() + spec.wait
         alone = self._sharded.is_alone(request)
@@ -94,6 +135,7 @@ class ConsumerRoutes:
             found = await self._receive_here(group, spec, wanted, wait_s)
             if found.messages or alone:
                 return self._reply(group, found, spec.invisible_s)
+            members: dict[str, Any] = msgspec.json.decode(body)
             there = await self._sharded.receive(request, members, spec.max)
             if there is not None:
                 return Reply(_encode(there))
@@ -145,16 +187,36 @@ class ConsumerRoutes:
         return lambda body: shards.reply(entry, self._service.build_forwarded(request.scope, body))
 
     def _reply(self, group: str, found: Received, invisible_s: float) -> Reply:
+        return Reply(self._encode(group, found, invisible_s))
+
+    def _encode(self, group: str, found: Received, invisible_s: float) -> bytes:
         expires_ms = int((time.time() + invisible_s) * 1000)
+        messages: Any = tuple([self._encode_message(each, expires_ms) for each in found.messages])
         view = message_structs.ReceivedMessages(
             group=group,
-            messages=tuple([self._view(each, expires_ms) for each in found.messages]),
+            messages=messages,
             unreadable=tuple([unreadable(each) for each in found.unreadable]),
             expired=found.expired,
             dead=found.dead,
             full=found.is_full,
         )
-        return Reply(_encode(view))
+        return _encode(view)
+
+    def _encode_message(self, found: Delivered, expires_ms: int) -> msgspec.Raw:
+        """Encode a ``LeasedMessage``: the kernel's message, and the fields of the lease."""
+        message = self._kernel_form and message_json(self._kernel_form, found.record)
+        if message is None:
+            return msgspec.Raw(_encode(self._view(found, expires_ms)))
+        lease = (
+            found.receipt.encode(),
+            found.attempt,
+            _encode(found.source_topic),
+            expires_ms,
+        )
+        return msgspec.Raw(
+            b'%b,"receipt":"%b","deliveryAttempt":%d,"sourceTopic":%b,"leaseExpires":%d}'
+            % (message[:-1], *lease)
+        )
 
     def _view(self, found: Delivered, expires_ms: int) -> message_structs.LeasedMessage:
         view = message_structs.LeasedMessage(
@@ -180,6 +242,28 @@ class ConsumerRoutes:
             return await asyncio.to_thread(engine.acknowledge, group, receipts)
 
         return await self._settle(request, group, given.receipts, body, here, only_full=True)
+
+    def _prepare_acknowledge(self, request: HotRequest) -> Prepared:
+        """Prepare acknowledgements of this shard, which wait for nothing."""
+        group = _group(request)
+        refuse_unknown(request.query(), ("shard",))
+        _require_json(request)
+
+        def begin(body: bytes, _: Mapping[str, str]) -> HotResult:
+            service = self._service
+            texts = bodies.decode(_ACKNOWLEDGE, body).receipts
+            receipts = decode_receipts(texts)
+            if self._other_shard(request) is not None:
+                return None
+            if any(each.shard != service.shards.own for each in receipts):
+                return None
+            service.require_writable()
+            statuses = service.consumers.engine.acknowledge_at_once(group, receipts)
+            if statuses is None:
+                return None
+            return self._settled(group, texts, statuses, only_full=True)
+
+        return Prepared(begin)
 
     async def give_back(self, request: HotRequest) -> Reply:
         """Return messages: each is delivered again after a delay, or becomes a dead letter."""
@@ -230,13 +314,25 @@ class ConsumerRoutes:
         receipts = decode_receipts(texts)
         members = msgspec.json.decode(body)
         statuses = await self._sharded.settle(request, members, receipts, here)
+        return Reply(self._settled(group, texts, statuses, only_full=only_full))
+
+    def _settled(
+        self, group: str, texts: Sequence[str], statuses: Sequence[str], *, only_full: bool
+    ) -> bytes:
+        """Wake receives that wait, and encode the results."""
         self._service.consumers.wake(group, only_full=only_full)
         results = [
             message_structs.ReceiptResult(receipt=text, status=ReceiptStatus(status))
             for text, status in zip(texts, statuses, strict=True)
         ]
         view = message_structs.ReceiptResults(group=group, results=tuple(results))
-        return Reply(_encode(view))
+        return _encode(view)
+
+
+def _require_json(request: HotRequest) -> None:
+    """Raise Problem (415) for a body of another media type than JSON."""
+    if not bodies.is_json(request.media_type.decode("latin-1")):
+        raise bodies.not_json_problem()
 
 
 def _group(request: HotRequest) -> str:

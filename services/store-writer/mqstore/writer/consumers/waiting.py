@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from mqstore.service import logs, problems
 from mqstore.service.arrivals import Arrivals
@@ -26,6 +26,39 @@ without one: a filter that matches nothing keeps no thread for long."""
 
 
 @dataclass(slots=True)
+class _Line:
+    """Receives of one group and the same topics that wait. The first one watches the queues for
+    all: when it has ended, the next one reads, and watches once it finds nothing."""
+
+    watcher: asyncio.Future[None] | None = None
+    is_full: bool = False
+    """Whether a queue was full for the watcher."""
+    others: dict[asyncio.Future[None], None] = field(default_factory=dict)
+    """In the order of their coming."""
+
+    def join(self, woken: asyncio.Future[None], *, is_full: bool) -> None:
+        """Add a receive."""
+        if self.watcher is None:
+            self.watcher, self.is_full = woken, is_full
+        else:
+            self.others[woken] = None
+
+    def leave(self, woken: asyncio.Future[None]) -> None:
+        """Remove a receive."""
+        if self.watcher is woken:
+            self.watcher = None
+        self.others.pop(woken, None)
+
+    def pass_on(self) -> None:
+        """Wake the next receive where none watches."""
+        if self.watcher is None and self.others:
+            woken = next(iter(self.others))
+            del self.others[woken]
+            if not woken.done():
+                woken.set_result(None)
+
+
+@dataclass(slots=True)
 class _Receives:
     """The receives of one group that are in progress."""
 
@@ -34,8 +67,8 @@ class _Receives:
     """Number of requests so far that ended leases or let them end at another time."""
     acknowledged: int = 0
     """Number of requests so far that made room in queues that may be full."""
-    waiting: dict[asyncio.Future[None], bool] = field(default_factory=dict)
-    """Those that wait, and whether a queue was full for them."""
+    lines: dict[frozenset[str], _Line] = field(default_factory=dict)
+    """Those that wait, by topics."""
 
     def has_changed(self, ended: int, acknowledged: int, found: Received) -> bool:
         """Whether a request since these numbers matters to a receive."""
@@ -84,18 +117,18 @@ class SharedConsumers:
         loop = asyncio.get_running_loop()
         until = loop.time() + wait_s
         lease = partial(
-            self.engine.receive,
+            self._lease,
             group,
             subscriptions,
             count=count,
             max_bytes=max_bytes,
             invisible_s=invisible_s,
         )
-        before = Received()
-        with self._receiving(group) as receives:
+        before, topics = Received(), frozenset(each.topic for each in subscriptions)
+        with self._receiving(group, topics) as receives:
             for _ in range(EMPTY_STEPS_MAX):
                 ended, acknowledged = receives.ended, receives.acknowledged
-                found = await self._lease(group, lease)
+                found = await lease()
                 found.unreadable[:0] = before.unreadable
                 found.expired += before.expired
                 found.dead += before.dead
@@ -103,9 +136,24 @@ class SharedConsumers:
                 if found.messages or left <= 0 or self.arrivals.interrupted:
                     break
                 if not receives.has_changed(ended, acknowledged, found):
-                    await self._await_change(receives, found, left)
+                    await self._await_change(receives.lines[topics], found, left)
                 before = found
             return found
+
+    def receive_at_once(
+        self,
+        group: str,
+        subscriptions: Sequence[Subscription],
+        *,
+        count: int,
+        max_bytes: int,
+        invisible_s: float,
+    ) -> Received | None:
+        """Lease messages that are in memory; None without one. Raises as ``receive``."""
+        found = self.engine.receive_in_memory(
+            group, subscriptions, count=count, max_bytes=max_bytes, invisible_s=invisible_s
+        )
+        return found if found is not None and found.messages else None
 
     def wake(self, group: str, *, only_full: bool) -> None:
         """Have waiting receives of a group look again: leases ended, or full queues have room.
@@ -117,8 +165,8 @@ class SharedConsumers:
             return
         receives.acknowledged += 1
         receives.ended += not only_full
-        waiting = receives.waiting.items()
-        self.arrivals.wake([each for each, is_full in waiting if is_full or not only_full])
+        lines = [each for each in receives.lines.values() if each.is_full or not only_full]
+        self.arrivals.wake([each.watcher for each in lines if each.watcher is not None])
 
     def end(self) -> None:
         """The service is shutting down: no receive waits any longer."""
@@ -130,8 +178,15 @@ class SharedConsumers:
             await asyncio.wait(self._undoing)
         await asyncio.to_thread(self._leave)
 
-    async def _lease(self, group: str, lease: Callable[[], Received]) -> Received:
-        """Lease messages in a thread; when cancelled, undo the leases once they are made."""
+    async def _lease(
+        self, group: str, subscriptions: Sequence[Subscription], **limits: Any
+    ) -> Received:
+        """Lease messages here from memory, else in a thread; when cancelled, undo the leases once
+        they are made."""
+        found = self.engine.receive_in_memory(group, subscriptions, **limits)
+        if found is not None:
+            return found
+        lease = partial(self.engine.receive, group, subscriptions, **limits)
         leasing = asyncio.ensure_future(asyncio.to_thread(lease))
         try:
             return await asyncio.shield(leasing)
@@ -150,28 +205,33 @@ class SharedConsumers:
             log.warning("leases of a cancelled receive stay", group=group, error=str(error))
 
     @contextmanager
-    def _receiving(self, group: str) -> Iterator[_Receives]:
+    def _receiving(self, group: str, topics: frozenset[str]) -> Iterator[_Receives]:
         receives = self._receives.setdefault(group, _Receives())
         receives.count += 1
+        line = receives.lines.setdefault(topics, _Line())
         try:
             yield receives
         finally:
+            line.pass_on()
             receives.count -= 1
             if not receives.count:
                 del self._receives[group]
 
-    async def _await_change(self, receives: _Receives, found: Received, seconds: float) -> None:
-        """Wait for a message behind what was read, or for the end of a lease."""
+    async def _await_change(self, line: _Line, found: Received, seconds: float) -> None:
+        """Wait for a message behind what was read, or for the end of a lease; behind another
+        receive, for its end."""
         if len(self.arrivals) >= self._polls_max:
             raise Problem(problems.OVERLOADED, "too many receives wait; try again later")
         loop = asyncio.get_running_loop()
-        seconds = min(seconds, max(0.0, found.next_deadline - loop.time()))
-        with self.arrivals.watch(*found.ends) as arrival:
-            receives.waiting[arrival] = found.is_full
+        is_first = line.watcher is None
+        if is_first:
+            seconds = min(seconds, max(0.0, found.next_deadline - loop.time()))
+        with self.arrivals.watch(*(found.ends if is_first else ())) as woken:
+            line.join(woken, is_full=found.is_full)
             try:
-                await asyncio.wait({arrival}, timeout=seconds)
+                await asyncio.wait({woken}, timeout=seconds)
             finally:
-                del receives.waiting[arrival]
+                line.leave(woken)
 
     def _leave(self) -> None:
         self.arrivals.stop()

@@ -1,0 +1,89 @@
+"""The arguments and the results of receives and of what settles receipts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from math import inf
+
+from mqstore.storage.codec.record import Record
+from mqstore.storage.lookup.answers import Unreadable
+from mqstore.storage.lookup.pull_filter import PullFilter
+
+
+class ReceiptStatus(StrEnum):
+    """The result of one receipt of an acknowledgement, a return or an extension."""
+
+    OK = "ok"
+    """Done, now or before."""
+    LOST = "lost"
+    """The lease expired and the message was delivered again, under another receipt."""
+    UNKNOWN = "unknown"
+    """The group has not received this message since it was set to an earlier offset."""
+    REFUSED = "refused"
+    """The copy of a returned message cannot be stored, as its properties do not fit; it stays
+    leased."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A topic to receive from; ``wanted`` None: all of its messages."""
+
+    topic: str
+    wanted: PullFilter | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """A message that is leased to the caller."""
+
+    record: Record
+    receipt: str
+    attempt: int
+    """How often the message was delivered to the group, this time and retries included."""
+    source_topic: str
+    """The topic that it was produced to; ``record.topic`` may be the group's retry topic."""
+
+
+@dataclass(slots=True)
+class Received:
+    """The result of one receive."""
+
+    messages: list[Delivered] = field(default_factory=list)
+    size: int = 0
+    """Bytes of the records."""
+    unreadable: list[Unreadable] = field(default_factory=list)
+    """Damaged messages, which are passed over."""
+    expired: int = 0
+    """Messages that retention deleted before they were acknowledged."""
+    dead: int = 0
+    """Messages that became dead letters, as each of their deliveries failed."""
+    is_full: bool = False
+    """Whether a queue has as many unacknowledged messages as it may have."""
+    next_deadline: float = inf
+    """Monotonic seconds: when the next lease of these queues expires."""
+    ends: list[tuple[str, int, int]] = field(default_factory=list)
+    """Topic, queue id and the offset where new messages will arrive, of each queue that was read;
+    without those that are full, or whose next message cannot be read yet."""
+    end: int = 0
+    """Physical offset below which the log has what this call appended."""
+
+
+@dataclass(slots=True)
+class Limits:
+    """The room that is left in one receive, and the lease of its messages."""
+
+    count: int
+    bytes: int
+    deadline: float
+    """Monotonic seconds: when the leases expire."""
+    lease: int
+    is_in_memory: bool = False
+    """Whether the disk must not be read."""
+    is_cut: bool = False
+    """Whether messages were left because the disk would have to be read for them."""
+
+    def cut(self) -> None:
+        """End the receive in front of messages for which the disk would have to be read: else
+        later ones in memory would overtake them for ever."""
+        self.count, self.is_cut = 0, True

@@ -1,0 +1,48 @@
+"""Settles one receipt: acknowledges, returns or extends a message whose lease is held."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from mqstore.storage.errors import (
+    MessageInvalid,
+    MessageTooLarge,
+    PropertiesTooLong,
+    PropertyError,
+)
+from mqstore.storage.shared_groups.queue_leases import LeaseState, QueueLeases
+from mqstore.storage.shared_groups.receipts import Receipt
+from mqstore.storage.shared_groups.results import ReceiptStatus
+
+log = logging.getLogger(__name__)
+
+_OF_ONE_MESSAGE: Final = (MessageInvalid, MessageTooLarge, PropertiesTooLong, PropertyError)
+"""Errors of a copy that are about its message only."""
+_STATUSES: Final = {
+    LeaseState.HELD: ReceiptStatus.OK,
+    LeaseState.ACKNOWLEDGED: ReceiptStatus.OK,
+    LeaseState.LOST: ReceiptStatus.LOST,
+    LeaseState.UNKNOWN: ReceiptStatus.UNKNOWN,
+}
+
+
+def settle_one(
+    leases: QueueLeases | None,
+    committed: int | None,
+    receipt: Receipt,
+    act: Callable[[QueueLeases, Receipt], None],
+) -> ReceiptStatus:
+    """Settle a receipt of a queue with these leases and this committed offset of the group."""
+    if leases is None:  # nothing is pending: all below the group's offset is acknowledged
+        known = committed is not None and receipt.offset < committed
+        return ReceiptStatus.OK if known else ReceiptStatus.UNKNOWN
+    state = leases.state_of(receipt.offset, receipt.lease)
+    if state is LeaseState.HELD:
+        try:
+            act(leases, receipt)
+        except _OF_ONE_MESSAGE as error:
+            log.warning("receipt %s: %s", receipt.encode(), error)
+            return ReceiptStatus.REFUSED
+    return _STATUSES[state]
