@@ -26,6 +26,7 @@ from tests.bench import (
     bench_query,
     bench_reads,
     bench_rebuild,
+    bench_shared,
     bench_spark,
     bench_sync,
     bench_transactions,
@@ -45,6 +46,7 @@ BENCHES: Final[dict[str, Callable[[Setting], Iterator[Bench]]]] = {
     "lean-sends": bench_lean.send_benches,
     "lean-pulls": bench_lean.pull_benches,
     "lean-transactions": bench_lean.transaction_benches,
+    "lean-shared": bench_shared.benches,
     "append": bench_append.benches,
     "sync": bench_sync.benches,
     "rebuild": bench_rebuild.benches,
@@ -59,6 +61,8 @@ BENCHES: Final[dict[str, Callable[[Setting], Iterator[Bench]]]] = {
     "beside": bench_beside.benches,
     "transactions": bench_transactions.benches,
 }
+PEERS: Final = {"lean-shared": rocketmq.POP_NAME}
+"""The peers of rows by the name of their benches, where it is not that of all others."""
 BUILD: Final = Path(__file__).parents[2] / "build"
 
 
@@ -138,7 +142,7 @@ class Run:
         for name, rows in self.rows.items():
             yield f"### {name}"
             yield self.uses[name].sentence()
-            yield harness.table(rows, rocketmq.NAME)
+            yield harness.table(rows, PEERS.get(name, rocketmq.NAME))
 
 
 def _measure(setting: Setting, name: str, rounds: int, run: Run) -> None:

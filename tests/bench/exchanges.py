@@ -17,6 +17,8 @@ from tests.bench.lean import Exchange, Part, Protocol, literal
 from tests.bench.workload import QUEUES, TOPIC
 
 GROUP: Final = "bench"
+BROKER: Final = "bench-broker"
+"""The name of the peer's broker (`peer/Broker.java`)."""
 CLIENT_VERSION: Final = 407
 """RocketMQ's MQVersion.V4_9_7."""
 PREPARED: Final = 4
@@ -26,11 +28,16 @@ COMMIT: Final = 8
 WITH_SUBSCRIPTION: Final = 4
 """PullSysFlag.FLAG_SUBSCRIPTION."""
 SEND_MESSAGE_V2, SEND_BATCH_MESSAGE, END_TRANSACTION, PULL_MESSAGE = 310, 320, 37, 11
+POP_MESSAGE, BATCH_ACK_MESSAGE = 200050, 200151
+POP_VERSION: Final = 493
+"""RocketMQ's MQVersion.V5_4_0."""
+INVISIBLE_S: Final = 60
+"""Time of a lease: popInvisibleTime of RocketMQ's consumer, and our default."""
 
 _PRODUCE: Final = f"/v1/topics/{TOPIC}/messages"
 _BATCH: Final = "application/x-rocketmq-batch"
 _ITEM: Final = struct.Struct(">iiiii")
-_SIZES: Final = {b"K": 32, b"N": 10, b"Q": 1}
+_SIZES: Final = {b"K": 32, b"N": 10, b"Q": 1, b"U": 27}
 """Bytes of the parts whose values have a fixed size."""
 
 _SLOTS: Final[Mapping[str, Part]] = {
@@ -41,10 +48,16 @@ _SLOTS: Final[Mapping[str, Part]] = {
     "@opaque@": lean.OPAQUE,
     "@first@": lean.captured(0),
     "@offset@": lean.captured_offset(1),
+    "@run@": lean.RUN,
+    "@now@": lean.NOW,
+    "@length@": lean.LENGTH,
+    "@items@": lean.ITEMS,
 }
 """Parts of a text that the client fills in."""
 _KEYS: Final = "order-@number@"
 _TAG: Final = "paid"
+_SHARED_GROUP: Final = f"{GROUP}-@run@"
+"""A group of each run, which has received nothing yet."""
 
 
 def body_of(size: int) -> bytes:
@@ -52,9 +65,9 @@ def body_of(size: int) -> bytes:
     return b"x" * size
 
 
-def our_send(size: int) -> Exchange:
-    """One message as JSON."""
-    content = json.dumps({"messages": [_message(size) | {"queueId": 12321}]})
+def our_send(size: int, *, is_timed: bool = False) -> Exchange:
+    """One message as JSON; ``is_timed``: its body says when it was sent."""
+    content = json.dumps({"messages": [_message(size, is_timed=is_timed) | {"queueId": 12321}]})
     return _http([_post(_PRODUCE, content.replace("12321", "@queue@"))])
 
 
@@ -84,10 +97,21 @@ def our_pull(count: int, end: int) -> Exchange:
     return Exchange(Protocol.HTTP, tuple(parts), 0, end)
 
 
-def their_send(size: int) -> Exchange:
-    """SEND_MESSAGE_V2 of one message."""
+def our_receive(count: int, wait_s: int) -> Exchange:
+    """A receive that waits, and the acknowledgement of its messages."""
+    spec = {"topics": {TOPIC: {}}, "max": count, "wait": wait_s, "invisibleS": INVISIBLE_S}
+    group = f"/v1/groups/{_SHARED_GROUP}"
+    receive = _post(f"{group}:receive", json.dumps(spec))
+    head = _head(f"{group}:ack", "application/json", "@length@")
+    acknowledge = [*_parts(head + '{"receipts":[@items@]}'), lean.REQUEST_END]
+    return _http([receive, [lean.capture_texts(b'"receipt":"')], acknowledge], messages=0)
+
+
+def their_send(size: int, *, is_timed: bool = False) -> Exchange:
+    """SEND_MESSAGE_V2 of one message; ``is_timed``: its body says when it was sent."""
     header = _send_header(_properties(), is_batch=False)
-    return _remoting([_command(SEND_MESSAGE_V2, header, [literal(body_of(size))])])
+    body = _parts(_timed_body(size)) if is_timed else [literal(body_of(size))]
+    return _remoting([_command(SEND_MESSAGE_V2, header, body)])
 
 
 def their_batch(size: int, count: int) -> Exchange:
@@ -133,8 +157,37 @@ def their_pull(count: int, end: int) -> Exchange:
     return Exchange(Protocol.REMOTING, parts, 0, end)
 
 
-def _message(size: int) -> dict[str, object]:
-    return {"body": body_of(size).decode(), "keys": [_KEYS], "tags": _TAG, "uniqKey": "@key@"}
+def their_pop(count: int, poll_ms: int, *, is_from_end: bool = False) -> Exchange:
+    """POP_MESSAGE of any queue, and BATCH_ACK_MESSAGE of its messages; a new group begins at the
+    first one, or behind the last one."""
+    header = {
+        "pollTime": str(poll_ms),
+        "invisibleTime": str(INVISIBLE_S * 1000),
+        "queueId": "-1",
+        "bornTime": "@born@",
+        "maxMsgNums": str(count),
+        "bname": BROKER,
+        "topic": TOPIC,
+        "expType": "TAG",
+        "exp": "*",
+        "consumerGroup": _SHARED_GROUP,
+        "initMode": "1" if is_from_end else "0",
+        "order": "false",
+    }
+    pop = _command(POP_MESSAGE, header, version=POP_VERSION)
+    start = f'{{"t":"{TOPIC}","r":"0","c":"{GROUP}-'.encode()
+    body = _parts(f'{{"acks":[@items@],"brokerName":"{BROKER}"}}')
+    acknowledge = _command(BATCH_ACK_MESSAGE, {}, body, version=POP_VERSION)
+    return _remoting([pop, [lean.capture_popped(start)], acknowledge], messages=0)
+
+
+def _message(size: int, *, is_timed: bool = False) -> dict[str, object]:
+    body = _timed_body(size) if is_timed else body_of(size).decode()
+    return {"body": body, "keys": [_KEYS], "tags": _TAG, "uniqKey": "@key@"}
+
+
+def _timed_body(size: int) -> str:
+    return "@now@" + "x" * (size - _SIZES[b"U"])
 
 
 def _properties() -> str:
@@ -147,7 +200,7 @@ def _post(path: str, content: str) -> list[Part]:
     return [*_parts(head), *body, lean.REQUEST_END]
 
 
-def _head(path: str, media_type: str, size: int) -> str:
+def _head(path: str, media_type: str, size: int | str) -> str:
     return (
         f"POST {path} HTTP/1.1\r\nhost: localhost\r\n"
         f"content-type: {media_type}\r\ncontent-length: {size}\r\n\r\n"
@@ -172,17 +225,24 @@ def _send_header(properties: str, *, is_batch: bool, sys_flag: int = 0) -> dict[
     }
 
 
-def _command(code: int, header: Mapping[str, str], body: Sequence[Part] = ()) -> list[Part]:
+def _command(
+    code: int,
+    header: Mapping[str, str],
+    body: Sequence[Part] = (),
+    version: int = CLIENT_VERSION,
+) -> list[Part]:
     """A frame of the remoting protocol; the client fills in its two lengths."""
-    command = {
+    command: dict[str, object] = {
         "code": code,
         "extFields": header,
         "flag": 0,
         "language": "JAVA",
         "opaque": 12321,
         "serializeTypeCurrentRPC": "JSON",
-        "version": CLIENT_VERSION,
+        "version": version,
     }
+    if not header:
+        del command["extFields"]
     text = json.dumps(command, separators=(",", ":")).replace("12321", "@opaque@")
     return [*_parts(text), lean.HEADER_END, *body, lean.REQUEST_END]
 

@@ -57,7 +57,7 @@ class Exchange:
     protocol: Protocol
     parts: tuple[Part, ...]
     messages: int
-    """Messages of one exchange; 0: the records of the replies are counted."""
+    """Messages of one exchange; 0: the records of the replies, or captured items, are counted."""
     wrap: int = 0
     """The captured offset at which reading starts at offset 0 again; 0: it does not."""
 
@@ -68,6 +68,8 @@ class Limits:
 
     seconds: float = 0
     exchanges: int = 0
+    rate: float = 0
+    """Exchanges a second that begin over all connections; 0: each after the reply to the last."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,9 @@ class Measurement:
     p50_ms: float
     p99_ms: float
     p999_ms: float
+    arrival_p50_ms: float
+    """From the sending of a message to its receipt, of messages that say when they were sent."""
+    arrival_p99_ms: float
 
     @property
     def server_us(self) -> float:
@@ -125,6 +130,21 @@ def capture(index: int, before: bytes) -> Part:
     return b"G", bytes([index]) + before
 
 
+def capture_texts(before: bytes) -> Part:
+    """Capture, as the items, each text in quotes behind ``before`` in the reply."""
+    return b"F", before
+
+
+def capture_popped(start: bytes) -> Part:
+    """Capture, as the items, a BatchAck of each queue in the reply to a POP. ``start`` is its JSON
+    up to the run's id, which ends the group's name."""
+    return b"P", start
+
+
+RUN: Final[Part] = (b"I", b"")
+NOW: Final[Part] = (b"U", b"")
+LENGTH: Final[Part] = (b"C", b"")
+ITEMS: Final[Part] = (b"W", b"")
 OPAQUE: Final[Part] = (b"O", b"")
 TIME: Final[Part] = (b"T", b"")
 QUEUE: Final[Part] = (b"Q", b"")
@@ -138,11 +158,31 @@ def run(
     connections: int,
     limits: Limits,
     servers: Sequence[int] = (),
+    run_id: str = "",
 ) -> Measurement:
     """One round against a port of the loopback; ``servers`` are the measured process ids.
 
     Raises LeanError with the program's own words when a connection or a reply fails.
     """
+    found = _run(exchange, port, connections, limits, servers, run_id)
+    if not found.messages:
+        raise LeanError("the round exchanged no message")
+    return found
+
+
+def receive_once(exchange: Exchange, port: int, connections: int) -> None:
+    """Let each connection receive once; most get nothing. Raises LeanError as ``run``."""
+    _run(exchange, port, connections, Limits(exchanges=1), (), "")
+
+
+def _run(
+    exchange: Exchange,
+    port: int,
+    connections: int,
+    limits: Limits,
+    servers: Sequence[int],
+    run_id: str,
+) -> Measurement:
     arguments = [
         exchange.protocol.value,
         port,
@@ -151,7 +191,8 @@ def run(
         limits.exchanges,
         exchange.messages,
         exchange.wrap,
-        uuid.uuid4().hex[:16].upper(),
+        limits.rate,
+        run_id or new_run_id(),
         ",".join(map(str, servers)),
     ]
     try:
@@ -166,10 +207,12 @@ def run(
         raise LeanError(f"the round did not end within {error.timeout:.0f} s") from error
     if done.returncode != 0:
         raise LeanError(done.stderr.decode(errors="replace").strip())
-    found = json.loads(done.stdout)
-    if not found["messages"]:
-        raise LeanError("the round exchanged no message")
-    return Measurement(*found.values())
+    return Measurement(*json.loads(done.stdout).values())
+
+
+def new_run_id() -> str:
+    """The id of a run: 16 hexadecimal digits."""
+    return uuid.uuid4().hex[:16].upper()
 
 
 def build() -> Path:

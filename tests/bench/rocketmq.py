@@ -24,7 +24,10 @@ from tests.compat.referee import missing as referee_missing
 
 VERSION = "4.9.7"
 NAME = f"RocketMQ {VERSION}"
-SOURCES = Path(__file__).parent / "peer"
+POP_VERSION = "5.4.0"
+POP_NAME = f"RocketMQ {POP_VERSION}"
+"""The peer of rows of shared groups: version 4 has no POP consumer."""
+SOURCES = {VERSION: Path(__file__).parent / "peer", POP_VERSION: Path(__file__).parent / "peer5"}
 ANSWER_TIMEOUT_S = 600
 SEGMENT_DEFAULT = 1 << 30
 """RocketMQ's mappedFileSizeCommitLog."""
@@ -42,49 +45,30 @@ def missing() -> str | None:
     return referee_missing()
 
 
-class Peer:
-    """A JVM that answers requests until it is closed. One request at a time."""
+class Programs:
+    """The Java programs beside one version of RocketMQ."""
 
-    def __init__(self) -> None:
+    def __init__(self, version: str) -> None:
         """Builds what is not built. Raises PeerError."""
-        referee = Referee(VERSION)
+        referee = Referee(version)
         referee.build()
+        self._sources = SOURCES[version]
         self._out = referee.out / "peer"
         self._out.mkdir(exist_ok=True)
         self._class_path = f"{self._out / 'classes'}{os.pathsep}{referee.class_path}"
         self._compile(referee.class_path)
         self._scratch = tempfile.TemporaryDirectory(prefix="bench-peer-")
-        self._log_path = self._out / "peer.log"
-        self._log = self._log_path.open("wb")
-        self._process = subprocess.Popen(
-            self._java("peer.Peer"),
+        self.log_path = self._out / "peer.log"
+        self._log = self.log_path.open("wb")
+
+    def start(self, *program: str) -> subprocess.Popen[bytes]:
+        """Start a program in a JVM of its own."""
+        return subprocess.Popen(
+            self._java(*program),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
         )
-
-    @property
-    def process_id(self) -> int:
-        return self._process.pid
-
-    def request(self, verb: str, **arguments: object) -> dict[str, float]:
-        """Run one measurement; its figures. Raises PeerError."""
-        requests, answers = self._pipes()
-        fields = [verb, *(f"{name}={value}" for name, value in arguments.items())]
-        watchdog = threading.Timer(ANSWER_TIMEOUT_S, self._process.kill)
-        watchdog.start()
-        try:
-            requests.write("\t".join(fields).encode() + b"\n")
-            requests.flush()
-            answer = answers.readline().decode().rstrip("\n").split("\t")
-        except BrokenPipeError:
-            answer = [""]
-        finally:
-            watchdog.cancel()
-        if answer[0] != "ok":
-            why = answer[1] if len(answer) > 1 else "the JVM ended without an answer"
-            raise PeerError(f"{verb}: {why}; see {self._log_path}")
-        return {name: float(value) for name, value in (pair.split("=") for pair in answer[1:])}
 
     @contextlib.contextmanager
     def broker(
@@ -95,42 +79,26 @@ class Peer:
         ``names`` is the port of a name server that leads to it; 0: there is none. Raises PeerError.
         """
         port = free_port()
-        process = subprocess.Popen(
-            self._java("peer.Broker", str(directory), str(port), flush, str(segment), str(names)),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
+        process = self.start(
+            "peer.Broker", str(directory), str(port), flush, str(segment), str(names)
         )
         try:
             assert process.stdout is not None
             if process.stdout.readline() != b"ready\n":
-                raise PeerError(f"the broker does not start; see {self._log_path}")
+                raise PeerError(f"the broker does not start; see {self.log_path}")
             yield port, process.pid
         finally:
             process.kill()
             process.communicate()
 
     def close(self) -> None:
-        requests, answers = self._pipes()
-        with contextlib.suppress(BrokenPipeError):
-            requests.close()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        answers.close()
+        """Remove what the programs left."""
         self._log.close()
         self._scratch.cleanup()
 
-    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        return self._process.stdin, self._process.stdout
-
     def _compile(self, class_path: str) -> None:
         """Compile the peer unless this very source was compiled before."""
-        sources = sorted(SOURCES.glob("*.java"))
+        sources = sorted(self._sources.glob("*.java"))
         digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
         stamp = self._out / "built-from"
         if stamp.exists() and stamp.read_text() == digest:
@@ -154,6 +122,65 @@ class Peer:
             self._class_path,
             *program,
         ]
+
+
+class Peer(Programs):
+    """A JVM that answers requests until it is closed. One request at a time."""
+
+    def __init__(self) -> None:
+        """Builds what is not built. Raises PeerError."""
+        super().__init__(VERSION)
+        self._process = self.start("peer.Peer")
+        self._pop: Programs | None = None
+
+    @property
+    def process_id(self) -> int:
+        return self._process.pid
+
+    def request(self, verb: str, **arguments: object) -> dict[str, float]:
+        """Run one measurement; its figures. Raises PeerError."""
+        requests, answers = self._pipes()
+        fields = [verb, *(f"{name}={value}" for name, value in arguments.items())]
+        watchdog = threading.Timer(ANSWER_TIMEOUT_S, self._process.kill)
+        watchdog.start()
+        try:
+            requests.write("\t".join(fields).encode() + b"\n")
+            requests.flush()
+            answer = answers.readline().decode().rstrip("\n").split("\t")
+        except BrokenPipeError:
+            answer = [""]
+        finally:
+            watchdog.cancel()
+        if answer[0] != "ok":
+            why = answer[1] if len(answer) > 1 else "the JVM ended without an answer"
+            raise PeerError(f"{verb}: {why}; see {self.log_path}")
+        return {name: float(value) for name, value in (pair.split("=") for pair in answer[1:])}
+
+    @property
+    def pop(self) -> Programs:
+        """The programs of the version that has a POP consumer. Raises PeerError."""
+        if self._pop is None:
+            self._pop = Programs(POP_VERSION)
+        return self._pop
+
+    def close(self) -> None:
+        requests, answers = self._pipes()
+        with contextlib.suppress(BrokenPipeError):
+            requests.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        answers.close()
+        if self._pop is not None:
+            self._pop.close()
+        super().close()
+
+    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        return self._process.stdin, self._process.stdout
 
 
 def free_port() -> int:

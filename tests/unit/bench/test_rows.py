@@ -46,7 +46,12 @@ def test_each_row_that_takes_longer_measures_ours(name: str, tmp_path: Path) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    ["lean-pulls", "lean-transactions", pytest.param("lean-sends", marks=pytest.mark.nightly)],
+    [
+        "lean-pulls",
+        "lean-transactions",
+        "lean-shared",
+        pytest.param("lean-sends", marks=pytest.mark.nightly),
+    ],
 )
 def test_each_row_of_the_lean_client_counts_its_messages(name: str, tmp_path: Path) -> None:
     rows = run(tmp_path, name, "--alone", *FEW)

@@ -1,0 +1,242 @@
+"""Shared groups of ours beside RocketMQ 5's POP consumer: both lease messages to many consumers.
+
+The lean client receives lots of 32 and acknowledges each lot by one request, in turn with the peer:
+POP_MESSAGE of any queue and BATCH_ACK_MESSAGE. A round's group is new, and begins at the first
+message. Latency is that from the sending of a message to its receipt by a consumer that waits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from mqstore.storage.config import FlushDiskType
+from tests.bench import exchanges, lean
+from tests.bench.harness import Bench, Figures, Metric, Setting
+from tests.bench.lean import Exchange, Limits, Measurement
+from tests.bench.servers import Server
+from tests.bench.stores import fresh_directory
+from tests.bench.workload import BODY_SIZE, QUEUES, TOPIC
+from tests.services.service_processes import running
+
+LOT: Final = 32
+CONSUMERS: Final = 8
+PRODUCERS: Final = 8
+BATCH: Final = 100
+IDLE: Final = 1_000
+"""Consumers that wait for a message that does not come. One of RocketMQ's gets the last message of
+the topic: a new POP group begins there at the latest."""
+WAIT_S: Final = 1
+"""Time after which a consumer that received nothing ends."""
+WARM_UP: Final = Limits(seconds=1)
+PEAKS: Final = 3
+"""Rounds of which the fastest is the peak."""
+PEAK_S: Final = 2.0
+SETTLE_S: Final = 3
+"""Time in which all idle consumers connect and wait."""
+IDLE_S: Final = 4
+"""Time in which the cost of idle consumers is measured."""
+
+
+@dataclass(frozen=True)
+class _Side:
+    """A server and the exchanges with it."""
+
+    server: Server
+    port: int
+    fill: Exchange
+    send: Exchange
+    receive: Exchange
+    wait: Exchange
+    """A receive that waits until the end of the idle round."""
+
+
+def benches(setting: Setting) -> Iterator[Bench]:
+    """Rows of a backlog, of messages that are consumed as they come, and of idle consumers."""
+    with ExitStack() as stack:
+        sides = {"ours": stack.enter_context(_ours(setting))}
+        if setting.peer is not None:
+            sides["peer"] = stack.enter_context(_pop(setting))
+        yield _idle(sides)
+        yield _latencies(setting, sides)
+        for each in sides.values():
+            _fill(each, 2 * setting.records)
+        yield _rates(setting, sides)
+
+
+@contextmanager
+def _ours(setting: Setting) -> Iterator[_Side]:
+    with (
+        fresh_directory(setting.directory) as root,
+        running(root / "store") as run,
+        run.client() as client,
+    ):
+        client.create_topic(TOPIC, queues=QUEUES)
+        yield _Side(
+            Server(run.writer_url, (run.child("writer"), run.child("query"))),
+            urlsplit(run.writer_url).port or 0,
+            exchanges.our_batch(BODY_SIZE, BATCH),
+            exchanges.our_send(BODY_SIZE, is_timed=True),
+            exchanges.our_receive(LOT, WAIT_S),
+            exchanges.our_receive(LOT, SETTLE_S + IDLE_S + 1),
+        )
+
+
+@contextmanager
+def _pop(setting: Setting) -> Iterator[_Side]:
+    assert setting.peer is not None
+    flush = FlushDiskType.ASYNC.value
+    with (
+        fresh_directory(setting.directory) as root,
+        setting.peer.pop.broker(root, flush) as (port, process_id),
+    ):
+        side = _Side(
+            Server(str(port), (process_id,)),
+            port,
+            exchanges.their_batch(BODY_SIZE, BATCH),
+            exchanges.their_send(BODY_SIZE, is_timed=True),
+            exchanges.their_pop(LOT, WAIT_S * 1000),
+            exchanges.their_pop(LOT, (SETTLE_S + IDLE_S + 1) * 1000, is_from_end=True),
+        )
+        lean.run(side.send, port, 1, Limits(exchanges=1))  # makes the topic
+        yield side
+
+
+def _fill(side: _Side, records: int) -> None:
+    each = -(-records // (PRODUCERS * BATCH))
+    lean.run(side.fill, side.port, PRODUCERS, Limits(exchanges=each))
+
+
+# a backlog
+
+
+def _rates(setting: Setting, sides: dict[str, _Side]) -> Bench:
+    name = f"shared receive and ack of {LOT}, {CONSUMERS} consumers"
+    short = WARM_UP if setting.round.seconds else setting.round
+    measured = {key: _Backlog(side, setting.round) for key, side in sides.items()}
+    return Bench(
+        [
+            Metric("rate", name, "messages/s", record_size=BODY_SIZE),
+            Metric("server", f"{name}, server's cost", "µs a message", higher_is_better=False),
+            Metric("client", f"{name}, client's cost", "µs a message", higher_is_better=False),
+            Metric("p50", f"{name}, p50", "ms", higher_is_better=False),
+            Metric("p99", f"{name}, p99", "ms", higher_is_better=False),
+        ],
+        measured["ours"],
+        measured.get("peer"),
+        processes={},
+        warm_up={key: _Backlog(side, short) for key, side in sides.items()},
+    )
+
+
+@dataclass
+class _Backlog:
+    """A round over messages that are there; by a new group."""
+
+    side: _Side
+    limits: Limits
+
+    def __call__(self) -> Figures:
+        side = self.side
+        found = lean.run(side.receive, side.port, CONSUMERS, self.limits, side.server.process_ids)
+        return {
+            "rate": found.messages / found.seconds,
+            "server": found.server_us,
+            "client": found.client_us,
+            "p50": found.p50_ms,
+            "p99": found.p99_ms,
+        }
+
+
+# messages that are consumed as they come
+
+
+def _latencies(setting: Setting, sides: dict[str, _Side]) -> Bench:
+    name = "shared, from send to receive at half of the peak"
+    loads = {key: _Load(side, setting.round) for key, side in sides.items()}
+    return Bench(
+        [
+            Metric("rate", f"{name}, load", "messages/s"),
+            Metric("p50", f"{name}, p50", "ms", higher_is_better=False),
+            Metric("p99", f"{name}, p99", "ms", higher_is_better=False),
+            Metric("server", f"{name}, server's cost", "µs a message", higher_is_better=False),
+        ],
+        loads["ours"],
+        loads.get("peer"),
+        processes={},
+    )
+
+
+class _Load:
+    """A round of producers at half of the peak; the first round measures the peak."""
+
+    def __init__(self, side: _Side, limits: Limits) -> None:
+        self._side = side
+        self._limits = limits
+        self._peak = 0.0
+        self._run_id = lean.new_run_id()
+        """The id of all rounds, so that one group goes on."""
+
+    def __call__(self) -> Figures:
+        if not self._peak:
+            seconds = min(PEAK_S, self._limits.seconds)
+            for _ in range(PEAKS):
+                found = self._round(Limits(seconds, self._limits.exchanges))
+                self._peak = max(self._peak, found.messages / found.seconds)
+        limits = Limits(self._limits.seconds, self._limits.exchanges, self._peak / 2)
+        found = self._round(limits)
+        return {
+            "rate": found.messages / found.seconds,
+            "p50": found.arrival_p50_ms,
+            "p99": found.arrival_p99_ms,
+            "server": found.server_us,
+        }
+
+    def _round(self, limits: Limits) -> Measurement:
+        """Return what consumers received; they end when they have waited for WAIT_S in vain."""
+        side = self._side
+        with ThreadPoolExecutor(1) as pool:
+            consuming = pool.submit(
+                lean.run,
+                side.receive,
+                side.port,
+                CONSUMERS,
+                Limits(seconds=limits.seconds + 3 * WAIT_S),
+                side.server.process_ids,
+                self._run_id,
+            )
+            lean.run(side.send, side.port, PRODUCERS, limits)
+            return consuming.result()
+
+
+# idle consumers
+
+
+def _idle(sides: dict[str, _Side]) -> Bench:
+    name = f"{IDLE:,} consumers that wait, server's cost"
+    costs = {key: _Idle(side) for key, side in sides.items()}
+    metric = Metric("idle", name, "% of a core", higher_is_better=False)
+    return Bench([metric], costs["ours"], costs.get("peer"), processes={})
+
+
+@dataclass
+class _Idle:
+    """A round in which all consumers wait; what the server costs meanwhile."""
+
+    side: _Side
+
+    def __call__(self) -> Figures:
+        side = self.side
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(lean.receive_once, side.wait, side.port, IDLE)
+            time.sleep(SETTLE_S)
+            began_s, cpu_s = time.monotonic(), side.server.cpu_s()
+            time.sleep(IDLE_S)
+            share = (side.server.cpu_s() - cpu_s) / (time.monotonic() - began_s)
+            waiting.result()
+        return {"idle": 100 * share}
