@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from inspect import signature
 from typing import Literal
 
@@ -11,6 +12,7 @@ from crc32c import crc32c
 from pydantic import BaseModel, ConfigDict
 
 from mqstore.wire import produce, unique_keys
+from mqstore.wire.times import parse_time
 
 Hidden = Literal["delayed", "half"]
 """Messages that are not in their topic yet: delayed ones, and those of undecided transactions."""
@@ -18,8 +20,9 @@ Hidden = Literal["delayed", "half"]
 
 class NewMessage(produce.NewMessage):
     """A message to store. ``body`` is bytes or text (stored as UTF-8). Messages under one
-    ``ordering_key`` go to one queue, in order. ``delay_level`` 0 delivers it at once; other values
-    are levels of the store's messageDelayLevel."""
+    ``ordering_key`` go to one queue, in order. It is delivered at once, or after one of three
+    delays: ``delay_s`` seconds, at ``deliver_at`` (a datetime with a zone, RFC 3339, or
+    milliseconds since the epoch), or a ``delay_level`` of the store's messageDelayLevel."""
 
     def __init__(
         self,
@@ -32,8 +35,12 @@ class NewMessage(produce.NewMessage):
         ordering_key: str | None = None,
         flag: int = 0,
         delay_level: int = 0,
+        delay_s: float | None = None,
+        deliver_at: datetime | str | int | None = None,
         uniq_key: str | None = None,
     ) -> None:
+        if isinstance(deliver_at, datetime):
+            deliver_at = parse_time(deliver_at.isoformat(timespec="milliseconds"))
         super().__init__(
             body=body if isinstance(body, str) else None,
             body_base64=None if isinstance(body, str) else base64.b64encode(body).decode(),
@@ -44,6 +51,8 @@ class NewMessage(produce.NewMessage):
             ordering_key=ordering_key,
             flag=flag,
             delay_level=delay_level,
+            delay_s=delay_s,
+            deliver_at=deliver_at,
             uniq_key=uniq_key,
         )
 

@@ -51,7 +51,7 @@ def begin(
     """
     if isinstance(messages, NewMessage):
         messages = [messages]
-    if any(each.delay_level for each in messages):
+    if any(each.delay_level or each.delay_s or each.deliver_at for each in messages):
         raise ValueError("messages of a transaction cannot be delayed")
     if any(each.ordering_key is not None for each in messages):
         raise ValueError("messages of a transaction have no ordering key; give queue_id instead")

@@ -18,6 +18,7 @@ from mqstore.storage.layout import StoreFormat
 from mqstore.storage.log.commit_log import CommitLog, Placement
 from mqstore.storage.options import Durability
 from mqstore.storage.queues.files_ahead import FilesAhead
+from mqstore.storage.seams import Clock
 
 
 class Appends:
@@ -32,6 +33,7 @@ class Appends:
         levels: DelayLevels,
         ahead: FilesAhead | None,
         wake_dispatch: Callable[[], None],
+        clock: Clock,
     ) -> None:
         """With ``ahead``, an append that needs a file which is not there raises FilePending.
 
@@ -47,11 +49,12 @@ class Appends:
         self._levels = levels
         self._ahead = ahead
         self._wake_dispatch = wake_dispatch
+        self._clock = clock
 
     def append_closely(self, message: Message) -> Placement:
         """Append one message that the kernel does not put alone (``LogEnd.put``).
 
-        One with a DELAY property is appended to its delay level. Raises PutRefused, StoreFailed,
+        One with a delay is appended to where it waits. Raises PutRefused, StoreFailed,
         FilePending.
         """
         return self._append_single(self._delayed(message) if message.has_delay else message)
@@ -96,7 +99,7 @@ class Appends:
             self._wake_dispatch()
 
     def _delayed(self, message: Message) -> Message:
-        return delay_message(message, self._levels, self._format)
+        return delay_message(message, self._levels, self._format, self._clock.now_ms())
 
     def _append_single(self, message: Message) -> Placement:
         if self._ahead is not None:

@@ -179,6 +179,7 @@ class StoreParts:
             levels,
             None if options.waits_for_files else FilesAhead(core.queues, core.log),
             partial(self.services.wake, Dispatcher.name),
+            seams.clock,
         )
         self.dedup = self._make_dedup()
         self.delays = self._make_delays(levels)
@@ -242,7 +243,8 @@ class StoreParts:
             core.log,
             core.queues,
             self.lookups,
-            self.seams.clock,
+            self.seams,
+            directory.paths,
             self.appends.put_copy,
             core.steps.shift_ms,
         )

@@ -133,6 +133,17 @@ PROPERTY_ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 """The offset message id of the first copy of a message that a group sent back."""
 PROPERTY_TIMERS: Final = ("TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS")
 """5.x: other ways to name a delay; a delay level comes before them."""
+PROPERTY_DELIVER_AT: Final = "TIMER_DELIVER_MS"
+"""The time of delivery that a client named, in milliseconds since the epoch."""
+PROPERTY_TIMER_OUT: Final = "TIMER_OUT_MS"
+"""The slot in which a message waits: a message of slot T is due at T + TIMER_PRECISION_MS."""
+PROPERTY_TIMER_ENQUEUE: Final = "TIMER_ENQUEUE_MS"
+PROPERTY_TIMER_DEQUEUE: Final = "TIMER_DEQUEUE_MS"
+PROPERTY_TIMER_ROLLS: Final = "TIMER_ROLL_TIMES"
+"""How often a waiting message was stored anew, because its time is beyond the roll window."""
+PROPERTY_TIMER_RECALLED: Final = "TIMER_DEL_UNIQKEY"
+"""In a recall: the unique key of the message that is not to be delivered."""
+TIMER_PRECISION_MS: Final = 1_000
 PROPERTY_WAIT: Final = "WAIT"
 PROPERTY_MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
 PROPERTY_MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
@@ -149,7 +160,7 @@ MULTI_DISPATCH_SEPARATOR: Final = ","
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
-"""5.x: where messages with a time instead of a level wait."""
+"""Where messages with a time instead of a level wait, in queue 0; in 4.9 stores by us alone."""
 
 # Transactions (TransactionalMessageBridge and EndTransactionProcessor of 4.9.7 and 5.4.0) ------
 

@@ -451,6 +451,7 @@ class MessageStore:
             services.start(self.scrub)
         if options.deliver_delayed:
             services.start(self.delays.service)
+            services.start(self.delays.timer)
 
     def close(self) -> None:
         """Stop services, bring everything to the disk, write the checkpoint and the clean-close
@@ -534,6 +535,7 @@ class MessageStore:
     def _release(self) -> None:
         self.dispatcher.close()
         self.lookups.forget()
+        self.delays.close()
         self.log.close()
         self.queues.close()
         self.index.close()

@@ -70,6 +70,21 @@ class StorePaths:
         return self.root / "abort.bak"
 
     @cached_property
+    def timer_wheel(self) -> Path:
+        """The slots in which messages with a time of delivery wait."""
+        return self.root / "timerwheel"
+
+    @cached_property
+    def timer_log(self) -> Path:
+        """Units of those messages, by slot."""
+        return self.root / "timerlog"
+
+    @cached_property
+    def timer_check(self) -> Path:
+        """How far such messages are delivered."""
+        return self.config / "timercheck"
+
+    @cached_property
     def lock(self) -> Path:
         """RocketMQ's lock file."""
         return self.root / "lock"

@@ -131,17 +131,8 @@ _RESERVED_4_9: Final = frozenset(
         "INNER_MULTI_QUEUE_OFFSET",
     }
 )
-RESERVED_PROPERTIES: Final[Mapping[StoreFormat, frozenset[str]]] = {
-    StoreFormat.V4_9: _RESERVED_4_9,
-    StoreFormat.V5_X: _RESERVED_4_9
-    | {
-        "ORIGIN_GROUP",
-        "POP_CK",
-        "POP_CK_OFFSET",
-        "1ST_POP_TIME",
-        "TRAN_PREPARED_QUEUE_OFFSET",
-        "DUP_INFO",
-        "EXTEND_UNIQ_INFO",
+_TIMER: Final = frozenset(
+    {
         "TIMER_DELAY_MS",
         "TIMER_DELAY_SEC",
         "TIMER_DELIVER_MS",
@@ -151,6 +142,21 @@ RESERVED_PROPERTIES: Final[Mapping[StoreFormat, frozenset[str]]] = {
         "TIMER_OUT_MS",
         "TIMER_DEL_UNIQKEY",
         "TIMER_DELAY_LEVEL",
+    }
+)
+"""Reserved in 4.9 too, where RocketMQ does not know them: stores of both have the timer."""
+RESERVED_PROPERTIES: Final[Mapping[StoreFormat, frozenset[str]]] = {
+    StoreFormat.V4_9: _RESERVED_4_9 | _TIMER,
+    StoreFormat.V5_X: _RESERVED_4_9
+    | _TIMER
+    | {
+        "ORIGIN_GROUP",
+        "POP_CK",
+        "POP_CK_OFFSET",
+        "1ST_POP_TIME",
+        "TRAN_PREPARED_QUEUE_OFFSET",
+        "DUP_INFO",
+        "EXTEND_UNIQ_INFO",
         "__BORNHOST",
         "BORN_TIMESTAMP",
         "DLQ_ORIGIN_TOPIC",

@@ -30,6 +30,8 @@ RECEIPT_LENGTH_MAX: Final = 512
 """Characters; the longest topic has 255."""
 REASON_LENGTH_MAX: Final = 500
 """Characters of the reason of a return, which is stored as a property."""
+DELAY_S_MAX: Final = 40 * 86_400
+"""Seconds until the delivery of a new message."""
 DELAY_LEVEL_MAX: Final = 18
 """Levels of messageDelayLevel that a return may name."""
 DEAD_LETTERS_DEFAULT: Final = 100

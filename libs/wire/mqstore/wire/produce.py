@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import binascii
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
 from mqstore.wire import idempotency, problems
-from mqstore.wire.base import INT32_MAX, INT32_MIN, UINT32_MAX, Reply, Request, left_out
+from mqstore.wire.base import INT32_MAX, INT32_MIN, INT64_MAX, UINT32_MAX, Reply, Request, left_out
 from mqstore.wire.examples import stores as examples
-from mqstore.wire.limits import ORDERING_KEY_LENGTH_MAX
+from mqstore.wire.limits import DELAY_S_MAX, ORDERING_KEY_LENGTH_MAX
 from mqstore.wire.operation import TOPIC_PARAMETER, Operation, Role, Target
+from mqstore.wire.times import format_time, parse_time
 
 Durability = Literal["sync", "async"]
 Int32 = Annotated[int, Field(ge=INT32_MIN, le=INT32_MAX, strict=True)]
@@ -67,6 +69,24 @@ class NewMessage(Content):
             examples=[0, 3],
         ),
     ] = 0
+    deliver_at: Annotated[
+        Annotated[int, Field(ge=0, le=INT64_MAX, strict=True)] | str | None,
+        Field(
+            description="The time at which the message is delivered to its topic, at most 40 days "
+            "ahead: RFC 3339, or milliseconds since the epoch. It is never early, and up to a "
+            "second late; a time that has passed means at once. Until then the message is in "
+            "rmq_sys_wheel_timer, to which queueId and queueOffset of the reply refer. Without "
+            "`delayS` and `delayLevel`.",
+            examples=["2026-11-28T08:00:00Z"],
+        ),
+    ] = None
+    delay_s: Annotated[
+        Annotated[float, Field(ge=0, le=DELAY_S_MAX, strict=True)] | None,
+        Field(
+            description="Seconds until then, from the arrival of the request.",
+            examples=[90, 0.5],
+        ),
+    ] = None
     uniq_key: Annotated[
         str | None,
         Field(
@@ -81,6 +101,28 @@ class NewMessage(Content):
             description="CRC-32C of the body's bytes; a body that has another one is refused.",
         ),
     ] = None
+
+
+def delivery_time(message: NewMessage, now_ms: int) -> int | None:
+    """Return the time of delivery that a message names, in milliseconds since the epoch; None for
+    none, or one that has passed.
+
+    Raises ValueError for several delays, text that is no time, and a time over 40 days ahead.
+    """
+    given = [message.deliver_at is not None, message.delay_s is not None, message.delay_level > 0]
+    if sum(given) > 1:
+        raise ValueError("give one of deliverAt, delayS and delayLevel")
+    if message.delay_s is not None:
+        deliver_ms = now_ms + math.ceil(message.delay_s * 1000)
+    elif message.deliver_at is not None:
+        at = message.deliver_at
+        deliver_ms = parse_time(at) if isinstance(at, str) else at
+    else:
+        return None
+    if deliver_ms > now_ms + DELAY_S_MAX * 1000:
+        latest = format_time(now_ms + DELAY_S_MAX * 1000)
+        raise ValueError(f"deliverAt is over 40 days ahead; the latest time is {latest}")
+    return deliver_ms if deliver_ms > now_ms else None
 
 
 def body_bytes(text: str | None, encoded: str | None) -> bytes:

@@ -154,10 +154,23 @@ class DelayLevel(Reply):
     ]
 
 
+class TimedMessages(Reply):
+    """Messages that wait for a time (`deliverAt`, `delayS`), in rmq_sys_wheel_timer."""
+
+    pending: int
+    next_due_ms: Annotated[
+        int | None, Field(description="When the next message is due; null: none is pending.")
+    ]
+    waiting: Annotated[
+        str | None, Field(description="Why messages that are due are not delivered.")
+    ]
+
+
 class DelayLevels(Reply, title="DelayLevelList"):
-    """The delay levels, ascending."""
+    """The delay levels, ascending, and the messages that wait for a time."""
 
     levels: tuple[DelayLevel, ...]
+    timed: TimedMessages
 
     model_config = ConfigDict(json_schema_extra={"example": examples.DELAYS})
 

@@ -24,6 +24,7 @@ from mqstore.storage.formats import (
     KEY_SEPARATOR,
     NAME_VALUE_SEPARATOR,
     PROPERTY_DELAY,
+    PROPERTY_DELIVER_AT,
     PROPERTY_KEYS,
     PROPERTY_SEPARATOR,
     PROPERTY_SHARDING_KEY,
@@ -264,9 +265,14 @@ def build(
         uniq_key = unique_keys.next()
     else:
         topic_names.check_key(uniq_key)
-    encoded = _encode(
-        _properties(message, uniq_key, store_format), store_format.trailing_property_separator
-    )
+    try:
+        deliver_ms = contract.delivery_time(message, origin.born_timestamp_ms)
+    except ValueError as error:
+        raise Problem(problems.MESSAGE_INVALID, str(error)) from None
+    found = _properties(message, uniq_key, store_format)
+    if deliver_ms is not None:
+        found[PROPERTY_DELIVER_AT] = str(deliver_ms)
+    encoded = _encode(found, store_format.trailing_property_separator)
     body = body_bytes(message.body, message.body_base64)
     if message.crc32c is not None:
         check_crc32c(body, message.crc32c, f"the body of message {uniq_key}")

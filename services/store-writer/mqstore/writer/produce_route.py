@@ -359,7 +359,7 @@ class ProduceRoute:
             uniq_keys,
             self._is_sync(request.durability),
             _client_keys(messages),
-            any(each.delay_level for each in messages),
+            any(map(_is_delayed, messages)),
             ordering,
             key,
             _other_keys(key, uniq_keys),
@@ -436,6 +436,10 @@ def _defer(reply: Coroutine[Any, Any, Reply]) -> DeferredReply:
 def _client_keys(messages: Sequence[NewMessage]) -> list[str | None] | None:
     keys = [message.uniq_key for message in messages]
     return keys if any(keys) else None
+
+
+def _is_delayed(message: NewMessage) -> bool:
+    return bool(message.delay_level or message.delay_s or message.deliver_at is not None)
 
 
 def _ordering_keys(messages: Sequence[NewMessage]) -> list[str | None] | None:

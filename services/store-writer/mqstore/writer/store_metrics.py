@@ -109,6 +109,7 @@ class StoreMetrics(Collector):
         """Observe the delays of the messages that this store delivers."""
         observe = self.delivery_seconds.observe
         store.delays.service.on_delivered = lambda late_ms: observe(late_ms / 1000)
+        store.delays.timer.on_delivered = store.delays.service.on_delivered
 
     def collect(self) -> Iterable[Metric]:
         """Yield all metrics; those of the store only while it is open."""
@@ -235,7 +236,7 @@ class StoreMetrics(Collector):
         labels = ["level", "delay"]
         pending = GaugeMetricFamily(
             "mqstore_delay_pending",
-            "Delayed messages that wait, by level and its delay.",
+            "Delayed messages that wait, by level and its delay; level timer: those with a time.",
             labels=labels,
         )
         behind = GaugeMetricFamily(
@@ -250,6 +251,10 @@ class StoreMetrics(Collector):
             late_ms = 0.0 if each.next_due_ms is None else max(0.0, now_ms - each.next_due_ms)
             pending.add_metric([str(each.level), each.delay], each.pending)
             behind.add_metric([str(each.level), each.delay], late_ms / 1000)
+        timed = store.delays.timer.status()
+        late_ms = 0.0 if timed.next_due_ms is None else max(0.0, now_ms - timed.next_due_ms)
+        pending.add_metric(["timer", ""], timed.pending)
+        behind.add_metric(["timer", ""], late_ms / 1000)
         yield pending
         yield behind
         yield HistogramMetricFamily(

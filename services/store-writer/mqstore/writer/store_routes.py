@@ -9,7 +9,7 @@ from mqstore.service.endpoint import Endpoint
 from mqstore.storage.status import RecoveryReport
 from mqstore.wire import stores as operations
 from mqstore.wire.shards import ShardEntry
-from mqstore.wire.stores import DelayLevel, DelayLevels, Segment, Segments, Store
+from mqstore.wire.stores import DelayLevel, DelayLevels, Segment, Segments, Store, TimedMessages
 from mqstore.writer.service import WriterService
 
 
@@ -41,9 +41,11 @@ class StoreRoutes:
 
     async def delays(self) -> DelayLevels:
         """Delay levels with their progress. A level whose delivery has stopped says why."""
-        found = await asyncio.to_thread(self._service.store.delays.status)
+        delays = self._service.store.delays
+        found = await asyncio.to_thread(delays.status)
         levels = [DelayLevel.model_validate(each) for each in found]
-        return DelayLevels(levels=tuple(levels))
+        timed = TimedMessages.model_validate(delays.timer.status())
+        return DelayLevels(levels=tuple(levels), timed=timed)
 
     async def segments(self) -> Segments:
         """Segments of the log, oldest first."""

@@ -16,7 +16,7 @@ from mqstore.storage.codec.record import Message, Record
 from mqstore.storage.dedup.window import KeyWindow
 from mqstore.storage.dispatch.dispatcher import Dispatcher
 from mqstore.storage.errors import OriginalsUnread, PutRefused, StorageError, UniqueKeyTaken
-from mqstore.storage.layout import HALF_TOPIC, PROPERTY_REAL_TOPIC, SCHEDULE_TOPIC
+from mqstore.storage.layout import HALF_TOPIC, PROPERTY_REAL_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from mqstore.storage.log.commit_log import CommitLog, Placement
 from mqstore.storage.queues.consume_queues import ConsumeQueues
 
@@ -273,7 +273,7 @@ def _all_differ(keys: Keys) -> bool:
 
 
 def _put_topic(found: Record) -> str | None:
-    if found.topic in (SCHEDULE_TOPIC, HALF_TOPIC):
+    if found.topic in (SCHEDULE_TOPIC, HALF_TOPIC, TIMER_TOPIC):
         return (found.properties or {}).get(PROPERTY_REAL_TOPIC)
     return found.topic
 

@@ -11,15 +11,17 @@ from mqstore.storage.delay.delivery import DeliveryService
 from mqstore.storage.delay.duplicates import DeliveredCopies
 from mqstore.storage.delay.progress import DelayProgress
 from mqstore.storage.delay.rewriting import queue_of
+from mqstore.storage.delay.timer import TimerService
 from mqstore.storage.delay_levels import DelayLevels
 from mqstore.storage.layout import SCHEDULE_TOPIC, StoreFormat
 from mqstore.storage.log.commit_log import CommitLog
 from mqstore.storage.lookup.lookups import Lookups
+from mqstore.storage.paths import StorePaths
 from mqstore.storage.queues.consume_queues import ConsumeQueues
 from mqstore.storage.recovery.report import LoweredOffset
 from mqstore.storage.retention.groups import next_record
 from mqstore.storage.retention.holds import Hold
-from mqstore.storage.seams import Clock
+from mqstore.storage.seams import Seams
 from mqstore.storage.tables.config_tables import DelayOffsets
 
 
@@ -53,7 +55,8 @@ class DelayedMessages:
         log: CommitLog,
         queues: ConsumeQueues,
         lookups: Lookups,
-        clock: Clock,
+        seams: Seams,
+        paths: StorePaths,
         put: Callable[[Message], object],
         shift_ms: Callable[[int], int],
     ) -> None:
@@ -64,8 +67,18 @@ class DelayedMessages:
         self._progress = DelayProgress(table, log, config)
         copies = DeliveredCopies(lookups, log.max_offset) if config.message_index_enable else None
         self.service = DeliveryService(
-            put, log, queues, self.levels, self._progress, clock, store_format, copies, shift_ms
+            put,
+            log,
+            queues,
+            self.levels,
+            self._progress,
+            seams.clock,
+            store_format,
+            copies,
+            shift_ms,
         )
+        self.timer = TimerService(paths, seams, store_format, log, queues, copies, put)
+        """Delivers the messages that name a time instead of a level."""
 
     def lower_to_ends(self) -> list[LoweredOffset]:
         """Lower the delivery offset of each level to its queue's end; returns the lowered offsets.
@@ -88,9 +101,16 @@ class DelayedMessages:
         Raises FlushTimeout, StoreFailed, OSError.
         """
         self._progress.save()
+        self.timer.save()
+
+    def close(self) -> None:
+        """Let the timer's files go."""
+        self.timer.close()
 
     def holds(self) -> Iterator[Hold]:
-        """Hold each level's undelivered messages, from the oldest; RocketMQ would delete them."""
+        """Hold each level's undelivered messages, from the oldest, and those that wait for their
+        time; RocketMQ would delete them."""
+        yield from self.timer.holds()
         for level in range(1, self.levels.max_level + 1):
             queue = self._queues.get(SCHEDULE_TOPIC, queue_of(level))
             if queue is None:

@@ -40,7 +40,7 @@ SLICE: Final = 100
 """Messages of one level before the other levels have their turn."""
 _TAGS_CODE_MAX: Final = 2**31 - 1
 """Greatest tags hash; every delivery time is above it."""
-_NEVER: Final = (MessageInvalid, PropertiesTooLong, TopicTooLong)
+NEVER: Final = (MessageInvalid, PropertiesTooLong, TopicTooLong)
 """Rejections that every later put of the same message would meet too."""
 
 _log = logging.getLogger(__name__)
@@ -161,7 +161,7 @@ class DeliveryService:
         """Deliver an entry's message, or pass it over; False when it is to be retried."""
         try:
             self._hand_over(level, index, entry)
-        except (RecordError, Undeliverable, *_NEVER) as error:
+        except (RecordError, Undeliverable, *NEVER) as error:
             self.passed_over += 1
             _log.error("delayed message %d of level %d is passed over: %s", index, level, error)
         except (DeliveryUnknown, PutRefused) as error:

@@ -1,24 +1,36 @@
-"""Finds delayed messages that were delivered before the opening but are not in delayOffset.json.
+"""Finds delayed messages that were delivered before the opening but are not in the saved progress.
 
-After a crash that file is behind the log by up to flushDelayOffsetInterval; after a clean close it
-may be; a lost file is behind by everything.
+After a crash delayOffset.json and timercheck are behind the log by up to one interval of their
+saves; after a clean close they may be; a lost file is behind by everything.
 
-A delivered copy has the UNIQ_KEY of the delayed record and keeps its DELAY, REAL_TOPIC and
-REAL_QID, whether this store or a real broker made it, so the index finds it. Of messages that a
-client sent twice under one key, as many count as delivered as there are copies.
+A delivered copy has the UNIQ_KEY of the delayed record and keeps some of its properties, whether
+this store or a real broker made it, so the index finds it. Of messages that a client sent twice
+under one key, as many count as delivered as there are copies.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from mqstore.storage.codec.record import Record
+from mqstore.storage.delay.rewriting import rolls_of
 from mqstore.storage.errors import StorageError
 from mqstore.storage.layout import (
     PROPERTY_DELAY,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
+    PROPERTY_TIMER_OUT,
+    PROPERTY_TIMER_ROLLS,
     SCHEDULE_TOPIC,
+    TIMER_TOPIC,
 )
 from mqstore.storage.lookup.lookups import Lookups
+
+_KEPT: Final = {
+    SCHEDULE_TOPIC: (PROPERTY_DELAY, PROPERTY_REAL_TOPIC, PROPERTY_REAL_QUEUE_ID),
+    TIMER_TOPIC: (PROPERTY_TIMER_OUT, PROPERTY_TIMER_ROLLS),
+}
+"""The properties of a record in a topic that its delivered copy has too."""
 
 
 class DeliveryUnknown(StorageError):
@@ -34,21 +46,29 @@ class DeliveredCopies:
 
     def is_delivered(self, found: Record) -> bool:
         """Whether the log shows that a delayed record was delivered. Raises DeliveryUnknown."""
-        key, topic = found.uniq_key, (found.properties or {}).get(PROPERTY_REAL_TOPIC)
-        if found.physical_offset >= self._end or key is None or topic is None:
-            return False
-        copies = self._count(topic, key, found, self._end)
-        return copies > 0 and copies >= self._count(
-            SCHEDULE_TOPIC, key, found, found.physical_offset + 1
-        )
+        topic = (found.properties or {}).get(PROPERTY_REAL_TOPIC)
+        return topic is not None and self._has(topic, found, _identity(found, found.topic))
 
-    def _count(self, topic: str, key: str, like: Record, end: int) -> int:
-        """Count the records below ``end`` that are the same message as ``like``."""
+    def is_rolled(self, found: Record) -> bool:
+        """Whether a later record took a timed record's place. Raises DeliveryUnknown."""
+        identity = _identity(found, found.topic, rolls=str(rolls_of(found) + 1))
+        return self._has(found.topic, found, identity)
+
+    def _has(self, topic: str, found: Record, identity: tuple[object, ...]) -> bool:
+        """Whether a topic has as many records of this identity as ``found`` has up to itself."""
+        if found.physical_offset >= self._end or found.uniq_key is None:
+            return False
+        copies = self._count(topic, found, identity, self._end)
+        own, end = _identity(found, found.topic), found.physical_offset + 1
+        return copies > 0 and copies >= self._count(found.topic, found, own, end)
+
+    def _count(self, topic: str, like: Record, identity: tuple[object, ...], end: int) -> int:
+        """Count the records of a topic below ``end`` under a record's key with an identity."""
         count, cursor = 0, None
         while True:
-            answer = self._lookups.by_key(topic, key, cursor=cursor)
+            answer = self._lookups.by_key(topic, like.uniq_key or "", cursor=cursor)
             count += sum(
-                each.physical_offset < end and _identity(each) == _identity(like)
+                each.physical_offset < end and _identity(each, like.topic) == identity
                 for each in answer.records
             )
             cursor = answer.cursor
@@ -59,13 +79,14 @@ class DeliveredCopies:
         return count
 
 
-def _identity(found: Record) -> tuple[object, ...]:
-    table = found.properties or {}
+def _identity(found: Record, waited_in: str, rolls: str | None = None) -> tuple[object, ...]:
+    """What a record of the topic ``waited_in`` has in common with its copies alone."""
+    table = dict(found.properties or {})
+    if rolls is not None:
+        table[PROPERTY_TIMER_ROLLS] = rolls
     return (
         found.uniq_key,
-        table.get(PROPERTY_DELAY),
-        table.get(PROPERTY_REAL_TOPIC),
-        table.get(PROPERTY_REAL_QUEUE_ID),
+        *(table.get(name) for name in _KEPT[waited_in]),
         found.born_timestamp_ms,
         found.born_host,
         found.body_crc,

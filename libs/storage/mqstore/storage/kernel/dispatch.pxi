@@ -99,7 +99,7 @@ cdef struct Facts:
     Text keys
     Text uniq_key
     bint multi_dispatch
-    bint delay  # its properties name one, whatever its value
+    bint delay  # its properties name a level or a time, whatever the value
     uint32_t topic_hash
     uint32_t tags_hash
 
@@ -122,7 +122,7 @@ cdef void read_facts(Text properties, Facts *f) noexcept nogil:
         if equals != NULL and equals > p:
             name.at, name.length = p, <uint32_t> (equals - p)
             value.at, value.length = equals + 1, <uint32_t> (stop - equals - 1)
-            if same(name, DELAY_NAME):
+            if same(name, DELAY_NAME) or same(name, DELIVER_NAME):
                 f.delay = True
             if value.length == 0:
                 pass  # ignored

@@ -220,6 +220,7 @@ cdef struct KeyFacts:
     Text key
     Text topic
     Text real_topic
+    bint timed
 
 
 cdef bint puts_key(const Layout *r, KeyFacts *f) noexcept nogil:
@@ -236,6 +237,7 @@ cdef bint puts_key(const Layout *r, KeyFacts *f) noexcept nogil:
         return False
     f.key.at = f.real_topic.at = p
     f.key.length = f.real_topic.length = 0
+    f.timed = False
     while p < end:
         stop = <const uint8_t *> memchr(p, 2, end - p)
         if stop == NULL:
@@ -248,10 +250,14 @@ cdef bint puts_key(const Layout *r, KeyFacts *f) noexcept nogil:
                 f.key = value
             elif same(name, REAL_TOPIC_NAME):
                 f.real_topic = value
+            elif same(name, TIMER_OUT_NAME):
+                f.timed = True
         p = stop + 1
     f.topic = r.topic
-    if same(r.topic, SCHEDULE_TOPIC) or same(r.topic, HALF_TOPIC):
+    if same(r.topic, SCHEDULE_TOPIC) or same(r.topic, HALF_TOPIC) or same(r.topic, TIMER_TOPIC):
         f.topic = f.real_topic
+    elif f.timed:  # the copy that a timer delivered
+        return False
     elif f.real_topic.length and not is_committed:  # 4.9 keeps the property in committed messages
         return False
     return f.key.length > 0 and f.topic.length > 0

@@ -29,6 +29,9 @@ cdef class Message:
         while end - at >= DELAY_PROPERTY.length:
             if memcmp(at, DELAY_PROPERTY.at, DELAY_PROPERTY.length) == 0:
                 return True
+            if end - at >= DELIVER_PROPERTY.length:
+                if memcmp(at, DELIVER_PROPERTY.at, DELIVER_PROPERTY.length) == 0:
+                    return True
             at = <const char *> memchr(at, 2, end - at)
             if at == NULL:
                 return False

@@ -28,7 +28,8 @@ DELAYS: Final[dict[str, Any]] = {
             "nextDueMs": 1795273270654,
             "waiting": None,
         }
-    ]
+    ],
+    "timed": {"pending": 2, "nextDueMs": 1795273271000, "waiting": None},
 }
 
 PRODUCED: Final[dict[str, Any]] = {

@@ -1,0 +1,78 @@
+"""The bytes are of files that a broker of 5.4.0 wrote; docs/formats.md has them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mqstore.storage.delay.timer_files import (
+    NOWHERE,
+    UNIT_SIZE,
+    TimerCheckpoint,
+    TimerLog,
+    TimerWheel,
+    Unit,
+    decode_unit,
+)
+from mqstore.storage.paths import StorePaths
+from tests.simulation import SimulatedMachine
+from tests.simulation.timed_store import small_wheel
+
+wheel_sizes = pytest.fixture(autouse=True)(small_wheel)
+
+INT64 = st.integers(0, 2**63 - 1)
+INT32 = st.integers(0, 2**31 - 1)
+UNITS = st.builds(
+    Unit,
+    st.integers(-1, 2**62),
+    st.integers(1, 7),
+    st.integers(0, 2**60),
+    INT32,
+    INT64,
+    INT32,
+    st.integers(-(2**31), 2**31 - 1),
+)
+PATHS = StorePaths(Path("/store"))
+
+
+@given(UNITS)
+def test_a_unit_is_what_its_bytes_say(unit: Unit) -> None:
+    assert decode_unit(memoryview(unit.encode()), 0) == unit
+
+
+@given(st.tuples(*[INT64] * 7))
+def test_a_checkpoint_is_what_its_bytes_say(values: tuple[int, ...]) -> None:
+    found = TimerCheckpoint(*values)
+    assert TimerCheckpoint.decode(found.encode()) == found
+    assert len(found.encode()) == 4096
+
+
+@given(st.lists(UNITS, min_size=1, max_size=40), st.integers(0, 40))
+def test_units_are_read_as_they_were_appended_up_to_a_cut(units: list[Unit], kept: int) -> None:
+    machine = SimulatedMachine(1)
+    log = TimerLog(PATHS, machine.seams)
+    positions = [log.append(each) for each in units]
+    assert [log.unit(each) for each in positions] == units
+    assert list(TimerLog(PATHS, machine.seams).units()) == list(zip(positions, units, strict=True))
+    again = TimerLog(PATHS, machine.seams)
+    again.cut([0, *(each + UNIT_SIZE for each in positions)][min(kept, len(units))])
+    positions[kept:] = [again.append(each) for each in units[kept:]]
+    assert list(again.units()) == list(zip(positions, units, strict=True))
+    assert list(TimerLog(PATHS, machine.seams).units()) == list(zip(positions, units, strict=True))
+
+
+@given(st.lists(st.integers(1_000, 1_255), max_size=30), st.integers(1_000, 1_255))
+def test_a_wheel_finds_the_next_slot_with_units(seconds: list[int], start: int) -> None:
+    machine = SimulatedMachine(1)
+    machine.disk.make_directories(PATHS.root)
+    wheel = TimerWheel(PATHS, machine.seams)
+    for position, second in enumerate(seconds):
+        wheel.add(second * 1_000, position)
+    for second in range(1_000, 1_256):
+        last = max((at for at, each in enumerate(seconds) if each == second), default=NOWHERE)
+        assert wheel.last(second * 1_000) == last
+    expected = min((each * 1_000 for each in seconds if each >= start), default=None)
+    assert wheel.next_used(start * 1_000, 1_256_000) == expected
