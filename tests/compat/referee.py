@@ -149,6 +149,11 @@ class Referee:
         ``consumed``."""
         return self._once("consume", str(directory), json.dumps(request))
 
+    def time(self, directory: Path, request: Mapping[str, Any]) -> int:
+        """A whole broker of 5.x opens the store, and delivers messages that name a time, as
+        Timers.java says; returns how many messages the topic has then."""
+        return int(self._once("time", str(directory), json.dumps(request))[0]["count"])
+
     def close(self) -> None:
         if self._server is not None:
             self._server.close()

@@ -1,4 +1,4 @@
-"""Messages with a time of delivery over crashes: each that survives is delivered once, not early."""
+"""Messages with a time of delivery over crashes: each that survives is delivered once, in time."""
 
 from __future__ import annotations
 

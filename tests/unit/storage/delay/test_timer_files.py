@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mqstore.storage.codec.java_text import string_hash
+from mqstore.storage.delay import timer_files
 from mqstore.storage.delay.timer_files import (
     NOWHERE,
     UNIT_SIZE,
@@ -76,3 +78,34 @@ def test_a_wheel_finds_the_next_slot_with_units(seconds: list[int], start: int) 
         assert wheel.last(second * 1_000) == last
     expected = min((each * 1_000 for each in seconds if each >= start), default=None)
     assert wheel.next_used(start * 1_000, 1_256_000) == expected
+
+
+def test_a_brokers_bytes_are_read_and_written() -> None:
+    given = bytes.fromhex(
+        "00000034ffffffffffffffff00000001000001a21aecf6b800000bb8"
+        "000000000000014e0000014ec3df62e50000000000000000"
+    )
+    unit = decode_unit(memoryview(given), 0)
+    assert unit == Unit(-1, 1, 1795748067000, 3000, 334, 334, string_hash("orders"))
+    assert unit.slot_ms == 1795748070000
+    assert unit.encode() == given
+    check = bytes.fromhex(
+        "000001a21aed065800000000000001040000000000000005"
+        "00000000000000050000000000000000000001a21aed06d00000000000000003"
+    )
+    found = TimerCheckpoint(1795748071000, 260, 5, 5, 0, 1795748071120, 3)
+    assert TimerCheckpoint.decode(check) == found
+    assert found.encode() == check.ljust(4096, b"\0")
+
+
+def test_a_slot_has_the_bytes_of_a_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timer_files, "WHEEL_SLOTS", 2 * 7 * 86_400)
+    machine = SimulatedMachine(1)
+    machine.disk.make_directories(PATHS.root)
+    wheel = TimerWheel(PATHS, machine.seams)
+    wheel.add(0x6B08F0E6 * 1_000, 0x34)
+    wheel.publish()
+    content = machine.disk.read(PATHS.timer_wheel)
+    assert len(content) == 38_707_200
+    slot = content[701_670 * 32 : 701_671 * 32]
+    assert slot.hex() == "000000006b08f0e6000000000000003400000000000000340000000100000000"

@@ -31,6 +31,7 @@ _KNOWN: Final = frozenset(
     {
         *("commitlog", "consumequeue", "index", "config", "checkpoint", "abort", "lock"),
         *("abort.bak", "mqstore", "compaction", "rocksdbstore", "timerwheel", "timerlog"),
+        "timerwheel.tmp",
         *("consumequeue_ext", "batchconsumequeue", "lmqstore", "epochFileCheckpoint"),
     }
 )

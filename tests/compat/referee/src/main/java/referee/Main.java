@@ -31,6 +31,7 @@ import java.nio.file.Path;
  * bloom (served only)            where a subscription's bits are
  * transact DIR REQUEST           a whole broker on DIR, and a TransactionMQProducer; ends the JVM
  * consume DIR REQUEST            a whole broker on DIR, and a group that sends back; ends the JVM
+ * time DIR REQUEST               a whole broker on DIR, and messages with a delay; ends the JVM
  * </pre>
  *
  * A served command is {"cmd":…,"dir":…,"script":FILE | "config":{…},"queries":bool,
@@ -74,7 +75,8 @@ public final class Main {
         for (int i = 2; i < args.length; i++) {
             if (args[i].equals("--queries")) {
                 command.addProperty("queries", true);
-            } else if (args[0].equals("transact") || args[0].equals("consume")) {
+            } else if (args[0].equals("transact") || args[0].equals("consume")
+                || args[0].equals("time")) {
                 command.add("request", JsonParser.parseString(args[i]));
             } else if (args[0].equals("write") || args[0].equals("append")) {
                 command.addProperty("script", args[i]);
@@ -144,6 +146,9 @@ public final class Main {
                 break;
             case "consume":
                 Consumers.run(dir, command.getAsJsonObject("request"), out);
+                break;
+            case "time":
+                Timers.run(dir, command.getAsJsonObject("request"), out);
                 break;
             case "pull":
                 Pull.run(dir, config, command.getAsJsonArray("requests"), out);

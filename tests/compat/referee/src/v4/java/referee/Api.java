@@ -5,6 +5,8 @@ import java.lang.reflect.Method;
 import java.nio.ByteBuffer;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicBoolean;
+import org.apache.rocketmq.broker.BrokerController;
+import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.broker.filter.ConsumerFilterData;
 import org.apache.rocketmq.broker.filter.ConsumerFilterManager;
 import org.apache.rocketmq.broker.filter.ExpressionForRetryMessageFilter;
@@ -70,5 +72,17 @@ final class Api {
         ConsumerFilterData data, ConsumerFilterManager manager) throws Exception {
         return new ExpressionForRetryMessageFilter(
             FilterAPI.build(topic, expression, type), data, manager);
+    }
+
+    /** RocketMQ 4 has no timer. */
+    static void delayBy(Message message, long delayMs) {
+        throw new UnsupportedOperationException("4.9 has no timer");
+    }
+
+    static boolean isTimerSaved(BrokerController broker) {
+        return true;
+    }
+
+    static void closeTimer(BrokerController broker) {
     }
 }

@@ -4,9 +4,11 @@ import java.lang.reflect.Method;
 import java.nio.ByteBuffer;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.broker.filter.ConsumerFilterData;
 import org.apache.rocketmq.broker.filter.ConsumerFilterManager;
 import org.apache.rocketmq.broker.filter.ExpressionForRetryMessageFilter;
+import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageConst;
 import org.apache.rocketmq.common.sysflag.MessageSysFlag;
@@ -20,6 +22,7 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
 import org.apache.rocketmq.store.queue.ConsumeQueueInterface;
 import org.apache.rocketmq.store.queue.ConsumeQueueStore;
 import org.apache.rocketmq.store.stats.BrokerStatsManager;
+import org.apache.rocketmq.store.timer.TimerMessageStore;
 
 /** What differs between the versions: RocketMQ 5. */
 final class Api {
@@ -92,5 +95,20 @@ final class Api {
         ConsumerFilterData data, ConsumerFilterManager manager) throws Exception {
         return new ExpressionForRetryMessageFilter(
             FilterAPI.build(topic, expression, type), data, manager);
+    }
+
+    static void delayBy(Message message, long delayMs) {
+        message.setDelayTimeMs(delayMs);
+    }
+
+    /** Whether all messages with a delay are in the wheel, and the checkpoint on disk says so. */
+    static boolean isTimerSaved(BrokerController broker) {
+        TimerMessageStore timer = broker.getTimerMessageStore();
+        return timer.getEnqueueBehindMessages() == 0
+            && broker.getTimerCheckpoint().getLastTimerQueueOffset() == timer.getCommitQueueOffset();
+    }
+
+    static void closeTimer(BrokerController broker) {
+        broker.getTimerMessageStore().shutdown();
     }
 }
