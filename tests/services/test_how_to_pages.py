@@ -53,6 +53,7 @@ RUN_HERE: Final = {
     ("open-a-refused-store", ".venv/bin/mqstore store verify"),
     ("pause-writes", "curl -X PUT"),
     ("produce-messages", "curl -X POST"),
+    ("produce-messages", "curl -H"),
     ("pause-writes", "curl -X PUT localhost:8081/v1/store/writes -H 'content-type: app"),
     ("repair-damage", "mqstore store repair"),
     ("replay-from-a-time", "curl -X POST"),
@@ -331,6 +332,14 @@ def test_produce_messages(reader: Reader) -> None:
         assert first["queueId"] == second["queueId"]
         found = client.message(second["offsetMsgId"])
     assert (found.tags, found.keys, found.ordering_key) == ("paid", ("order-1",), "customer-7")
+
+
+def test_deliver_a_message_later(reader: Reader) -> None:
+    with reader.run.client() as client:
+        client.create_topic("orders", queues=4)
+        placed, delays = reader.replies(_block("produce-messages", "curl -H"))
+        assert placed["messages"][0]["queueId"] == 0
+        assert delays["timed"]["pending"] == 1
 
 
 def test_produce_messages_with_the_python_client(reader: Reader) -> None:

@@ -49,12 +49,12 @@ def now_ms() -> int:
 def test_a_message_is_delivered_at_its_time(client: Client, name: str) -> None:
     key, begun_ms = name.replace(" ", "-"), now_ms()
     at = datetime.fromtimestamp(begun_ms / 1000, UTC) + timedelta(seconds=1.5)
-    given: dict[str, Any] = {
+    ways: dict[str, dict[str, Any]] = {
         "delayS": {"delay_s": 1.5},
         "deliverAt": {"deliver_at": begun_ms + 1_500},
         "deliverAt in RFC 3339": {"deliver_at": at},
-    }[name]
-    client.produce(TOPIC, [NewMessage(body=key, keys=[key], **given)])
+    }
+    client.produce(TOPIC, [NewMessage(body=key, keys=[key], **ways[name])])
     found = await_message(client, key)
     assert found.store_timestamp >= begun_ms + 1_499
     assert {"TIMER_DELIVER_MS", "TIMER_OUT_MS"} <= found.properties.keys()

@@ -93,7 +93,9 @@ def test_help_of_a_new_message_names_its_fields_as_python_does() -> None:
         "(*, body: 'bytes | str' = b'', tags: 'str | None' = None, keys: 'Sequence[str]' = (), "
         "properties: 'Mapping[str, str] | None' = None, queue_id: 'int | None' = None, "
         "ordering_key: 'str | None' = None, "
-        "flag: 'int' = 0, delay_level: 'int' = 0, uniq_key: 'str | None' = None) -> 'None'"
+        "flag: 'int' = 0, delay_level: 'int' = 0, delay_s: 'float | None' = None, "
+        "deliver_at: 'datetime | str | int | None' = None, "
+        "uniq_key: 'str | None' = None) -> 'None'"
     )
     assert str(inspect.signature(NewMessage)) == expected
 

@@ -160,7 +160,7 @@ MULTI_DISPATCH_SEPARATOR: Final = ","
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
-"""Where messages with a time instead of a level wait, in queue 0; in 4.9 stores by us alone."""
+"""The topic, of one queue, of messages that wait for a time; in 4.9 stores it is ours alone."""
 
 # Transactions (TransactionalMessageBridge and EndTransactionProcessor of 4.9.7 and 5.4.0) ------
 

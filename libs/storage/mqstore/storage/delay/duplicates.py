@@ -80,7 +80,7 @@ class DeliveredCopies:
 
 
 def _identity(found: Record, waited_in: str, rolls: str | None = None) -> tuple[object, ...]:
-    """What a record of the topic ``waited_in`` has in common with its copies alone."""
+    """The values that a record of the topic ``waited_in`` shares with its copies alone."""
     table = dict(found.properties or {})
     if rolls is not None:
         table[PROPERTY_TIMER_ROLLS] = rolls
