@@ -25,7 +25,9 @@ SIZES = {
 OURS = {"mapped_file_size_commit_log": 1 << 20, "message_delay_level": "1s 1s 1s 1s"}
 
 
-def consume(referee: Referee, store: Path, sends: Mapping[str, int], consumed: int) -> list[Line]:
+def consume(
+    referee: Referee, store: Path, sends: Mapping[str, int], consumed: int, **more: Any
+) -> list[Line]:
     """Run a broker with a push consumer of the group; ``sends`` has how often each body fails."""
     request: dict[str, Any] = {
         "config": SIZES,
@@ -36,7 +38,7 @@ def consume(referee: Referee, store: Path, sends: Mapping[str, int], consumed: i
         "tries": 2,
         "consumed": consumed,
         "deadLetters": 0,
-    }
+    } | more
     return [line for line in referee.consume(store, request) if line["t"] == "consumed"]
 
 
@@ -73,4 +75,35 @@ def test_a_broker_and_rest_consumers_go_on_where_the_other_stopped(
         (last,) = client.receive(GROUP, TOPIC).messages
         assert last.body == "last"
         assert client.acknowledge(GROUP, last).results[0].status is ReceiptStatus.OK
+        stop(process)
+
+
+def test_an_orderly_consumer_and_members_go_on_where_the_other_stopped(
+    referee: Referee, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    consume(referee, store, {"first": 1}, 2, orderly=True)
+
+    with writer(store, **OURS) as process, Client(process.url) as client:
+        before = client.join(GROUP, "a", TOPIC, session_s=1).queues
+        client.produce(TOPIC, [NewMessage(body=f"m{n}", queue_id=0) for n in range(8)])
+        found = client.receive(GROUP, TOPIC, member="a").messages
+        assert [each.body for each in found] == [f"m{n}" for n in range(8)]
+        client.acknowledge(GROUP, found[:3])
+        client.give_back(GROUP, found[3], delay_s=60)
+        stop(process)
+
+    lines = consume(referee, store, {}, 7, orderly=True, fails={"m3": 2})
+    assert [line["body"] for line in lines] == ["m3", "m3", "m3", "m4", "m5", "m6", "m7"]
+    assert {line["topic"] for line in lines} == {TOPIC}
+
+    with writer(store, **OURS) as process, Client(process.url) as client:
+        client.join(GROUP, "b", TOPIC)
+        client.produce(TOPIC, NewMessage(body="last", queue_id=0))
+        (last,) = client.receive(GROUP, TOPIC, member="b", wait_s=30).messages
+        assert last.body == "last"
+        assert client.acknowledge(GROUP, last).results[0].status is ReceiptStatus.OK
+        client.leave(GROUP, "a")
+        after = client.join(GROUP, "b", TOPIC).queues
+        assert min(each.epoch for each in after) > max(each.epoch for each in before)
         stop(process)

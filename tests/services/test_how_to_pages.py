@@ -35,6 +35,9 @@ RUN_HERE: Final = {
     ("back-up-and-restore", "curl -X PUT"),
     ("call-from-javascript", "curl 'localhost:8082/v1/topics/orders/queues/0/messages"),
     ("check-a-clock-step", "chronyc"),
+    ("consume-in-order", "curl -X PUT localhost:8081/v1/groups/billing/members"),
+    ("consume-in-order", "curl -X POST localhost:8081/v1/groups/billing:receive"),
+    ("consume-in-order", "curl localhost:8081/v1/groups/billing/members"),
     ("consume-messages", "curl -X POST localhost:8081/v1/groups/shipping:receive"),
     ("consume-messages", "curl -X POST localhost:8081/v1/groups/shipping:ack"),
     ("find-a-lost-message", ".venv/bin/mqstore message trace"),
@@ -320,6 +323,38 @@ def test_consume_messages_with_the_python_client(reader: Reader) -> None:
         # The signal may have come before the second message was acknowledged.
         again = client.receive("python-shipping", {"orders": WantedMessages(tags="paid")}).messages
         assert len(again) <= 1
+
+
+def test_consume_messages_in_order(reader: Reader) -> None:
+    page = (HOW_TO / "consume-in-order.md").read_text(encoding="utf-8")
+    (program,) = [found[2] for found in FENCE.finditer(page) if found[1] == "python"]
+    with reader.run.client() as client:
+        client.create_topic("orders", queues=4)
+        client.produce("orders", [NewMessage(body=f"pot {n}", ordering_key="k") for n in range(3)])
+        with subprocess.Popen(
+            [sys.executable, "-c", program.replace("billing", "python-billing")],
+            env=os.environ | {"MQSTORE_WRITER_URL": reader.run.writer_url},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            found: list[str] = []
+            while len(found) < 3:
+                found += [line for line in [process.stdout.readline()] if line.startswith("pot ")]
+            process.send_signal(signal.SIGINT)
+    assert found == ["pot 0\n", "pot 1\n", "pot 2\n"]
+
+    url = "localhost:8081/v1/groups/billing"
+    (joined,) = reader.replies(_block("consume-in-order", f"curl -X PUT {url}/members"))
+    held = {each["queueId"] for each in joined["queues"] if each["topic"] == "orders"}
+    assert held == set(range(4))
+    (received,) = reader.replies(_block("consume-in-order", f"curl -X POST {url}:receive"))
+    assert received["messages"]
+    listing, leave = _block("consume-in-order", f"curl {url}/members")
+    assert reader.replies([listing])[0]["members"][0]["queues"] == joined["queues"]
+    reader.replies([leave])
+    assert reader.replies([listing])[0]["members"] == []
 
 
 def test_produce_messages(reader: Reader) -> None:

@@ -46,7 +46,7 @@ class Consumers(SharedConsumers):
 
     async def get(self, wait_s: float = 0.0, count: int = 100) -> Received:
         return await self.receive(
-            "g", T, count=count, max_bytes=1 << 20, invisible_s=600, wait_s=wait_s
+            "g", T, count=count, max_bytes=1 << 20, invisible_s=600, member=None, wait_s=wait_s
         )
 
     async def _await_change(self, *given: Any) -> None:

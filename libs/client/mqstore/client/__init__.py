@@ -5,6 +5,7 @@ from mqstore.client.consumers import AsyncConsumer, ConsumedMessage, Consumer
 from mqstore.client.errors import BufferFull, ClientError, EventUnknown, ProblemError, Unreachable
 from mqstore.client.events import StoreEvent, TopicEvent
 from mqstore.client.models import Download, Health, NewMessage
+from mqstore.client.ordered import AsyncOrderedConsumer, OrderedConsumer, OrderedMessage
 from mqstore.client.producers import AsyncProducer, Delivery, Producer
 from mqstore.client.rebuild_calls import part_frames
 from mqstore.client.tls import make_tls_context
@@ -43,6 +44,7 @@ from mqstore.wire.groups import (
     Subscriptions,
 )
 from mqstore.wire.lags import GroupLag, GroupLags, GroupSum, LagStates, TopicLag, TopicSum
+from mqstore.wire.members import LeavingQueue, Member, MemberQueue, Members
 from mqstore.wire.messages import Message, MessageDetail, Messages, UnreadableMessage
 from mqstore.wire.operation import Target
 from mqstore.wire.produce import MessagePlace, ProduceReply
@@ -83,6 +85,7 @@ __all__ = [
     "WRITER_URL",
     "AsyncClient",
     "AsyncConsumer",
+    "AsyncOrderedConsumer",
     "AsyncProducer",
     "AsyncTransactionalProducer",
     "BegunTransaction",
@@ -115,11 +118,15 @@ __all__ = [
     "IndexRebuilds",
     "LagStates",
     "LeasedMessage",
+    "LeavingQueue",
     "LetterResult",
     "LetterStatus",
     "LogFile",
     "LogFiles",
     "LongOperation",
+    "Member",
+    "MemberQueue",
+    "Members",
     "Message",
     "MessageCopy",
     "MessageDetail",
@@ -130,6 +137,8 @@ __all__ = [
     "OffsetChange",
     "OffsetsReset",
     "Operations",
+    "OrderedConsumer",
+    "OrderedMessage",
     "Pin",
     "Pins",
     "ProblemError",

@@ -257,13 +257,19 @@ def commit(
     offsets: Mapping[int, int],
     *,
     allow_back: bool = False,
+    epochs: Mapping[int, int] | None = None,
     shard: int | None = None,
 ) -> Call[GroupOffsets]:
     """Commit a group's offsets: for each queue the next message to consume. All or none.
 
-    ``shard`` is the shard of the queues; it is required where there are several.
+    ``epochs`` has the epoch of each queue in an ordered group. ``shard`` is the shard of the
+    queues; it is required where there are several.
     """
-    new = [{"topic": topic, "queueId": queue, "offset": n} for queue, n in offsets.items()]
+    held = epochs or {}
+    new = [
+        {"topic": topic, "queueId": queue, "offset": n} | given(epoch=held.get(queue))
+        for queue, n in offsets.items()
+    ]
     body = document(COMMIT_OFFSETS, offsets=new, allow_back=allow_back)
     params = given(shard=shard)
     return call(COMMIT_OFFSETS, at={"group": group}, params=params, json=body)

@@ -35,6 +35,7 @@ from mqstore.client.events import (
     store_events,
     topic_events,
 )
+from mqstore.client.ordered import AsyncOrderedConsumer, OrderedConsumer, ordered_consumer
 from mqstore.client.producers import AsyncProducer, Producer, producer
 from mqstore.client.replies import answer, problem_error, redirect, unreachable
 from mqstore.client.requests import Call
@@ -355,11 +356,15 @@ class Client(_Base[httpx.Client]):
     unsubscribe = _blocking(calls.unsubscribe)
     producer = _working(producer, Producer)
     consumer = _working(consumer, Consumer)
+    ordered_consumer = _working(ordered_consumer, OrderedConsumer)
     transactional_producer = _working(transactional_producer, TransactionalProducer)
     receive = _blocking(consumer_calls.receive)
     acknowledge = _blocking(consumer_calls.acknowledge)
     give_back = _blocking(consumer_calls.give_back)
     extend = _blocking(consumer_calls.extend)
+    join = _blocking(consumer_calls.join)
+    leave = _blocking(consumer_calls.leave)
+    members = _blocking(consumer_calls.members)
     dead_letters = _blocking(consumer_calls.dead_letters)
     resend_dead_letters = _blocking(consumer_calls.resend_dead_letters)
     purge_dead_letters = _blocking(consumer_calls.purge_dead_letters)
@@ -519,6 +524,7 @@ class AsyncClient(_Base[httpx.AsyncClient]):
     unsubscribe = _asynchronous(calls.unsubscribe)
     producer = _working_asynchronously(producer, AsyncProducer)
     consumer = _working_asynchronously(consumer, AsyncConsumer)
+    ordered_consumer = _working_asynchronously(ordered_consumer, AsyncOrderedConsumer)
     transactional_producer = _working_asynchronously(
         transactional_producer, AsyncTransactionalProducer
     )
@@ -526,6 +532,9 @@ class AsyncClient(_Base[httpx.AsyncClient]):
     acknowledge = _asynchronous(consumer_calls.acknowledge)
     give_back = _asynchronous(consumer_calls.give_back)
     extend = _asynchronous(consumer_calls.extend)
+    join = _asynchronous(consumer_calls.join)
+    leave = _asynchronous(consumer_calls.leave)
+    members = _asynchronous(consumer_calls.members)
     dead_letters = _asynchronous(consumer_calls.dead_letters)
     resend_dead_letters = _asynchronous(consumer_calls.resend_dead_letters)
     purge_dead_letters = _asynchronous(consumer_calls.purge_dead_letters)

@@ -28,8 +28,9 @@ from mqstore.wire.dead_letters import (
     ResendTarget,
     ResentLetters,
 )
-from mqstore.wire.limits import LEASE_DEFAULT_S
-from mqstore.wire.operation import Operation
+from mqstore.wire.limits import LEASE_DEFAULT_S, SESSION_DEFAULT_S
+from mqstore.wire.members import JOIN, LEAVE, MEMBERS, Member, Members
+from mqstore.wire.operation import Nothing, Operation
 
 
 def receive(
@@ -39,13 +40,15 @@ def receive(
     max_messages: int | None = None,
     wait_s: float = 0.0,
     invisible_s: float = LEASE_DEFAULT_S,
+    member: str | None = None,
     shard: int | None = None,
 ) -> Call[ReceivedMessages]:
     """Lease messages of topics to this consumer for ``invisible_s`` seconds.
 
     Acknowledge each message before that, or it is delivered again. Without a message the service
     waits up to ``wait_s`` seconds for one. ``topics`` may have a filter for each topic: all
-    consumers of a group use the same topics and filters.
+    consumers of a group use the same topics and filters. ``member`` is the caller in an ordered
+    group, see ``join``.
     """
     if isinstance(topics, str):
         topics = [topics]
@@ -59,6 +62,7 @@ def receive(
         max=max_messages,
         wait=wait_s or None,
         invisible_s=invisible_s,
+        member=member,
     )
     return call(RECEIVE, at={"group": group}, params=given(shard=shard), json=body, wait_s=wait_s)
 
@@ -78,15 +82,18 @@ def give_back(
     messages: LeasedMessage | str | Iterable[LeasedMessage | str],
     *,
     delay_level: int = 0,
+    delay_s: float | None = None,
     reason: str = "",
 ) -> Call[ReceiptResults]:
     """Return messages that could not be consumed now.
 
     Each is delivered again after a level of the store's messageDelayLevel: by default 3 for the
     first retry, and one more for each further one. Level -1 makes a dead letter, as does the last
-    retry that the group allows. The call may be repeated.
+    retry that the group allows. In an ordered group, ``delay_s`` is how long the message holds its
+    queue. The call may be repeated.
     """
-    return _settle(RETURN, group, messages, delay_level=delay_level, reason=reason)
+    fields = {"delay_level": delay_level, "delay_s": delay_s, "reason": reason}
+    return _settle(RETURN, group, messages, **fields)
 
 
 def extend(
@@ -98,6 +105,33 @@ def extend(
     """Let the leases of messages end ``invisible_s`` seconds from now; 0 delivers them again at
     once."""
     return _settle(EXTEND, group, messages, invisible_s=invisible_s)
+
+
+def join(
+    group: str,
+    member: str,
+    topics: str | Sequence[str],
+    *,
+    session_s: float = SESSION_DEFAULT_S,
+) -> Call[Member]:
+    """Make a consumer a member of an ordered group, or renew its session.
+
+    The reply has its queues with their epochs. Repeat the call before ``session_s`` seconds are
+    over, or the queues go to other members. Receive with ``member``.
+    """
+    names = [topics] if isinstance(topics, str) else list(topics)
+    body = document(JOIN, topics=names, session_s=session_s)
+    return call(JOIN, at={"group": group, "member": member}, json=body)
+
+
+def leave(group: str, member: str) -> Call[Nothing]:
+    """End the membership in an ordered group: others get the queues at once. May be repeated."""
+    return call(LEAVE, at={"group": group, "member": member})
+
+
+def members(group: str) -> Call[Members]:
+    """List the members of an ordered group with their queues; a shared group has none."""
+    return call(MEMBERS, at={"group": group})
 
 
 def dead_letters(

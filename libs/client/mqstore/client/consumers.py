@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from pydantic import PrivateAttr
 
@@ -64,7 +64,7 @@ class ConsumedMessage(LeasedMessage):
     """The span of its processing, where the client has traces."""
 
     @classmethod
-    def of(cls, message: LeasedMessage, settle: Callable[[str, Outcome], None]) -> ConsumedMessage:
+    def of(cls, message: LeasedMessage, settle: Callable[[str, Outcome], None]) -> Self:
         """Return a received message whose ``ack`` and ``nack`` call ``settle``."""
         found = cls.model_construct(message.model_fields_set, **message.__dict__)
         found._settle = settle
@@ -83,11 +83,11 @@ class ConsumedMessage(LeasedMessage):
         """
         if not 0 <= delay_level <= DELAY_LEVEL_MAX:
             raise ValueError(f"delay_level is {delay_level}; give 0 to {DELAY_LEVEL_MAX}")
-        self._settle(self.receipt, Outcome(delay_level, _checked(reason)))
+        self._settle(self.receipt, Outcome(delay_level, checked_reason(reason)))
 
     def reject(self, *, reason: str = "") -> None:
         """Make the message a dead letter at once. Raises ValueError as ``nack``."""
-        self._settle(self.receipt, Outcome(_DEAD, _checked(reason)))
+        self._settle(self.receipt, Outcome(_DEAD, checked_reason(reason)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def consumer(
     messages. ``shard`` names one of several shards; by default all are consumed. Raises ValueError.
     """
     return ConsumerSpec(
-        group, _wanted(topics), concurrency, prefetch, lease_s, handle_max_s, wait_s, shard
+        group, wanted_messages(topics), concurrency, prefetch, lease_s, handle_max_s, wait_s, shard
     )
 
 
@@ -157,6 +157,8 @@ class AsyncConsumer:
     were neither acknowledged nor returned are released: they are delivered again at once.
     """
 
+    _message: ClassVar[type[ConsumedMessage]] = ConsumedMessage
+
     def __init__(self, client: AsyncClient, spec: ConsumerSpec) -> None:
         """``client.consumer`` makes it."""
         self._client = client
@@ -174,25 +176,24 @@ class AsyncConsumer:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
-        self._tasks = [
-            asyncio.create_task(self._guarded(each)) for each in (self._receive(), self._settle())
-        ]
+        self._tasks = [asyncio.create_task(self._guarded(each)) for each in self._work()]
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        receiving, settling = self._tasks
+        receiving, settling, *others = self._tasks
         self.stop()
         receiving.cancel()
         await asyncio.wait({receiving})
-        self._leases.release_all()
+        self._release()
         if self._processing is not None:
             self._processing.end_lost(self._leases)
         self._buffer.clear()
         self._changes.notify()
         with contextlib.suppress(TimeoutError, ClientError):
             await asyncio.wait_for(self.flush(), STOP_S)
-        settling.cancel()
-        await asyncio.wait({settling})
+        for each in (settling, *others):
+            each.cancel()
+        await asyncio.wait({settling, *others})
 
     def __aiter__(self) -> Self:
         return self
@@ -203,7 +204,7 @@ class AsyncConsumer:
             raise self._failure
         if self._stopping:
             raise StopAsyncIteration
-        message = self._buffer.popleft()
+        message = self._take_next()
         self._given.add(message.receipt)
         if self._processing is not None:
             message._span = self._processing.begin(message)
@@ -232,6 +233,9 @@ class AsyncConsumer:
     def _has_next(self) -> bool:
         return bool(self._buffer) and len(self._given) < self._spec.concurrency
 
+    def _take_next(self) -> ConsumedMessage:
+        return self._buffer.popleft()
+
     @property
     def _room(self) -> int:
         return self._spec.prefetch - len(self._buffer)
@@ -241,6 +245,14 @@ class AsyncConsumer:
         return self._leases.has_due or self._sending
 
     # in the background --------------------------------------------------------------------
+
+    def _work(self) -> list[Coroutine[Any, Any, None]]:
+        """The background work: receiving and settling first."""
+        return [self._receive(), self._settle()]
+
+    def _release(self) -> None:
+        """Note that the messages that are held will not be handled."""
+        self._leases.release_all()
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
         """Do background work; what it raises, the application's loop raises."""
@@ -258,14 +270,22 @@ class AsyncConsumer:
             try:
                 found = await self._client.send(self._next_call())
             except ClientError as error:
-                pause_s = retries.pause_s(error)
+                pause_s = self._pause_s(retries, error)
                 self._warn(error)
                 await asyncio.sleep(pause_s)
             else:
                 retries = RetryBudget(inf)
-                self._leases.add(found.messages)
-                self._buffer += [ConsumedMessage.of(each, self.settle) for each in found.messages]
+                self._add(found.messages)
                 self._changes.notify()
+
+    def _add(self, messages: Sequence[LeasedMessage]) -> None:
+        """Hold messages that were received."""
+        self._leases.add(messages)
+        self._buffer += [self._message.of(each, self.settle) for each in messages]
+
+    def _pause_s(self, retries: RetryBudget, error: ClientError) -> float:
+        """Return the seconds until the next receive. Raises an error that is final."""
+        return retries.pause_s(error)
 
     def _next_call(self) -> Call[ReceivedMessages]:
         spec = self._spec
@@ -345,6 +365,8 @@ class Consumer:
     Several threads may iterate over one consumer; ``run`` starts them.
     """
 
+    _worker: ClassVar[type[AsyncConsumer]] = AsyncConsumer
+
     def __init__(self, make_client: Callable[[], AsyncClient], spec: ConsumerSpec) -> None:
         """``client.consumer`` makes it. ``make_client`` is called on the consumer's thread."""
         self._spec = spec
@@ -352,7 +374,7 @@ class Consumer:
             "consumer",
             f"consumer of {spec.group}",
             make_client,
-            lambda client: AsyncConsumer(client, spec),
+            lambda client: self._worker(client, spec),
         )
 
     def __enter__(self) -> Self:
@@ -370,7 +392,7 @@ class Consumer:
             message = self._thread.wait(self._thread.running.__anext__())
         except StopAsyncIteration:
             raise StopIteration from None
-        return ConsumedMessage.of(message, self._settle)
+        return message.of(message, self._settle)
 
     def run(self, handle: Callable[[ConsumedMessage], object]) -> None:
         """Call ``handle`` with each message, in as many threads as ``concurrency``, until ``stop``.
@@ -423,9 +445,10 @@ class Consumer:
             raise ClientError("the consumer has ended; the message is delivered again") from error
 
 
-def _wanted(
+def wanted_messages(
     topics: str | Sequence[str] | Mapping[str, str | WantedMessages],
 ) -> Mapping[str, WantedMessages]:
+    """Return the filters by topic."""
     if isinstance(topics, str):
         topics = [topics]
     if not isinstance(topics, Mapping):
@@ -436,7 +459,8 @@ def _wanted(
     }
 
 
-def _checked(reason: str) -> str:
+def checked_reason(reason: str) -> str:
+    """Return the reason of a return. Raises ValueError."""
     if len(reason) > REASON_LENGTH_MAX or not reason.isprintable():
         raise ValueError(
             f"reason {reason[:50]!r}: give at most {REASON_LENGTH_MAX} printable characters"

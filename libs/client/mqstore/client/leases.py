@@ -17,14 +17,17 @@ from mqstore.wire.limits import COUNT_MAX
 
 RENEWED_AFTER: Final = 0.5
 """Part of a lease after which it is renewed."""
-_LOST: Final = (ReceiptStatus.LOST, ReceiptStatus.UNKNOWN)
+_LOST: Final = (ReceiptStatus.LOST, ReceiptStatus.UNKNOWN, ReceiptStatus.STALE)
+_AGAIN: Final = (ReceiptStatus.UNREACHABLE, ReceiptStatus.EARLY)
 
 
 class Outcome(NamedTuple):
-    """The end of a message: acknowledged (no level), or returned with a level and a reason."""
+    """The end of a message: acknowledged (no level), or returned with a level and a reason; in an
+    ordered group with a delay."""
 
     delay_level: int | None = None
     reason: str = ""
+    delay_s: float | None = None
 
 
 class Release(NamedTuple):
@@ -45,11 +48,15 @@ class Settlement:
                 return consumer_calls.extend(group, self.receipts, invisible_s=lease_s)
             case Release():
                 return consumer_calls.extend(group, self.receipts, invisible_s=0.0)
-            case Outcome(None, _):
+            case Outcome(None, _, _):
                 return consumer_calls.acknowledge(group, self.receipts)
-            case Outcome(delay_level, reason):
+            case Outcome(delay_level, reason, delay_s):
                 return consumer_calls.give_back(
-                    group, self.receipts, delay_level=delay_level or 0, reason=reason
+                    group,
+                    self.receipts,
+                    delay_level=delay_level or 0,
+                    delay_s=delay_s,
+                    reason=reason,
                 )
 
 
@@ -97,6 +104,11 @@ class Leases:
                 now + self._lease_s * RENEWED_AFTER, now + self._handle_max_s
             )
 
+    def forget(self, receipts: Iterable[str]) -> None:
+        """Hold messages no more that the service will deliver again."""
+        for receipt in receipts:
+            self._held.pop(receipt, None)
+
     def release_all(self) -> None:
         """Note that no message that is held will be handled."""
         for receipt in list(self._held):
@@ -115,10 +127,12 @@ class Leases:
         return None if first is None else max(0.0, first - self._clock())
 
     def take(self) -> list[Settlement]:
-        """Take the requests that are due now."""
+        """Take the requests that are due now: acknowledgements, releases, returns. In an ordered
+        queue a message may be returned once those before it are acknowledged."""
         due, self._due = self._due, {}
         found: list[Settlement] = []
-        for what, receipts in [*due.items(), (None, self._renewals())]:
+        in_order = sorted(due.items(), key=lambda each: _rank(each[0]))
+        for what, receipts in [*in_order, (None, self._renewals())]:
             found += [
                 Settlement(what, tuple(receipts[first : first + COUNT_MAX]))
                 for first in range(0, len(receipts), COUNT_MAX)
@@ -140,9 +154,10 @@ class Leases:
 
     def note(self, sent: Settlement, reply: ReceiptResults) -> tuple[int, int]:
         """Note the results of a request; returns how many leases were lost to other consumers, and
-        how many receipts are due again, as their shard could not be reached."""
+        how many receipts are due again, as their shard could not be reached, or an earlier message
+        of an ordered queue is not acknowledged."""
         statuses = {each.receipt: each.status for each in reply.results}
-        again = [each for each in sent.receipts if statuses.get(each) is ReceiptStatus.UNREACHABLE]
+        again = [each for each in sent.receipts if statuses.get(each) in _AGAIN]
         lost = [each for each, status in statuses.items() if status in _LOST]
         for each in lost:
             self._held.pop(each, None)
@@ -159,3 +174,7 @@ class Leases:
         for receipt in receipts:
             if receipt in self._held:
                 self._held[receipt].renew_at = now
+
+
+def _rank(what: Outcome | Release) -> int:
+    return 0 if what == Outcome() else 1 if isinstance(what, Release) else 2

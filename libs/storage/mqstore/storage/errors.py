@@ -27,6 +27,7 @@
     ├── StoreLocked, StoreOfAnother, StoreUnsupported, StoreDamaged, StoreNotOpen
     ├── ConfigTableError, CheckpointError, MessageIdError, TopicNameError, PropertyError
     ├── GroupNameError, GroupDisabled, TopicConfigError, OffsetRefused, ReceiptInvalid
+    ├── GroupOrdered, GroupShared, MemberUnknown, MembersFull, EpochStale
     ├── QueryError                 OffsetOutOfRange, RecordExpired, QueueUnknown, TopicUnknown,
     │                              KeyUnknown, CursorError, FilterError, PinUnknown,
     │                              QuarantineEntryUnknown, GroupUnknown,
@@ -466,6 +467,26 @@ class TopicConfigError(StorageError):
 
 class GroupDisabled(StorageError):
     """The group's consumeEnable is false."""
+
+
+class GroupOrdered(StorageError):
+    """The group has members: only they receive."""
+
+
+class GroupShared(StorageError):
+    """Messages of the group are leased to shared consumers: it cannot have members yet."""
+
+
+class MemberUnknown(StorageError):
+    """The caller is no member of the ordered group, or its session ended."""
+
+
+class MembersFull(StorageError):
+    """An ordered group has as many members or queues as it may have."""
+
+
+class EpochStale(StorageError):
+    """The queue of an ordered group is held under another epoch."""
 
 
 class ReceiptInvalid(StorageError):

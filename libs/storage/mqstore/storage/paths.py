@@ -177,6 +177,11 @@ class StorePaths:
         return self.ours / "shared-groups.json"
 
     @cached_property
+    def ordered_groups(self) -> Path:
+        """The members of ordered groups, and the epochs of their queues."""
+        return self.ours / "ordered-groups.json"
+
+    @cached_property
     def dead_letters(self) -> Path:
         """The dead letters that were resent or purged."""
         return self.ours / "dead-letters.json"

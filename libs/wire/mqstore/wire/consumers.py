@@ -14,9 +14,11 @@ from mqstore.wire.examples import consumers as examples
 from mqstore.wire.limits import (
     COUNT_MAX,
     DELAY_LEVEL_MAX,
+    DELAY_MAX_S,
     EXPRESSION_LENGTH_MAX,
     LEASE_DEFAULT_S,
     LEASE_MAX_S,
+    MEMBER_LENGTH_MAX,
     PULL_COUNT_DEFAULT,
     PULL_WAIT_MAX_S,
     REASON_LENGTH_MAX,
@@ -28,6 +30,8 @@ from mqstore.wire.operation import Operation, Role, Target
 from mqstore.wire.shards import OfShards
 
 Receipt = Annotated[str, StringConstraints(min_length=1, max_length=RECEIPT_LENGTH_MAX)]
+MemberName = Annotated[str, StringConstraints(min_length=1, max_length=MEMBER_LENGTH_MAX)]
+DelaySeconds = Annotated[float, Field(ge=0, le=DELAY_MAX_S)]
 Expression = Annotated[str, StringConstraints(max_length=EXPRESSION_LENGTH_MAX)]
 Receipts = Annotated[
     list[Receipt],
@@ -79,6 +83,13 @@ class ReceiveSpec(Request):
         Field(ge=0, le=PULL_WAIT_MAX_S, description="Seconds to wait until a message is there."),
     ] = 0
     invisible_s: LeaseSeconds = LEASE_DEFAULT_S
+    member: Annotated[
+        MemberName | None,
+        Field(
+            description="The caller in an ordered group; it gets messages of the queues that it"
+            " holds.",
+        ),
+    ] = None
 
     model_config = ConfigDict(json_schema_extra={"example": examples.RECEIVE})
 
@@ -116,7 +127,7 @@ class ReceivedMessages(OfShards):
         bool,
         Field(
             description="Whether a queue delivers nothing new until messages are acknowledged: it"
-            " has as many leased ones as it may have."
+            " has as many leased ones as it may have, or is that of an ordered group."
         ),
     ]
 
@@ -145,6 +156,13 @@ class Return(Request):
             " retry, one more for each further one; -1: a dead letter at once.",
         ),
     ] = 0
+    delay_s: Annotated[
+        DelaySeconds | None,
+        Field(
+            description="Ordered groups only, in place of a level: seconds for which the message"
+            " holds its queue. Without both it is 1.",
+        ),
+    ] = None
     reason: Annotated[
         str, Field(max_length=REASON_LENGTH_MAX, description="Kept with the message.")
     ] = ""
@@ -170,6 +188,8 @@ class ReceiptStatus(StrEnum):
     OK = "ok"
     LOST = "lost"
     UNKNOWN = "unknown"
+    STALE = "stale"
+    EARLY = "early"
     UNREACHABLE = "unreachable"
     REFUSED = "refused"
 
@@ -183,9 +203,11 @@ class ReceiptResult(Reply):
         Field(
             description="ok: done, now or before. lost: the lease expired, and another consumer got"
             " the message. unknown: the group has not received the message since its offset was"
-            " set. unreachable: the message's shard did not reply; send the receipt again. refused:"
-            " a returned message is stored once more, and its properties do not fit then; shorten"
-            " `reason`, or acknowledge the message; it stays leased."
+            " set. stale: the queue of an ordered group went to another member; stop handling its"
+            " messages, and receive again. early: an earlier message of the ordered queue is not"
+            " acknowledged. unreachable: the message's shard did not reply; send the receipt again."
+            " refused: a returned message is stored once more, and its properties do not fit then;"
+            " shorten `reason`, or acknowledge the message; it stays leased."
         ),
     ]
 
@@ -237,9 +259,10 @@ RECEIVE: Final = Operation(
     description="Leases messages of the named topics, and of the group's retry topic, to the "
     "caller: no other consumer gets them before the lease expires. Acknowledge each message with "
     "its `receipt`; what is not acknowledged in time is delivered again, and is a dead letter "
-    "(`%DLQ%GROUP`) after the group's `retryMaxTimes`. The group's offset in "
-    "`consumerOffset.json` is that of its lowest message that is not acknowledged, so a broker "
-    "continues there.",
+    "(`%DLQ%GROUP`) after the group's `retryMaxTimes`. In an ordered group, `member` gets the "
+    "next messages of its queues, in order; a queue delivers more once they are acknowledged. The "
+    "group's offset in `consumerOffset.json` is that of its lowest message that is not "
+    "acknowledged, so a broker continues there.",
     request=ReceiveSpec,
     reply=ReceivedMessages,
     example=examples.RECEIVED,
@@ -248,6 +271,8 @@ RECEIVE: Final = Operation(
         problems.BAD_FILTER,
         problems.GROUP_INVALID,
         problems.GROUP_DISABLED,
+        problems.GROUP_ORDERED,
+        problems.MEMBER_UNKNOWN,
         problems.OVERLOADED,
         *problems.OF_SHARDS,
         *_UNWRITTEN,
@@ -282,7 +307,8 @@ RETURN: Final = Operation(
     summary="Return messages, to be delivered later",
     tag="consumers",
     description="Stores a copy for `%RETRY%GROUP`, as a broker does, which is delivered after a "
-    "delay level; after `retryMaxTimes`, or with level -1, for `%DLQ%GROUP`. May be repeated.",
+    "delay level; after `retryMaxTimes`, or with level -1, for `%DLQ%GROUP`. In an ordered "
+    "group the message itself holds its queue until it is delivered again. May be repeated.",
     request=Return,
     reply=ReceiptResults,
     example=examples.RESULTS,

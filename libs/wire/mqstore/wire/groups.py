@@ -102,6 +102,10 @@ class NewOffset(Request):
     topic: str
     queue_id: QueueId
     offset: Annotated[Offset, Field(description="Of the next message to consume.")]
+    epoch: Annotated[
+        Offset | None,
+        Field(description="The member's epoch of the queue; in an ordered group only."),
+    ] = None
 
 
 class OffsetCommit(Request):
@@ -221,6 +225,7 @@ _UNKNOWN: Final = (problems.GROUP_UNKNOWN, problems.GROUP_INVALID)
 _REFUSED: Final = (problems.TOPIC_UNKNOWN, problems.QUEUE_UNKNOWN, problems.GROUP_INVALID)
 _UNWRITTEN: Final = (problems.STORE_READ_ONLY, problems.STORE_FAILED)
 _NO_OFFSETS: Final = (*_REFUSED, problems.OFFSET_REFUSED, *_UNWRITTEN, *problems.WITH_BODY)
+_NO_COMMIT: Final = (*_NO_OFFSETS, problems.EPOCH_STALE)
 
 GROUPS: Final = Operation(
     name="groups",
@@ -289,7 +294,7 @@ COMMIT_OFFSETS: Final = Operation(
     request=OffsetCommit,
     reply=GroupOffsets,
     example=examples.OFFSETS,
-    problems=_NO_OFFSETS,
+    problems=_NO_COMMIT,
 )
 RESET_OFFSETS: Final = Operation(
     name="reset_offsets",

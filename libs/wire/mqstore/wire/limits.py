@@ -24,6 +24,14 @@ PULL_WAIT_MAX_S: Final = 30
 LEASE_DEFAULT_S: Final = 60
 """Seconds for which a received message is leased."""
 LEASE_MAX_S: Final = 43_200
+MEMBER_LENGTH_MAX: Final = 128
+"""Characters of the name of a member of an ordered group."""
+SESSION_MIN_S: Final = 1
+"""Seconds: a member renews its session in the background, also while it is busy."""
+SESSION_DEFAULT_S: Final = 30
+SESSION_MAX_S: Final = 3_600
+DELAY_MAX_S: Final = 7_200
+"""Seconds for which a returned message may hold its ordered queue; as the longest delay level."""
 TOPICS_MAX: Final = 64
 """Topics that one receive names."""
 RECEIPT_LENGTH_MAX: Final = 512

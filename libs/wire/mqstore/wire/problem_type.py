@@ -1,4 +1,5 @@
-"""The description of one type of problem (RFC 9457); ``problems`` has the table of them."""
+"""The description of one type of problem (RFC 9457); and their table, which the modules
+of problems fill."""
 
 from __future__ import annotations
 
@@ -26,3 +27,14 @@ class ProblemType:
     def urn(self) -> str:
         """The member ``type`` of the problem: stable, and the same in every service."""
         return TYPE_PREFIX + self.name
+
+
+REGISTRY: Final[dict[str, ProblemType]] = {}
+
+
+def register(
+    name: str, status: int, title: str, when: str, remedy: str, *, retry_after_s: int | None = None
+) -> ProblemType:
+    """Add a type to the table."""
+    REGISTRY[name] = ProblemType(name, status, title, when, remedy, retry_after_s)
+    return REGISTRY[name]

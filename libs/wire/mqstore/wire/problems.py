@@ -1,31 +1,26 @@
 """Types of problems (RFC 9457): every error that a service replies with, in one table."""
 
+# ruff: noqa: F403 -- the types of this module and of another one
+
 from __future__ import annotations
 
 from typing import Final
 
+from mqstore.wire.group_problems import *
 from mqstore.wire.problem_type import CONTENT_TYPE as CONTENT_TYPE
+from mqstore.wire.problem_type import REGISTRY as REGISTRY
 from mqstore.wire.problem_type import TYPE_PREFIX as TYPE_PREFIX
 from mqstore.wire.problem_type import ProblemType as ProblemType
+from mqstore.wire.problem_type import register
 
-REGISTRY: Final[dict[str, ProblemType]] = {}
-
-
-def _register(
-    name: str, status: int, title: str, when: str, remedy: str, *, retry_after_s: int | None = None
-) -> ProblemType:
-    REGISTRY[name] = ProblemType(name, status, title, when, remedy, retry_after_s)
-    return REGISTRY[name]
-
-
-BAD_JSON = _register(
+BAD_JSON = register(
     "bad-json",
     400,
     "The body is not JSON",
     "The body cannot be parsed as JSON.",
     "Send JSON in UTF-8; `detail` names the position.",
 )
-BAD_PARAMETER = _register(
+BAD_PARAMETER = register(
     "bad-parameter",
     400,
     "A parameter is invalid",
@@ -33,371 +28,329 @@ BAD_PARAMETER = _register(
     "`Host` or `Authorization` is given twice; or a transfer coding is not `chunked`.",
     "Correct the parameter or header that `detail` names.",
 )
-BAD_CURSOR = _register(
+BAD_CURSOR = register(
     "bad-cursor",
     400,
     "The cursor is invalid",
     "The cursor belongs to another query, or was changed.",
     "Repeat the query without a cursor.",
 )
-BAD_FILTER = _register(
+BAD_FILTER = register(
     "bad-filter",
     400,
     "The filter is invalid",
     "The filter cannot be parsed; `detail` and `column` name the position.",
     "Correct the expression at `column`; string operators such as CONTAINS need format 5.x.",
 )
-BAD_MESSAGE_ID = _register(
+BAD_MESSAGE_ID = register(
     "bad-message-id",
     400,
     "The id is invalid",
     "Neither an offset message id (32 or 56 hex characters) nor a unique key with its topic.",
     "Give 32 or 56 hexadecimal digits, or add `?topic=`.",
 )
-SHARD_NEEDED = _register(
+SHARD_NEEDED = register(
     "shard-needed",
     400,
     "The shard must be named",
     "A queue belongs to one shard, and there are several; `shards` lists them.",
     "Add `?shard=`.",
 )
-UNAUTHENTICATED = _register(
+UNAUTHENTICATED = register(
     "unauthenticated",
     401,
     "No valid token",
     "The request has no token, or one that is not configured.",
     "Send `Authorization: Bearer TOKEN` with a configured token.",
 )
-FORBIDDEN = _register(
+FORBIDDEN = register(
     "forbidden",
     403,
     "The token's role does not allow this",
     "`detail` names the role that is needed.",
     "Use a token of the role that `detail` names.",
 )
-NOT_FOUND = _register(
+NOT_FOUND = register(
     "not-found",
     404,
     "No such path",
     "The service has no such path.",
     "Compare the path with the list at `/docs`.",
 )
-TOPIC_UNKNOWN = _register(
+TOPIC_UNKNOWN = register(
     "topic-unknown",
     404,
     "No such topic",
     "The topic was never created.",
     "Check the name, or create the topic: `PUT /v1/topics/TOPIC`.",
 )
-QUEUE_UNKNOWN = _register(
+QUEUE_UNKNOWN = register(
     "queue-unknown",
     404,
     "No such queue",
     "The topic has no such queue.",
     "List the queues: `GET /v1/topics/TOPIC/queues`.",
 )
-GROUP_UNKNOWN = _register(
-    "group-unknown",
-    404,
-    "No such group",
-    "The group was never created and has committed no offset.",
-    "Check the name; `GET /v1/groups` lists the groups.",
-)
-SHARD_UNKNOWN = _register(
+SHARD_UNKNOWN = register(
     "shard-unknown",
     404,
     "No such shard",
     "The shard is not among the configured `shards`.",
     "Choose one of `shards`; `GET /v1/store` lists them too.",
 )
-SUBSCRIPTION_UNKNOWN = _register(
+SUBSCRIPTION_UNKNOWN = register(
     "subscription-unknown",
     404,
     "No such subscription",
     "The group has no subscription of that topic, or it has ended.",
     "List the subscriptions: `GET /v1/groups/GROUP/subscriptions`.",
 )
-PIN_UNKNOWN = _register(
+PIN_UNKNOWN = register(
     "pin-unknown",
     404,
     "No such pin",
     "The pin was never put, or its lease has ended.",
     "List the pins with `GET /v1/store/pins`; put the pin again.",
 )
-QUARANTINE_ENTRY_UNKNOWN = _register(
+QUARANTINE_ENTRY_UNKNOWN = register(
     "quarantine-entry-unknown",
     404,
     "No such entry",
     "The quarantine has no entry of that name.",
     "List the entries: `GET /v1/store/quarantine`.",
 )
-TRANSACTION_UNKNOWN = _register(
+TRANSACTION_UNKNOWN = register(
     "transaction-unknown",
     404,
     "No such transaction",
     "There is no half message of that transaction, or it belongs to another shard.",
     "Check the id and the shard.",
 )
-TRANSACTION_DECIDED = _register(
+TRANSACTION_DECIDED = register(
     "transaction-decided",
     409,
     "The transaction has another decision",
     "The transaction has another decision: `decision`, `decidedAt`, `why`.",
     "Follow the recorded decision; resolve a transaction that was set aside by hand.",
 )
-TRANSACTION_GONE = _register(
+TRANSACTION_GONE = register(
     "transaction-gone",
     410,
     "The half message is unreadable",
     "A half message is damaged or expired.",
     "Roll the transaction back.",
 )
-PRODUCER_UNKNOWN = _register(
+PRODUCER_UNKNOWN = register(
     "producer-unknown",
     404,
     "No such producer",
     "The producer is not registered, or its lease has ended.",
     "Register the producer again, and renew its lease in time.",
 )
-CALLBACK_REFUSED = _register(
+CALLBACK_REFUSED = register(
     "callback-refused",
     403,
     "Callbacks to this address are not allowed",
     "A setting forbids callbacks to this address; `detail` names it.",
     "Use another address, or allow this one by `callbackHosts`, `callbackPorts` or `callbackHttp`.",
 )
-MESSAGE_UNKNOWN = _register(
+MESSAGE_UNKNOWN = register(
     "message-unknown",
     404,
     "No such message",
     "No record begins at that offset, or none matches.",
     "Check id, key and topic; with `complete: false` retry later.",
 )
-SEGMENT_UNKNOWN = _register(
+SEGMENT_UNKNOWN = register(
     "segment-unknown",
     404,
     "No such segment",
     "No file of the log has that name.",
     "List the segments: `GET /v1/segments`.",
 )
-OFFSET_INSIDE_MESSAGE = _register(
+OFFSET_INSIDE_MESSAGE = register(
     "offset-inside-message",
     404,
     "No message begins at the offset",
     "The offset lies inside a message, which begins at `holder`.",
     "Use the offset in `holder`.",
 )
-METHOD_NOT_ALLOWED = _register(
+METHOD_NOT_ALLOWED = register(
     "method-not-allowed",
     405,
     "The path has no such method",
     "`Allow` lists the methods of the path.",
     "Use one of the methods in `Allow`.",
 )
-REQUEST_TIMEOUT = _register(
+REQUEST_TIMEOUT = register(
     "request-timeout",
     408,
     "The request was too slow",
     "The body did not arrive within `receiveTimeoutS`.",
     "Send the body without pauses; check the network.",
 )
-PIN_REFUSED = _register(
+PIN_REFUSED = register(
     "pin-refused",
     409,
     "The range cannot be pinned",
     "A part of the range is deleted, or there are too many pins.",
     "Begin at the minimum offset of the log, or end a pin that is not needed.",
 )
-INDEX_REBUILD_UNKNOWN = _register(
+INDEX_REBUILD_UNKNOWN = register(
     "index-rebuild-unknown",
     404,
     "No such index rebuild",
     "No such rebuild was begun, or it has ended: published, given up, or its lease lapsed.",
     "Begin a new rebuild, and renew its lease in time.",
 )
-INDEX_REBUILD_RUNNING = _register(
+INDEX_REBUILD_RUNNING = register(
     "index-rebuild-running",
     409,
     "The index is already being rebuilt",
     "`running` has its owner, its start, and when its lease lapses.",
     "Wait until it ends or its lease lapses.",
 )
-INDEX_REBUILD_REFUSED = _register(
+INDEX_REBUILD_REFUSED = register(
     "index-rebuild-refused",
     409,
     "The index cannot be rebuilt now",
     "A plan or parts are missing, or the change needs a store without a running writer.",
     "Do what `detail` says; for other sizes or formats stop the writer first.",
 )
-INDEX_REBUILD_INVALID = _register(
+INDEX_REBUILD_INVALID = register(
     "index-rebuild-invalid",
     422,
     "The plan or the items are invalid",
     "The plan or the items do not belong to this log; none of them were taken.",
     "Derive plan and items from the log again, and send the part from its beginning.",
 )
-ARCHIVE_REFUSED = _register(
+ARCHIVE_REFUSED = register(
     "archive-refused",
     409,
     "The archive offset is not accepted",
     "The offset is not durable or before the recorded one, or another archive is registered.",
     "Continue from the archive's recorded offset, or end it: `DELETE /v1/store/archive`.",
 )
-GROUP_DISABLED = _register(
-    "group-disabled",
-    409,
-    "The group may not consume",
-    "The group's `consumeEnable` is false.",
-    "Set it to true: `PUT /v1/groups/GROUP`.",
-)
-DEAD_LETTERS_FULL = _register(
-    "dead-letters-full",
-    409,
-    "Too many dead letters were settled one by one",
-    "The store remembers a bounded number of ranges of dead letters that were resent or purged.",
-    "Purge the oldest dead letters of a group: `:purge` with `before` or `all`.",
-)
-RECEIPT_INVALID = _register(
-    "receipt-invalid",
-    422,
-    "No receipt of a message",
-    "A receipt is not one that `:receive` returned, or names a shard that is unknown.",
-    "Send each receipt as it was received.",
-)
-OFFSET_REFUSED = _register(
-    "offset-refused",
-    409,
-    "The offset cannot be committed",
-    "The offset is beyond the end of the queue, or before the committed one.",
-    "Commit within the bounds in `detail`; to go back use `allowBack` or a reset.",
-)
-TOPIC_NOT_WRITABLE = _register(
+TOPIC_NOT_WRITABLE = register(
     "topic-not-writable",
     409,
     "The topic accepts no messages",
     "The `perm` of the topic has no write bit.",
     "Set `perm` 6: `PUT /v1/topics/TOPIC`.",
 )
-UNIQUE_KEY_TAKEN = _register(
+UNIQUE_KEY_TAKEN = register(
     "unique-key-taken",
     409,
     "The unique key belongs to another message",
     "Another message or transaction has this key since a short time; nothing was stored.",
     "Use a unique key of its own for each message.",
 )
-MESSAGE_EXPIRED = _register(
+MESSAGE_EXPIRED = register(
     "message-expired",
     410,
     "The message has expired",
     "Retention deleted the message.",
     "None: the message is deleted. For the future, keep segments longer or pin them.",
 )
-MESSAGE_LOST = _register(
+MESSAGE_LOST = register(
     "message-lost",
     410,
     "The message was lost",
     "Recovery found it unreadable and keeps its bytes in quarantine.",
     "Look at its bytes: `GET /v1/store/quarantine`.",
 )
-SEGMENT_EXPIRED = _register(
+SEGMENT_EXPIRED = register(
     "segment-expired",
     410,
     "The segment has expired",
     "Retention deleted the segment.",
     "Pin the segments before reading them.",
 )
-EPOCH_CHANGED = _register(
+EPOCH_CHANGED = register(
     "epoch-changed",
     412,
     "The log may have changed",
     "A recovery may have changed the log since the first read.",
     "Read from the beginning, with the new `ETag`.",
 )
-BODY_TOO_LARGE = _register(
+BODY_TOO_LARGE = register(
     "body-too-large",
     413,
     "The request is too large",
     "The body, the batch or a message exceeds its limit.",
     "Send less in one request, or raise `maxRequestSize`, `maxMessageSize` or `maxBatchCount`.",
 )
-UNSUPPORTED_MEDIA_TYPE = _register(
+UNSUPPORTED_MEDIA_TYPE = register(
     "unsupported-media-type",
     415,
     "The content type is not supported",
     "`detail` lists the content types that are read.",
     "Send one of the types that `detail` lists.",
 )
-RANGE_NOT_SATISFIABLE = _register(
+RANGE_NOT_SATISFIABLE = register(
     "range-not-satisfiable",
     416,
     "The range is not satisfiable",
     "`Range` begins behind the last byte; `Content-Range` has the length.",
     "Request bytes below the length in `Content-Range`.",
 )
-WRONG_SHARD = _register(
+WRONG_SHARD = register(
     "wrong-shard",
     421,
     "The request belongs to another shard",
     "Nothing was done; `shard` and `url` say where to send it.",
     "Send the request to `url`; the Python client does so.",
 )
-MISDIRECTED = _register(
+MISDIRECTED = register(
     "misdirected",
     421,
     "The request is for another host",
     "Without configured tokens only loopback names and addresses are served.",
     "Use `localhost`, or configure tokens.",
 )
-BODY_INVALID = _register(
+BODY_INVALID = register(
     "body-invalid",
     422,
     "The body does not match the schema",
     "A field is missing, wrong or unknown.",
     "Correct the fields that `detail` names; `/docs` has the schema.",
 )
-TOPIC_INVALID = _register(
+TOPIC_INVALID = register(
     "topic-invalid",
     422,
     "The topic's name is not allowed",
     "The name is reserved, too long, no file name, or has a character that is not allowed.",
     "Choose another name, of `%`, `|`, letters, digits, `_` and `-`.",
 )
-TOPIC_CONFIG = _register(
+TOPIC_CONFIG = register(
     "topic-config-invalid",
     422,
     "Invalid topic configuration",
     "Queue counts, `perm` or attributes are out of range.",
     "Correct what `detail` names; attributes need a store of format 5.x.",
 )
-GROUP_INVALID = _register(
-    "group-invalid",
-    422,
-    "The group's name is not allowed",
-    "The name is too long, has a character that is not allowed, or is RocketMQ's own.",
-    "Choose another name, of `%`, `|`, letters, digits, `_` and `-`.",
-)
-PROPERTY_INVALID = _register(
+PROPERTY_INVALID = register(
     "property-invalid",
     422,
     "A property is not allowed",
     "A property is reserved, or contains a separator.",
     "Choose another name or value: without NUL, 0x01 and 0x02, and without spaces in keys.",
 )
-MESSAGE_INVALID = _register(
+MESSAGE_INVALID = register(
     "message-invalid",
     422,
     "The message cannot be stored",
     "A field, `queueId` or `delayLevel` has a value that no record can hold.",
     "Correct the field that `detail` names.",
 )
-BODY_NOT_INFLATABLE = _register(
+BODY_NOT_INFLATABLE = register(
     "body-not-inflatable",
     422,
     "The stored body cannot be inflated",
     "The stored body is not compressed data, or exceeds a limit when it is inflated.",
     "Request it without `inflate`, or raise `maxInflatedSize` or `maxInflateRatio`.",
 )
-CLIENT_OVER_SHARE = _register(
+CLIENT_OVER_SHARE = register(
     "client-over-share",
     429,
     "Too many requests from one client",
@@ -405,42 +358,42 @@ CLIENT_OVER_SHARE = _register(
     "Wait for replies before sending more, or raise `maxClientShare`.",
     retry_after_s=1,
 )
-CHECKSUM_MISMATCH = _register(
+CHECKSUM_MISMATCH = register(
     "checksum-mismatch",
     422,
     "The checksum does not match",
     "The body does not match its `crc32c` or `X-Mqstore-Crc32c`; nothing was stored.",
     "Send it again; if it fails again, check the network and how the checksum is computed.",
 )
-HEADERS_TOO_LARGE = _register(
+HEADERS_TOO_LARGE = register(
     "headers-too-large",
     431,
     "The headers are too large",
     "Request line and headers exceed `maxHeaderSize`.",
     "Shorten the request line and headers, or raise `maxHeaderSize`.",
 )
-INTERNAL = _register(
+INTERNAL = register(
     "internal",
     500,
     "Internal error",
     "The service has a defect; its log has the error under `requestId`.",
     "Search the log for `requestId`, and report the defect.",
 )
-MESSAGE_DAMAGED = _register(
+MESSAGE_DAMAGED = register(
     "message-damaged",
     500,
     "The stored message is damaged",
     "`detail` names the defect and the position.",
     "Run `mqstore store verify`; the scrub repairs what it can.",
 )
-MESSAGE_SUSPECT = _register(
+MESSAGE_SUSPECT = register(
     "message-suspect",
     500,
     "The stored message may have changed",
     "Bytes of the log changed on the disk where the message is stored; `detail` names them.",
     "Look at `GET /v1/store/scrub`, then repair the damage or restore the volume.",
 )
-OVERLOADED = _register(
+OVERLOADED = register(
     "overloaded",
     503,
     "The service is overloaded",
@@ -449,7 +402,7 @@ OVERLOADED = _register(
     "`maxConnections`, `maxRequests`, `maxPendingQueries`, `maxOpenPolls` or `maxPendingBytes`.",
     retry_after_s=1,
 )
-STORE_NOT_READY = _register(
+STORE_NOT_READY = register(
     "store-not-ready",
     503,
     "The store is not ready",
@@ -457,7 +410,7 @@ STORE_NOT_READY = _register(
     "Retry after `Retry-After`; `/healthz/ready` has the reason, `/healthz/startup` progress.",
     retry_after_s=1,
 )
-SHUTTING_DOWN = _register(
+SHUTTING_DOWN = register(
     "shutting-down",
     503,
     "The service is shutting down",
@@ -465,7 +418,7 @@ SHUTTING_DOWN = _register(
     "Retry after `Retry-After`; repeat a produce under its `uniqKey`.",
     retry_after_s=5,
 )
-SHARD_UNREACHABLE = _register(
+SHARD_UNREACHABLE = register(
     "shard-unreachable",
     503,
     "The shard is unreachable",
@@ -473,7 +426,7 @@ SHARD_UNREACHABLE = _register(
     "Check that shard; the others work. Repeat a produce or begin under its unique keys.",
     retry_after_s=1,
 )
-COORDINATOR_NOT_READY = _register(
+COORDINATOR_NOT_READY = register(
     "coordinator-not-ready",
     503,
     "Transactions are not ready",
@@ -481,7 +434,7 @@ COORDINATOR_NOT_READY = _register(
     "Retry after `Retry-After`; a repeated request is safe.",
     retry_after_s=1,
 )
-STORE_NOT_WRITABLE = _register(
+STORE_NOT_WRITABLE = register(
     "store-not-writable",
     503,
     "The store does not accept the message",
@@ -489,7 +442,7 @@ STORE_NOT_WRITABLE = _register(
     "Do what `detail` says.",
     retry_after_s=5,
 )
-STORE_READ_ONLY = _register(
+STORE_READ_ONLY = register(
     "store-read-only",
     503,
     "The store is read-only",
@@ -497,7 +450,7 @@ STORE_READ_ONLY = _register(
     "Do what `detail` says; the reason is also in `GET /v1/store`.",
     retry_after_s=30,
 )
-DISK_REFUSES = _register(
+DISK_REFUSES = register(
     "disk-refuses",
     503,
     "The disk refused the recovery",
@@ -505,7 +458,7 @@ DISK_REFUSES = _register(
     "Check the disk; the service retries by itself.",
     retry_after_s=5,
 )
-WRITES_PAUSED = _register(
+WRITES_PAUSED = register(
     "writes-paused",
     503,
     "Writes are paused",
@@ -513,7 +466,7 @@ WRITES_PAUSED = _register(
     "Resume writes: `PUT /v1/store/writes` with `paused` false; `GET` has the reason.",
     retry_after_s=5,
 )
-STORE_FAILED = _register(
+STORE_FAILED = register(
     "store-failed",
     503,
     "The disk failed",
@@ -521,7 +474,7 @@ STORE_FAILED = _register(
     "Check the disk and the kernel log; the process restarts with a recovery.",
     retry_after_s=5,
 )
-PAGE_CACHE_BUSY = _register(
+PAGE_CACHE_BUSY = register(
     "page-cache-busy",
     503,
     "The page cache is busy",
@@ -529,28 +482,28 @@ PAGE_CACHE_BUSY = _register(
     "Retry; if it persists, check the load of the disk.",
     retry_after_s=1,
 )
-FLUSH_TIMEOUT = _register(
+FLUSH_TIMEOUT = register(
     "flush-timeout",
     504,
     "Stored, but not known to be on disk",
     "The messages are stored but not known to be on disk; `messages` has their ids and offsets.",
     "Do not repeat the produce without its `uniqKey`; check the disk.",
 )
-STAGING_DAMAGED = _register(
+STAGING_DAMAGED = register(
     "staging-damaged",
     500,
     "The new index files are damaged",
     "The new index files differ from what was written; nothing was published.",
     "Check the disk, then run the rebuild again.",
 )
-REPAIR_REFUSED = _register(
+REPAIR_REFUSED = register(
     "repair-refused",
     503,
     "The log cannot be repaired now",
     "The damaged bytes cannot be kept in quarantine; nothing was changed.",
     "Make room or repair the disk, then repeat `POST /v1/store/scrub:repair`.",
 )
-DISK_FULL = _register(
+DISK_FULL = register(
     "disk-full",
     507,
     "The disk is full",
@@ -558,7 +511,7 @@ DISK_FULL = _register(
     "Make room: enlarge the volume, shorten retention or end pins.",
     retry_after_s=30,
 )
-TOO_MANY_FILES = _register(
+TOO_MANY_FILES = register(
     "too-many-files",
     503,
     "Too many open files",
@@ -566,7 +519,7 @@ TOO_MANY_FILES = _register(
     "Raise the limit of open files (`ulimit -n`); the writer retries each second.",
     retry_after_s=5,
 )
-DISK_ERROR = _register(
+DISK_ERROR = register(
     "disk-error",
     503,
     "The disk cannot create a file",

@@ -137,14 +137,20 @@ class GroupRoutes:
         """Commits offsets in memory, then replies. They are on disk within
         flushConsumerOffsetInterval, as in RocketMQ: after a kill some messages may be consumed
         again. An offset lies between 0 and the queue's end; one below the committed offset needs
-        `allowBack`. RocketMQ's own groups (`CID_RMQ_SYS_…`) need the role system. With several
-        shards `?shard=` names the shard of the queues."""
+        `allowBack`. In an ordered group each offset needs the `epoch` of its queue. RocketMQ's own
+        groups (`CID_RMQ_SYS_…`) need the role system. With several shards
+        `?shard=` names the shard of the queues."""
         self._service.shards.require_shard(request.scope)
         if topic_names.is_system_group(group):
             self._auth.check(request.scope["headers"], Role.SYSTEM)
-        commits = [admin.Commit(each.topic, each.queue_id, each.offset) for each in commit.offsets]
-        store = self._service.store
-        found = store.offsets.commit(group, commits, allow_back=commit.allow_back)
+        commits = {
+            admin.Commit(each.topic, each.queue_id, each.offset): each.epoch
+            for each in commit.offsets
+        }
+        self._service.require_writable()
+        engine = self._service.consumers.engine
+        found = await asyncio.to_thread(engine.commit, group, commits, allow_back=commit.allow_back)
+        self._service.consumers.wake(group, only_full=False)
         return GroupOffsets(
             group=group, offsets=tuple([_offset_view(each, self._shard) for each in found])
         )

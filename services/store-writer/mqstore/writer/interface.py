@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mqstore.service.app import Api
+from mqstore.writer.consumers.member_routes import MemberRoutes
 from mqstore.writer.consumers.routes import ConsumerRoutes
 from mqstore.writer.dead_letter_routes import DeadLetterRoutes
 from mqstore.writer.event_routes import EventRoutes
@@ -30,6 +31,7 @@ def add(api: Api, service: WriterService) -> None:
     TopicRoutes(service, service.topics.clear).add(api)
     GroupRoutes(service).add(api)
     ConsumerRoutes(service).add(api)
+    MemberRoutes(service).add(api)
     DeadLetterRoutes(service).add(api)
     SubscriptionRoutes(service).add(api)
     StoreRoutes(service).add(api)

@@ -64,7 +64,7 @@ TAGS: Final = {
     "topics": "Created before they take messages, unless autoCreateTopicEnable is set.",
     "transactions": "Begin, commit, roll back; pending transactions; outcomes of finished ones.",
     "groups": "Consumer groups: their offsets and their configuration.",
-    "consumers": "Shared groups: consumers lease messages, acknowledge or return them.",
+    "consumers": "Shared and ordered groups: consumers lease messages, acknowledge or return them.",
     "internal": "For mqstore's other services, role system: due checks, reports of damage.",
     "store": "Bounds, files and the recovery report of the store directory.",
     "index": "Rebuild of the index by a job, while messages are stored and found. Role system.",

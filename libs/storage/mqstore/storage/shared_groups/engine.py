@@ -13,20 +13,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from threading import Lock
 from typing import Final
 
 from mqstore.storage import topic_names
 from mqstore.storage.admin.group_offsets import Commit, GroupOffset
 from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import (
-    FlushTimeout,
     GroupDisabled,
     GroupUnknown,
     PropertyError,
     PutRefused,
     QueueUnknown,
+    ReceiptInvalid,
     TopicUnknown,
 )
 from mqstore.storage.lookup.answers import Pull
@@ -34,8 +32,11 @@ from mqstore.storage.lookup.pull_filter import PullFilter
 from mqstore.storage.lookup.queue_pulls import QueuePulls
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.seams import Seams
-from mqstore.storage.shared_groups import group_states, receipts, returned, saved_leases
+from mqstore.storage.shared_groups import group_states, receipts, returned
+from mqstore.storage.shared_groups.assignment import Queue
 from mqstore.storage.shared_groups.group_states import PendingCounts
+from mqstore.storage.shared_groups.lease_table import LeaseTable
+from mqstore.storage.shared_groups.ordered import MemberView, OrderedGroups
 from mqstore.storage.shared_groups.queue_leases import QueueLeases
 from mqstore.storage.shared_groups.receipts import Receipt
 from mqstore.storage.shared_groups.results import (
@@ -45,7 +46,7 @@ from mqstore.storage.shared_groups.results import (
     Received,
     Subscription,
 )
-from mqstore.storage.shared_groups.saved_leases import Place, SavedQueue
+from mqstore.storage.shared_groups.saved_leases import Place
 from mqstore.storage.shared_groups.settling import settle_one
 from mqstore.storage.shared_groups.storing import Copies
 from mqstore.storage.tables.subscription_groups import GroupConfig
@@ -53,8 +54,6 @@ from mqstore.storage.topic_names import RETRY_PREFIX
 
 log = logging.getLogger(__name__)
 
-LOCKS: Final = 64
-"""Number of locks that all groups share: a group waits for the reads of few others."""
 RECENT_S: Final = 2.0
 """Seconds for which the next messages of a group count as in memory after a receive."""
 RECENT_MAX: Final = 10_000
@@ -63,17 +62,9 @@ MEMORY_BYTES_MAX: Final = 256 << 10
 """Maximum bytes of records of a receive from memory, which takes about 0.1 ms."""
 LEASE_EXPIRED: Final = "it was not acknowledged before its lease expired"
 """The reason of a dead letter that no consumer returned."""
-LEASE_BITS: Final = 62
-"""Random bits of the lease id of one receive, so that receipts of two receives or processes do not
-agree by chance."""
-
-
-@dataclass(slots=True)
-class _Stripe:
-    """The states of some groups, under one lock."""
-
-    lock: Lock = field(default_factory=Lock)
-    states: dict[Place, QueueLeases] = field(default_factory=dict)
+ORDERED_DELAY_S: Final = 1.0
+"""How long a returned message holds its ordered queue without another delay; as RocketMQ's
+suspendCurrentQueueTimeMillis."""
 
 
 class SharedGroups:
@@ -88,30 +79,11 @@ class SharedGroups:
         self._seams = seams
         self._pulls = QueuePulls(store.lookups, store.queues)
         self._copies = Copies(store, seams.random)
-        self._path = store.paths.shared_groups
-        self._stripes = [_Stripe() for _ in range(LOCKS)]
-        self._saving = Lock()
-        """Held while the file is written; before the lock of a stripe."""
-        self._is_saved = True
+        self._table = LeaseTable(store, seams.files)
+        self._ordered = OrderedGroups(store, self._table, seams, shard)
         self._turn = 0
         self._recent: dict[tuple[str, str], float] = {}
         """By group and topic, until when the next messages count as in memory."""
-        self._load()
-        store.offsets.end_leases = self._end_leases
-
-    def _load(self) -> None:
-        """Load the states, except of groups and topics that were deleted, and of queues that end
-        below: their next messages must not count as acknowledged."""
-        for place, leases in saved_leases.load(self._seams.files, self._path).items():
-            end = self._store.log.offsets.next(place.topic, place.queue_id)
-            if leases.next <= end and self._store.offsets.committed(*place) is not None:
-                self._stripe_of(place.group).states[place] = leases
-            else:
-                log.warning("leases of %s are not valid any more", place)
-                self._is_saved = False
-
-    def _stripe_of(self, group: str) -> _Stripe:
-        return self._stripes[hash(group) % LOCKS]
 
     # receive ------------------------------------------------------------------------------
 
@@ -123,15 +95,18 @@ class SharedGroups:
         count: int,
         max_bytes: int,
         invisible_s: float,
+        member: str | None = None,
     ) -> Received:
         """Lease up to ``count`` messages, and at least one where one is there; never waits.
 
-        Messages of the group's retry topic come with those of its subscriptions. Raises
-        GroupNameError, GroupDisabled, TopicUnknown, StoreNotWritable, StoreFailed.
+        Messages of the group's retry topic come with those of its subscriptions. ``member`` is the
+        caller in an ordered group. Raises GroupNameError, GroupDisabled, GroupOrdered,
+        MemberUnknown, TopicUnknown, StoreNotWritable, StoreFailed, OSError.
         """
         config = self._consuming(group)
         limits = self._limits(count, max_bytes, invisible_s)
-        with self._stripe_of(group).lock:
+        with self._table.lock_of(group):
+            limits.turn = self._ordered.begin_turn(group, member)
             return self._receive(config, subscriptions, limits)
 
     def receive_in_memory(
@@ -143,20 +118,22 @@ class SharedGroups:
         max_bytes: int,
         invisible_s: float,
     ) -> Received | None:
-        """Receive as ``receive`` where that waits for neither the disk nor another call; else
-        return None, with nothing leased."""
+        """Receive as ``receive`` in a shared group where that waits for neither the disk nor
+        another call; else return None, with nothing leased."""
         now, recent = self._seams.clock.monotonic(), self._recent
         if any(
             each.wanted is not None or recent.get((group, each.topic), 0.0) < now
             for each in subscriptions
         ):
             return None
-        config, lock = self._consuming(group), self._stripe_of(group).lock
+        config, lock = self._consuming(group), self._table.lock_of(group)
         limits = self._limits(count, min(max_bytes, MEMORY_BYTES_MAX), invisible_s)
         limits.is_in_memory = True
         if not lock.acquire(blocking=False):
             return None
         try:
+            if self._ordered.knows(group):
+                return None
             found = self._receive(config, subscriptions, limits)
             if limits.is_cut and not found.messages:
                 self._turn -= 1  # the call that may read the disk begins with the same queue
@@ -178,9 +155,12 @@ class SharedGroups:
     def _receive(
         self, config: GroupConfig, subscriptions: Sequence[Subscription], limits: Limits
     ) -> Received:
-        found = Received()
+        found, turn = Received(), limits.turn
+        if turn is not None:
+            found.is_full, found.next_deadline = turn.is_waiting, turn.next_change
         for wanted, stand in self._queues(config.name, subscriptions):
-            self._receive_from(config, wanted, stand, limits, found)
+            if turn is None or (stand.topic, stand.queue_id) in turn.epochs:
+                self._receive_from(config, wanted, stand, limits, found)
             if limits.count <= 0:
                 break
         if len(self._recent) >= RECENT_MAX:
@@ -218,19 +198,34 @@ class SharedGroups:
         found: Received,
     ) -> None:
         place = Place(config.name, stand.topic, stand.queue_id)
-        leases = self._leases(place, stand.committed) or _first_leases(stand)
+        leases = self._table.get(place, stand.committed) or _first_leases(stand)
         if leases.next < stand.min_offset:
             found.expired += leases.drop_below(stand.min_offset)
         leases.expire(self._seams.clock.monotonic())
+        if limits.turn is None or leases.begin_batch():
+            self._lease_from(config, wanted, place, stand, leases, limits, found)
+        else:
+            found.is_full = True
+        found.next_deadline = min(found.next_deadline, leases.next_deadline)
+        self._table.keep(place, leases)
+
+    def _lease_from(
+        self,
+        config: GroupConfig,
+        wanted: PullFilter | None,
+        place: Place,
+        stand: GroupOffset,
+        leases: QueueLeases,
+        limits: Limits,
+        found: Received,
+    ) -> None:
         if limits.count > 0:
             self._deliver_again(config, place, leases, limits, found)
         before = leases.next
         if limits.count > 0 and leases.next < stand.max_offset:
             self._deliver_new(place, wanted, leases, limits, found)
-        found.next_deadline = min(found.next_deadline, leases.next_deadline)
         if leases.next > before or leases.next >= stand.max_offset:
             found.ends.append((place.topic, place.queue_id, leases.next))
-        self._keep(place, leases)
 
     def _deliver_again(
         self,
@@ -304,6 +299,9 @@ class SharedGroups:
         found: Received,
     ) -> None:
         lease = limits.lease
+        if limits.turn is not None:
+            epoch = limits.turn.epochs[Queue(place.topic, place.queue_id)]
+            lease = receipts.lease_of_epoch(self._seams.random, epoch)
         receipt = receipts.encoder(self._shard, place.topic, place.queue_id, lease)
         for record in records:
             attempts = leases.lease(record.queue_offset, lease, limits.deadline)
@@ -320,7 +318,7 @@ class SharedGroups:
 
     def _limits(self, count: int, max_bytes: int, invisible_s: float) -> Limits:
         deadline = self._seams.clock.monotonic() + invisible_s
-        return Limits(count, max_bytes, deadline, self._seams.random.getrandbits(LEASE_BITS) | 1)
+        return Limits(count, max_bytes, deadline, receipts.new_lease(self._seams.random))
 
     def _read(self, place: Place, offset: int, found: Received | None = None) -> Record | None:
         """The message at a queue offset; None for one that expired, or cannot be read."""
@@ -343,19 +341,21 @@ class SharedGroups:
 
         Raises GroupNameError, StoreNotWritable, StoreFailed.
         """
-        return self._settle(group, given, _acknowledge)
+        return self._settle(group, given, _acknowledge, in_order=True)
 
     def acknowledge_at_once(
         self, group: str, given: Sequence[Receipt]
     ) -> list[ReceiptStatus] | None:
-        """Acknowledge as ``acknowledge``; None, with no effect, where that waits for another
-        call."""
+        """Acknowledge as ``acknowledge`` in a shared group; None, with no effect, in another, and
+        where that waits for another call."""
         topic_names.check_group(group)
-        lock = self._stripe_of(group).lock
+        lock = self._table.lock_of(group)
         if not lock.acquire(blocking=False):
             return None
         try:
-            return self._settle_all(group, given, _acknowledge)
+            if self._ordered.knows(group):
+                return None
+            return self._settle_all(group, given, _acknowledge, in_order=True)
         finally:
             lock.release()
 
@@ -371,21 +371,34 @@ class SharedGroups:
         def act(leases: QueueLeases, receipt: Receipt) -> None:
             if invisible_s > 0:
                 leases.extend(receipt.offset, receipt.lease, deadline)
+            elif receipt.epoch is not None and receipt.offset != leases.floor:
+                leases.undo(receipt.offset, receipt.lease)  # its turn had not come
             else:
                 leases.release(receipt.offset)
 
         return self._settle(group, given, act)
 
     def give_back(
-        self, group: str, given: Sequence[Receipt], level: int, reason: str = ""
+        self,
+        group: str,
+        given: Sequence[Receipt],
+        level: int,
+        reason: str = "",
+        delay_s: float | None = None,
     ) -> tuple[list[ReceiptStatus], int]:
         """Return messages: each is delivered again after a delay level, or is a dead letter.
 
-        ``level`` is RocketMQ's: 0 follows the number of retries, -1 makes a dead letter at once.
-        Returns the statuses, and the physical offset below which the log has the copies. Raises
-        GroupNameError, PutRefused, StoreFailed; messages whose copies are not stored stay leased.
+        ``level`` is RocketMQ's: 0 follows the number of retries, -1 makes a dead letter at once. In
+        an ordered group the message holds its queue for ``delay_s`` or the time of the level,
+        without either for ORDERED_DELAY_S. Returns the statuses, and the physical offset below
+        which the log has the copies. Raises GroupNameError, ReceiptInvalid, PutRefused,
+        StoreFailed; messages whose copies are not stored stay leased.
         """
         config, done = self._config(group), Received()
+        if delay_s is not None and any(each.epoch is None for each in given):
+            raise ReceiptInvalid(
+                "delayS is for ordered groups, and a receipt is of a shared one; give delayLevel"
+            )
 
         def act(leases: QueueLeases, receipt: Receipt) -> None:
             place = Place(group, receipt.topic, receipt.queue_id)
@@ -394,62 +407,144 @@ class SharedGroups:
                 failures = record.reconsume_times + leases.attempts(receipt.offset)
                 if level == returned.DEAD or failures > config.retry_times_max:
                     end = self._copies.append_dead(group, record, failures, reason)
+                elif receipt.epoch is not None:
+                    delay = self._delay_s(level) if delay_s is None else delay_s
+                    leases.hold_back(self._seams.clock.monotonic() + delay)
+                    return
                 else:
                     end = self._copies.append_retry(config, record, level, reason)
                 done.end = max(done.end, end)
             leases.acknowledge(receipt.offset)
 
-        return self._settle(group, given, act), done.end
+        return self._settle(group, given, act, in_order=True), done.end
+
+    def _delay_s(self, level: int) -> float:
+        """How long a message that is returned with a level holds its ordered queue."""
+        if level == returned.BY_COUNT:
+            return ORDERED_DELAY_S
+        return self._store.delays.levels.delivery_time(level, 0) / 1000
 
     def undo(self, group: str, delivered: Iterable[Delivered]) -> None:
         """Undo the leases of messages that reached no consumer: they wait, as before."""
-        with self._stripe_of(group).lock:
+        with self._table.lock_of(group):
             for each in delivered:
                 receipt = receipts.decode(each.receipt)
                 place = Place(group, receipt.topic, receipt.queue_id)
-                leases = self._leases(place, self._store.offsets.committed(*place))
+                leases = self._table.current(place)
                 if leases is not None:
                     leases.undo(receipt.offset, receipt.lease)
-                    self._keep(place, leases)
+                    self._table.keep(place, leases)
 
     def _settle(
-        self, group: str, given: Sequence[Receipt], act: Callable[[QueueLeases, Receipt], None]
+        self,
+        group: str,
+        given: Sequence[Receipt],
+        act: Callable[[QueueLeases, Receipt], None],
+        *,
+        in_order: bool = False,
     ) -> list[ReceiptStatus]:
         topic_names.check_group(group)
-        with self._stripe_of(group).lock:
-            return self._settle_all(group, given, act)
+        with self._table.lock_of(group):
+            return self._settle_all(group, given, act, in_order=in_order)
 
     def _settle_all(
-        self, group: str, given: Sequence[Receipt], act: Callable[[QueueLeases, Receipt], None]
+        self,
+        group: str,
+        given: Sequence[Receipt],
+        act: Callable[[QueueLeases, Receipt], None],
+        *,
+        in_order: bool,
     ) -> list[ReceiptStatus]:
-        """Settle receipts; commit once for each queue."""
+        """Settle receipts, those of an ordered queue by offset; commit once for each queue.
+
+        ``in_order``: in ordered groups, only the first message of a queue that is not acknowledged.
+        """
         used: dict[tuple[str, int], tuple[QueueLeases | None, int | None]] = {}
-        statuses = []
+        found: dict[int, ReceiptStatus] = {}
+        numbers = sorted(range(len(given)), key=lambda each: given[each].offset)
         try:
-            for receipt in given:
-                key = receipt.topic, receipt.queue_id
+            for number in numbers:
+                receipt = given[number]
+                key = Queue(receipt.topic, receipt.queue_id)
+                if not self._ordered.is_current(group, key, receipt.epoch):
+                    found[number] = ReceiptStatus.STALE
+                    continue
                 if key not in used:
                     committed = self._store.offsets.committed(group, *key)
-                    used[key] = self._leases(Place(group, *key), committed), committed
-                statuses.append(settle_one(*used[key], receipt, act))
+                    used[key] = self._table.get(Place(group, *key), committed), committed
+                found[number] = settle_one(*used[key], receipt, act, in_order=in_order)
         finally:
-            for key, (leases, _) in used.items():
+            for (topic, queue_id), (leases, _) in used.items():
                 if leases is not None:
-                    self._keep(Place(group, *key), leases)
-        return statuses
+                    self._table.keep(Place(group, topic, queue_id), leases)
+        return [found[number] for number in range(len(given))]
+
+    # members of ordered groups ------------------------------------------------------------
+
+    def join(self, group: str, member: str, topics: Sequence[str], session_s: float) -> MemberView:
+        """Make a consumer a member of an ordered group, or renew its session.
+
+        Raises GroupNameError, GroupDisabled, GroupShared, MembersFull, TopicUnknown, OSError.
+        """
+        self._consuming(group)
+        with self._table.lock_of(group):
+            return self._ordered.join(group, member, topics, session_s)
+
+    def leave(self, group: str, member: str) -> None:
+        """End the session of a member: others get its queues at once. Idempotent.
+
+        Raises GroupNameError, OSError.
+        """
+        topic_names.check_group(group)
+        with self._table.lock_of(group):
+            self._ordered.leave(group, member)
+
+    def members(self, group: str) -> list[MemberView]:
+        """The members of an ordered group, by name; none for a shared one.
+
+        Raises GroupNameError, OSError.
+        """
+        topic_names.check_group(group)
+        with self._table.lock_of(group):
+            return self._ordered.members(group)
+
+    def commit(
+        self,
+        group: str,
+        commits: Mapping[Commit, int | None],
+        *,
+        allow_back: bool = False,
+    ) -> list[GroupOffset]:
+        """Commit offsets, in an ordered group under the epochs of their queues: all or none.
+
+        Raises EpochStale, OSError, and as ``GroupOffsets.commit``.
+        """
+        topic_names.check_group(group)
+        with self._table.lock_of(group):
+            for each, epoch in commits.items():
+                self._ordered.check_commit(group, Queue(each.topic, each.queue_id), epoch)
+            return self._store.offsets.commit(group, list(commits), allow_back=allow_back)
+
+    def count_members(self) -> dict[str, tuple[int, int]]:
+        """The number of members of each ordered group, and that of queues that none holds.
+
+        Raises OSError.
+        """
+        found = {}
+        for group in self._ordered.groups:
+            with self._table.lock_of(group):
+                found[group] = self._ordered.counts(group)
+        return found
 
     # states -------------------------------------------------------------------------------
 
     def pending(self, group: str | None = None) -> dict[Place, PendingCounts]:
         """Count the messages that receives have reached, of one group or of all, by queue."""
         now, found = self._seams.clock.monotonic(), dict[Place, PendingCounts]()
-        for stripe in self._stripes if group is None else [self._stripe_of(group)]:
-            with stripe.lock:
-                for place in [each for each in stripe.states if group in (None, each.group)]:
-                    leases = self._leases(place, self._store.offsets.committed(*place))
-                    if leases is not None:
-                        counts = PendingCounts(leases.count_leased(now), leases.done_count)
-                        found[place] = counts
+        for name in self._table.groups() if group is None else [group]:
+            with self._table.lock_of(name):
+                for place, leases in self._table.of_group(name):
+                    found[place] = PendingCounts(leases.count_leased(now), leases.done_count)
         return found
 
     def count_returned(self) -> Mapping[str, int] | None:
@@ -462,50 +557,6 @@ class SharedGroups:
             return self._store.groups.get(group).config
         except GroupUnknown:
             return GroupConfig(group)
-
-    def _leases(self, place: Place, committed: int | None) -> QueueLeases | None:
-        """The state of a queue with pending messages; None when there is none, or when the group's
-        offset was set since (by a reset, a commit, or another process), which ends all leases."""
-        leases = self._stripe_of(place.group).states.get(place)
-        if leases is None or committed == leases.committed:
-            return leases
-        before = leases.committed
-        if committed is not None and before is not None and before < committed < leases.next:
-            leases.drop_below(committed)  # a broker went on, or offsets were saved after this state
-            leases.committed = committed
-            return leases
-        self._forget(place)
-        return None
-
-    def _keep(self, place: Place, leases: QueueLeases) -> None:
-        """Commit the group's offset where it moved, and keep the state while messages pend. An
-        offset that was set meanwhile stays, and ends the leases."""
-        if not leases.is_changed:
-            return
-        floor = leases.floor
-        if floor != leases.committed:
-            commit = Commit(place.topic, place.queue_id, floor)
-            if not self._store.offsets.advance(place.group, commit, leases.committed):
-                self._forget(place)
-                return
-            leases.committed = floor
-        self._is_saved = leases.is_changed = False
-        if leases.pending_count:
-            self._stripe_of(place.group).states[place] = leases
-        else:
-            self._forget(place)
-
-    def _forget(self, place: Place) -> None:
-        if self._stripe_of(place.group).states.pop(place, None) is not None:
-            self._is_saved = False
-
-    def _end_leases(self, is_meant: Callable[[str, str, int], bool]) -> None:
-        """See ``GroupOffsets.end_leases``."""
-        for stripe in self._stripes:
-            with stripe.lock:
-                for place in [each for each in stripe.states if is_meant(*each)]:
-                    self._forget(place)
-        self.save()
 
     def _bury(self, group: str, record: Record, attempts: int, done: Received) -> bool:
         """Make a dead letter; return whether it is stored. One that cannot be stored must not keep
@@ -521,45 +572,12 @@ class SharedGroups:
     # saving -------------------------------------------------------------------------------
 
     def save(self) -> None:
-        """Save offsets and acknowledgements, after a sync of the log that they refer to.
-
-        Raises FlushTimeout, StoreFailed, OSError; the next call then retries.
-        """
-        with self._saving:
-            self._save()
-
-    def _save(self) -> None:
-        if self._is_saved:
-            return
-        self._is_saved = True
-        try:
-            content = self._snapshot()
-            self._store.offsets.save()
-            self._store.log.sync()
-            saved_leases.save(self._seams.files, self._path, content)
-        except BaseException:
-            self._is_saved = False
-            raise
-
-    def _snapshot(self) -> bytes:
-        """Encode the states of all groups, each under the lock of its group."""
-        saved: list[SavedQueue] = []
-        for stripe in self._stripes:
-            with stripe.lock:
-                saved += [saved_leases.note(*each) for each in stripe.states.items()]
-        return saved_leases.encode(saved)
+        """Save offsets and acknowledgements. Errors as ``LeaseTable.save``."""
+        self._table.save()
 
     def step(self, now: float) -> float:
-        """Save, unless a save is under way; a failed write is retried at the next step. Raises
-        StoreFailed."""
-        if self._saving.acquire(blocking=False):
-            try:
-                self._save()
-            except (OSError, FlushTimeout) as error:
-                log.error("acknowledgements are not saved, retried later: %s", error)
-            finally:
-                self._saving.release()
-        return now + self._store.config.flush_consumer_offset_interval / 1000
+        """See ``LeaseTable.step``."""
+        return self._table.step(now)
 
 
 def _acknowledge(leases: QueueLeases, receipt: Receipt) -> None:

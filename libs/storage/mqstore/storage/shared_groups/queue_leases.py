@@ -23,6 +23,10 @@ extend and release leases at will."""
 NO_LEASE: Final = 0
 """Lease id of a message that waits to be delivered again."""
 
+HELD_BACK: Final = -1
+"""Lease id of the first message of an ordered queue, once it was returned: it expires with the
+message's delay."""
+
 
 class LeaseState(StrEnum):
     """The state of a message, as the holder of a lease sees it."""
@@ -88,7 +92,17 @@ class QueueLeases:
     def count_leased(self, now: float) -> int:
         """Number of messages whose lease has not expired."""
         pending = self._pending.values()
-        return sum(each.lease != NO_LEASE and each.deadline > now for each in pending)
+        free = NO_LEASE, HELD_BACK
+        return sum(each.lease not in free and each.deadline > now for each in pending)
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether the first pending message is leased to a consumer."""
+        return self._first_lease not in (NO_LEASE, HELD_BACK)
+
+    @property
+    def _first_lease(self) -> int:
+        return next((each.lease for each in self._pending.values()), NO_LEASE)
 
     @property
     def room(self) -> int:
@@ -173,6 +187,32 @@ class QueueLeases:
             known.lease = NO_LEASE
             heappush(self._waiting, offset)
             self._drop_outdated()
+
+    # an ordered queue: its messages are delivered and acknowledged one after the other
+
+    def begin_batch(self) -> bool:
+        """Prepare the next delivery of an ordered queue; return whether its first message is free.
+
+        Messages behind the first pending one are not pending any more: they follow it again.
+        """
+        if self._first_lease != NO_LEASE:
+            return False
+        for offset in list(self._pending)[1:]:
+            del self._pending[offset]
+        if self._pending and self.next != self.floor + 1:
+            self.next, self.is_changed = self.floor + 1, True
+        return True
+
+    def hold_back(self, deadline: float) -> None:
+        """Deliver the first message of an ordered queue again after a deadline."""
+        self.extend(self.floor, HELD_BACK, deadline)
+
+    def release_first(self, *, is_failure: bool) -> None:
+        """End the lease of the first pending message, unless it is held back."""
+        if self.is_in_use and is_failure:
+            self.release(self.floor)
+        elif self.is_in_use:
+            self.undo(self.floor, self._first_lease)
 
     def undo(self, offset: int, lease: int) -> None:
         """Undo a lease whose message reached no consumer, unless the message was leased again."""

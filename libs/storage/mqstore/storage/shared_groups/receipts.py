@@ -1,6 +1,7 @@
 """Receipts: the text that names a lease. A client returns it as it came.
 
 ``SHARD.QUEUE.OFFSET.LEASE.TOPIC``: four numbers in base 36 and the topic's name, which has no dot.
+The lease of an ordered group is even, and has the epoch of its queue.
 A receipt is no secret: any client that may consume as the group may acknowledge its messages.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from random import Random
 from typing import Final, NamedTuple
 
 from mqstore.storage.errors import ReceiptInvalid
@@ -17,6 +19,10 @@ LENGTH_MAX: Final = 512
 _FORM: Final = re.compile(
     r"([0-9a-z]{1,6})\.([0-9a-z]{1,6})\.([0-9a-z]{1,12})\.([0-9a-z]{1,13})\.([%|a-zA-Z0-9_-]{1,255})"
 )
+LEASE_BITS: Final = 62
+"""Random bits of the lease id of one receive, so that receipts of two receives or processes do not
+agree by chance."""
+_EPOCH_SHIFT: Final = 20
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _PAIRS: Final = [first + second for first in _DIGITS for second in _DIGITS]
 """Two digits by their value."""
@@ -31,9 +37,24 @@ class Receipt(NamedTuple):
     offset: int
     lease: int
 
+    @property
+    def epoch(self) -> int | None:
+        """The epoch of the queue in an ordered group; None in a shared one."""
+        return None if self.lease & 1 else self.lease >> _EPOCH_SHIFT
+
     def encode(self) -> str:
         """The text of the receipt."""
         return encoder(self.shard, self.topic, self.queue_id, self.lease)(self.offset)
+
+
+def new_lease(random: Random) -> int:
+    """Make the id of leases in a shared group."""
+    return random.getrandbits(LEASE_BITS) | 1
+
+
+def lease_of_epoch(random: Random, epoch: int) -> int:
+    """Make the id of leases in a queue of an ordered group."""
+    return epoch << _EPOCH_SHIFT | random.getrandbits(_EPOCH_SHIFT - 1) << 1
 
 
 def encoder(shard: int, topic: str, queue_id: int, lease: int) -> Callable[[int], str]:

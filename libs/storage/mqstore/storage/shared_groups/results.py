@@ -9,6 +9,7 @@ from math import inf
 from mqstore.storage.codec.record import Record
 from mqstore.storage.lookup.answers import Unreadable
 from mqstore.storage.lookup.pull_filter import PullFilter
+from mqstore.storage.shared_groups.ordered import Turn
 
 
 class ReceiptStatus(StrEnum):
@@ -23,6 +24,10 @@ class ReceiptStatus(StrEnum):
     REFUSED = "refused"
     """The copy of a returned message cannot be stored, as its properties do not fit; it stays
     leased."""
+    STALE = "stale"
+    """The queue of an ordered group is held under another epoch, or the group is shared now."""
+    EARLY = "early"
+    """An earlier message of the queue of an ordered group is not acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,8 @@ class Received:
     dead: int = 0
     """Messages that became dead letters, as each of their deliveries failed."""
     is_full: bool = False
-    """Whether a queue has as many unacknowledged messages as it may have."""
+    """Whether a queue delivers nothing before messages are acknowledged: it has as many as it may
+    have, or is that of an ordered group."""
     next_deadline: float = inf
     """Monotonic seconds: when the next lease of these queues expires."""
     ends: list[tuple[str, int, int]] = field(default_factory=list)
@@ -78,6 +84,8 @@ class Limits:
     deadline: float
     """Monotonic seconds: when the leases expire."""
     lease: int
+    turn: Turn | None = None
+    """The queues of an ordered group to receive from."""
     is_in_memory: bool = False
     """Whether the disk must not be read."""
     is_cut: bool = False

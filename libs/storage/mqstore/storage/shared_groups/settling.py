@@ -33,13 +33,20 @@ def settle_one(
     committed: int | None,
     receipt: Receipt,
     act: Callable[[QueueLeases, Receipt], None],
+    *,
+    in_order: bool,
 ) -> ReceiptStatus:
-    """Settle a receipt of a queue with these leases and this committed offset of the group."""
+    """Settle a receipt of a queue with these leases and this committed offset of the group.
+
+    ``in_order``: in an ordered group, only the first message that is not acknowledged.
+    """
     if leases is None:  # nothing is pending: all below the group's offset is acknowledged
         known = committed is not None and receipt.offset < committed
         return ReceiptStatus.OK if known else ReceiptStatus.UNKNOWN
     state = leases.state_of(receipt.offset, receipt.lease)
     if state is LeaseState.HELD:
+        if in_order and receipt.epoch is not None and receipt.offset != leases.floor:
+            return ReceiptStatus.EARLY
         try:
             act(leases, receipt)
         except _OF_ONE_MESSAGE as error:

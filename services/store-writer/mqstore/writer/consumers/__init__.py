@@ -1,8 +1,9 @@
-"""Shared consumer groups over REST: receive, acknowledge, return and extend.
+"""Shared and ordered consumer groups over REST: receive, acknowledge, return, extend; members.
 
 ::
 
-    routes        the endpoints, over one shard or several
-    waiting       the engine of an open store, and receives that wait for a message
-    over_shards   receipts divided by shard, and messages of other shards
+    routes         the endpoints, over one shard or several
+    member_routes  those of members of ordered groups
+    waiting        the engine of an open store, and receives that wait for a message
+    over_shards    receipts divided by shard, and messages of other shards
 """

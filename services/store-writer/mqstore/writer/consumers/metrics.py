@@ -1,9 +1,13 @@
-"""Messages of shared groups by state, for Prometheus, under RocketMQ's names where it has them."""
+"""Messages of groups by state and members of ordered groups, for Prometheus.
+
+RocketMQ's names where it has them.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -11,6 +15,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from mqstore.service.metrics import RocketmqNames
+from mqstore.storage.errors import StorageError
 from mqstore.storage.formats import StoreFormat
 from mqstore.storage.shared_groups import SharedGroups
 from mqstore.storage.topic_names import RETRY_PREFIX, is_system_group, is_system_topic
@@ -55,6 +60,29 @@ class GroupStateMetrics(Collector):
         for group, count in Counter(returned or {}).most_common(self._maximum):
             delayed.add_metric([group], count)
         yield delayed
+        yield from self._members(groups)
+
+    def _members(self, groups: SharedGroups | None) -> Iterable[Metric]:
+        members = GaugeMetricFamily(
+            "mqstore_consumer_group_members",
+            "Members of ordered groups, by consumer_group.",
+            labels=LABELS[:1],
+        )
+        unheld = GaugeMetricFamily(
+            "mqstore_consumer_group_queues_without_member",
+            "Queues of ordered groups without a member, by consumer_group: all of them after the"
+            " session of the last member ended.",
+            labels=LABELS[:1],
+        )
+        counts: Mapping[str, tuple[int, int]] = {}
+        if groups is not None:
+            with suppress(OSError, StorageError):  # ended sessions that cannot be saved now
+                counts = groups.count_members()
+        for group, (count, queues) in list(counts.items())[: self._maximum]:
+            members.add_metric([group], count)
+            unheld.add_metric([group], queues)
+        yield members
+        yield unheld
 
 
 def _labels(group: str, topic: str) -> tuple[str, ...]:

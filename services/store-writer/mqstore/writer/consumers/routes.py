@@ -102,8 +102,9 @@ class ConsumerRoutes:
         return Prepared(begin)
 
     def _receive_at_once(self, group: str, spec: message_structs.ReceiveSpec) -> Received | None:
-        """Receive messages that are in memory; None without one, and with filters."""
-        if any(each.tags or each.sql for each in spec.topics.values()):
+        """Receive messages that are in memory; None without one, with filters, and in an
+        ordered group."""
+        if spec.member is not None or any(each.tags or each.sql for each in spec.topics.values()):
             return None
         self._service.require_writable()
         return self._service.consumers.receive_at_once(
@@ -161,6 +162,7 @@ class ConsumerRoutes:
             count=spec.max,
             max_bytes=service.settings.max_answer_bytes,
             invisible_s=spec.invisible_s,
+            member=spec.member,
             wait_s=wait_s,
         )
 
@@ -276,7 +278,8 @@ class ConsumerRoutes:
             service = self._service
             service.require_puts()
             act = partial(service.consumers.engine.give_back, group, receipts)
-            statuses, end = await asyncio.to_thread(act, given.delay_level, given.reason)
+            level, reason, delay_s = given.delay_level, given.reason, given.delay_s
+            statuses, end = await asyncio.to_thread(act, level, reason, delay_s)
             if end:
                 await service.await_durability(end, sync=service.is_sync)
             return statuses

@@ -68,7 +68,7 @@ class _Receives:
     acknowledged: int = 0
     """Number of requests so far that made room in queues that may be full."""
     lines: dict[frozenset[str], _Line] = field(default_factory=dict)
-    """Those that wait, by topics."""
+    """Those that wait, by topics, in an ordered group also by member."""
 
     def has_changed(self, ended: int, acknowledged: int, found: Received) -> bool:
         """Whether a request since these numbers matters to a receive."""
@@ -107,6 +107,7 @@ class SharedConsumers:
         count: int,
         max_bytes: int,
         invisible_s: float,
+        member: str | None,
         wait_s: float,
     ) -> Received:
         """Lease messages; wait up to ``wait_s`` seconds for the first one.
@@ -120,11 +121,14 @@ class SharedConsumers:
             self._lease,
             group,
             subscriptions,
+            member,
             count=count,
             max_bytes=max_bytes,
             invisible_s=invisible_s,
         )
         before, topics = Received(), frozenset(each.topic for each in subscriptions)
+        if member is not None:
+            topics |= {f"member {member}"}  # an arrival is for the member that holds its queue
         with self._receiving(group, topics) as receives:
             for _ in range(EMPTY_STEPS_MAX):
                 ended, acknowledged = receives.ended, receives.acknowledged
@@ -179,14 +183,19 @@ class SharedConsumers:
         await asyncio.to_thread(self._leave)
 
     async def _lease(
-        self, group: str, subscriptions: Sequence[Subscription], **limits: Any
+        self,
+        group: str,
+        subscriptions: Sequence[Subscription],
+        member: str | None,
+        **limits: Any,
     ) -> Received:
         """Lease messages here from memory, else in a thread; when cancelled, undo the leases once
         they are made."""
-        found = self.engine.receive_in_memory(group, subscriptions, **limits)
-        if found is not None:
-            return found
-        lease = partial(self.engine.receive, group, subscriptions, **limits)
+        if member is None:
+            found = self.engine.receive_in_memory(group, subscriptions, **limits)
+            if found is not None:
+                return found
+        lease = partial(self.engine.receive, group, subscriptions, member=member, **limits)
         leasing = asyncio.ensure_future(asyncio.to_thread(lease))
         try:
             return await asyncio.shield(leasing)

@@ -10,7 +10,9 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
@@ -22,7 +24,8 @@ import org.apache.rocketmq.store.MessageStore;
 /**
  * A group that sends messages back (RECONSUME_LATER) at a whole broker. The request:
  * {"config":{…},"group":…,"topic":…,"sends":[{"body":…,"keys":…}],"fails":{BODY:TIMES},
- * "tries":MAX_RECONSUME_TIMES,"consumed":int,"deadLetters":int}.
+ * "tries":MAX_RECONSUME_TIMES,"consumed":int,"deadLetters":int}; with "orderly", a failed message holds
+ * its queue.
  *
  * <p>Each consumption is reported as it comes. It ends once so many were made, so many messages are dead
  * letters, and the broker knows that the group is past all that is in its topics.
@@ -85,13 +88,23 @@ final class Consumers {
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setMaxReconsumeTimes(number("tries"));
         consumer.subscribe(text("topic"), "*");
-        consumer.registerMessageListener(
-            (MessageListenerConcurrently) (messages, context) -> consume(messages.get(0)));
+        if (request.has("orderly")) {
+            consumer.setSuspendCurrentQueueTimeMillis(10);
+            consumer.registerMessageListener((MessageListenerOrderly) (messages, context) ->
+                consume(messages.get(0))
+                    ? ConsumeOrderlyStatus.SUCCESS
+                    : ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT);
+        } else {
+            consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) ->
+                consume(messages.get(0))
+                    ? ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+                    : ConsumeConcurrentlyStatus.RECONSUME_LATER);
+        }
         return consumer;
     }
 
     /** One at a time, as consumeMessageBatchMaxSize is by default. */
-    private ConsumeConcurrentlyStatus consume(MessageExt message) {
+    private boolean consume(MessageExt message) {
         String body = new String(message.getBody(), StandardCharsets.UTF_8);
         JsonObject line = new JsonObject();
         line.addProperty("t", "consumed");
@@ -102,9 +115,7 @@ final class Consumers {
         consumed.add(line);
         JsonObject fails = request.getAsJsonObject("fails");
         int failed = failures.merge(body, 1, Integer::sum);
-        return fails.has(body) && failed <= fails.get(body).getAsInt()
-            ? ConsumeConcurrentlyStatus.RECONSUME_LATER
-            : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        return !fails.has(body) || failed > fails.get(body).getAsInt();
     }
 
     private boolean isPast(String topic) throws Exception {
