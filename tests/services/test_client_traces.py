@@ -66,7 +66,7 @@ def context_of(span: ReadableSpan) -> trace.SpanContext:
 
 
 def linked(span: ReadableSpan) -> set[int]:
-    return {each.context.span_id for each in span.links}
+    return {int(each.context.span_id) for each in span.links}
 
 
 def attributes(span: ReadableSpan) -> dict[str, object]:
