@@ -88,7 +88,7 @@ def test_a_message_whose_handler_raises_is_delivered_again_with_the_reason(clien
         def handle(message: ConsumedMessage) -> None:
             seen.append(message)
             if message.delivery_attempt == 1:
-                message.nack(delay_level=1, reason="not yet")
+                message.nack(delay_s=0.5, reason="not yet")
             else:
                 consumer.stop()
 

@@ -15,7 +15,7 @@ from queue import Queue as Hand
 
 import pytest
 
-from mqstore.client import AsyncClient, Client, NewMessage, OrderedMessage, ProblemError
+from mqstore.client import AsyncClient, Client, ConsumedMessage, NewMessage, ProblemError
 from tests.services.service_processes import ServicePair, service_pair, writer
 
 LATER_S = 60
@@ -79,7 +79,7 @@ def test_threads_handle_several_queues_and_one_message_of_each(client: Client) -
     busy: set[int] = set()
     lock, consumer = threading.Lock(), client.ordered_consumer("handling", "handled", concurrency=4)
 
-    def handle(message: OrderedMessage) -> None:
+    def handle(message: ConsumedMessage) -> None:
         with lock:
             assert message.queue_id not in busy
             busy.add(message.queue_id)
@@ -90,7 +90,7 @@ def test_threads_handle_several_queues_and_one_message_of_each(client: Client) -
                 consumer.stop()
 
     with consumer:
-        consumer.run(handle)  # type: ignore[arg-type]
+        consumer.run(handle)
     assert is_in_order(got, 12, 10)
 
 

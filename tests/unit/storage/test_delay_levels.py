@@ -16,6 +16,13 @@ def test_rocketmqs_levels_are_eighteen_up_to_two_hours() -> None:
     assert levels.delivery_time(18, 0) == levels.delivery_time(99, 0) == 7_200_000
 
 
+def test_the_level_of_a_delay_is_the_shortest_that_is_as_long() -> None:
+    levels = DelayLevels("10s 1s 5s")
+
+    found = [levels.level_of_delay(each) for each in (0, 1_000, 1_001, 5_001, 10_001)]
+    assert found == [2, 2, 3, 1, None]
+
+
 @pytest.mark.parametrize("text", ["", "1", "s", "1s  2s", "1w", "-1s", "1.5s"])
 def test_other_text_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="delay level"):

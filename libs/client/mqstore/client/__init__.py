@@ -5,7 +5,7 @@ from mqstore.client.consumers import AsyncConsumer, ConsumedMessage, Consumer
 from mqstore.client.errors import BufferFull, ClientError, EventUnknown, ProblemError, Unreachable
 from mqstore.client.events import StoreEvent, TopicEvent
 from mqstore.client.models import Download, Health, NewMessage
-from mqstore.client.ordered import AsyncOrderedConsumer, OrderedConsumer, OrderedMessage
+from mqstore.client.ordered import AsyncOrderedConsumer, OrderedConsumer
 from mqstore.client.producers import AsyncProducer, Delivery, Producer
 from mqstore.client.rebuild_calls import part_frames
 from mqstore.client.tls import make_tls_context
@@ -138,7 +138,6 @@ __all__ = [
     "OffsetsReset",
     "Operations",
     "OrderedConsumer",
-    "OrderedMessage",
     "Pin",
     "Pins",
     "ProblemError",

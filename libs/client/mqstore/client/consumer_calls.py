@@ -89,8 +89,8 @@ def give_back(
 
     Each is delivered again after a level of the store's messageDelayLevel: by default 3 for the
     first retry, and one more for each further one. Level -1 makes a dead letter, as does the last
-    retry that the group allows. In an ordered group, ``delay_s`` is how long the message holds its
-    queue. The call may be repeated.
+    retry that the group allows. ``delay_s`` takes the shortest level that is as long; in an ordered
+    group, it is how long the message holds its queue. The call may be repeated.
     """
     fields = {"delay_level": delay_level, "delay_s": delay_s, "reason": reason}
     return _settle(RETURN, group, messages, **fields)

@@ -30,6 +30,7 @@ from mqstore.wire.consumers import LeasedMessage, ReceiptStatus, ReceivedMessage
 from mqstore.wire.limits import (
     COUNT_MAX,
     DELAY_LEVEL_MAX,
+    DELAY_MAX_S,
     LEASE_DEFAULT_S,
     LEASE_MAX_S,
     PULL_COUNT_DEFAULT,
@@ -75,19 +76,24 @@ class ConsumedMessage(LeasedMessage):
         """Acknowledge the message: the group gets it no more."""
         self._settle(self.receipt, Outcome())
 
-    def nack(self, *, delay_level: int = 0, reason: str = "") -> None:
-        """Return the message: it is delivered again after a level of the store's messageDelayLevel,
-        by default longer each time; after the retries that the group allows it is a dead letter.
-        ``reason`` is kept with the message. Raises ValueError for another level, and for a reason
-        that is long or has control characters.
+    def nack(self, *, delay_s: float | None = None, delay_level: int = 0, reason: str = "") -> None:
+        """Return the message: it is delivered again, and after the retries that the group allows it
+        is a dead letter.
+
+        It is delivered after ``delay_s`` seconds at least, or after a level of the store's
+        messageDelayLevel, by default longer each time. The queue of an ordered consumer waits
+        meanwhile, by default for 1 s. ``reason`` is kept with the message. Raises ValueError for a
+        delay out of range, and for a reason that is long or has control characters.
         """
         if not 0 <= delay_level <= DELAY_LEVEL_MAX:
             raise ValueError(f"delay_level is {delay_level}; give 0 to {DELAY_LEVEL_MAX}")
-        self._settle(self.receipt, Outcome(delay_level, checked_reason(reason)))
+        if delay_s is not None and not 0 <= delay_s <= DELAY_MAX_S:
+            raise ValueError(f"delay_s is {delay_s}; give 0 to {DELAY_MAX_S}")
+        self._settle(self.receipt, Outcome(delay_level, _checked_reason(reason), delay_s))
 
     def reject(self, *, reason: str = "") -> None:
         """Make the message a dead letter at once. Raises ValueError as ``nack``."""
-        self._settle(self.receipt, Outcome(_DEAD, checked_reason(reason)))
+        self._settle(self.receipt, Outcome(_DEAD, _checked_reason(reason)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +162,6 @@ class AsyncConsumer:
     consumer tries again. At the end of the block, what became of messages is sent, and those that
     were neither acknowledged nor returned are released: they are delivered again at once.
     """
-
-    _message: ClassVar[type[ConsumedMessage]] = ConsumedMessage
 
     def __init__(self, client: AsyncClient, spec: ConsumerSpec) -> None:
         """``client.consumer`` makes it."""
@@ -281,7 +285,7 @@ class AsyncConsumer:
     def _add(self, messages: Sequence[LeasedMessage]) -> None:
         """Hold messages that were received."""
         self._leases.add(messages)
-        self._buffer += [self._message.of(each, self.settle) for each in messages]
+        self._buffer += [ConsumedMessage.of(each, self.settle) for each in messages]
 
     def _pause_s(self, retries: RetryBudget, error: ClientError) -> float:
         """Return the seconds until the next receive. Raises an error that is final."""
@@ -459,7 +463,7 @@ def wanted_messages(
     }
 
 
-def checked_reason(reason: str) -> str:
+def _checked_reason(reason: str) -> str:
     """Return the reason of a return. Raises ValueError."""
     if len(reason) > REASON_LENGTH_MAX or not reason.isprintable():
         raise ValueError(

@@ -22,8 +22,8 @@ _AGAIN: Final = (ReceiptStatus.UNREACHABLE, ReceiptStatus.EARLY)
 
 
 class Outcome(NamedTuple):
-    """The end of a message: acknowledged (no level), or returned with a level and a reason; in an
-    ordered group with a delay."""
+    """The end of a message: acknowledged (no level), or returned with a level or a delay, and a
+    reason."""
 
     delay_level: int | None = None
     reason: str = ""

@@ -29,7 +29,6 @@ from mqstore.client.consumers import (
     ConsumedMessage,
     Consumer,
     ConsumerSpec,
-    checked_reason,
     wanted_messages,
 )
 from mqstore.client.errors import ClientError, ProblemError
@@ -38,8 +37,6 @@ from mqstore.client.requests import Call
 from mqstore.client.retries import PAUSE_S, RetryBudget
 from mqstore.wire.consumers import LeasedMessage, ReceivedMessages, WantedMessages
 from mqstore.wire.limits import (
-    DELAY_LEVEL_MAX,
-    DELAY_MAX_S,
     LEASE_DEFAULT_S,
     PULL_COUNT_DEFAULT,
     SESSION_DEFAULT_S,
@@ -62,23 +59,6 @@ class _Queue(NamedTuple):
     shard: int | None
     topic: str
     queue_id: int
-
-
-class OrderedMessage(ConsumedMessage):
-    """A message that a consumer holds until ``ack``, ``nack`` or ``reject``; the next message of
-    its queue comes after that."""
-
-    def nack(self, *, delay_level: int = 0, reason: str = "", delay_s: float | None = None) -> None:
-        """Return the message: its queue waits, and it is delivered again after ``delay_s`` seconds,
-        or the time of a level of messageDelayLevel, without both after 1 s. After the retries that
-        the group allows it is a dead letter, and the queue goes on. Raises ValueError for a delay
-        out of range, and for a reason that is long or has control characters.
-        """
-        if not 0 <= delay_level <= DELAY_LEVEL_MAX:
-            raise ValueError(f"delay_level is {delay_level}; give 0 to {DELAY_LEVEL_MAX}")
-        if delay_s is not None and not 0 <= delay_s <= DELAY_MAX_S:
-            raise ValueError(f"delay_s is {delay_s}; give 0 to {DELAY_MAX_S}")
-        self._settle(self.receipt, Outcome(delay_level, checked_reason(reason), delay_s))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +119,6 @@ class AsyncOrderedConsumer(AsyncConsumer):
     session in the background, and leaves the group at the end of the block.
     """
 
-    _message: ClassVar[type[ConsumedMessage]] = OrderedMessage
-
     def __init__(self, client: AsyncClient, spec: OrderedSpec) -> None:
         """``client.ordered_consumer`` makes it."""
         super().__init__(client, spec)
@@ -157,11 +135,6 @@ class AsyncOrderedConsumer(AsyncConsumer):
             await asyncio.wait_for(
                 self._client.send(consumer_calls.leave(spec.group, spec.member)), STOP_S
             )
-
-    async def __anext__(self) -> OrderedMessage:
-        message = await super().__anext__()
-        assert isinstance(message, OrderedMessage)
-        return message
 
     def settle(self, receipt: str, what: Outcome) -> None:
         """Note what became of a message, by its receipt; on the event loop."""
@@ -282,11 +255,6 @@ class OrderedConsumer(Consumer):
     def __init__(self, make_client: Callable[[], AsyncClient], spec: OrderedSpec) -> None:
         """``client.ordered_consumer`` makes it."""
         super().__init__(make_client, spec)
-
-    def __next__(self) -> OrderedMessage:
-        message = super().__next__()
-        assert isinstance(message, OrderedMessage)
-        return message
 
 
 def _queue_of(message: LeasedMessage) -> _Queue:

@@ -30,6 +30,11 @@ class DelayLevels:
         """The due time of a message of this level; higher levels count as the last."""
         return store_timestamp_ms + self.delays_ms[min(level, self.max_level) - 1]
 
+    def level_of_delay(self, delay_ms: float) -> int | None:
+        """The level with the shortest delay of at least ``delay_ms``; None when all are shorter."""
+        found = min((each for each in self.delays_ms if each >= delay_ms), default=None)
+        return None if found is None else self.delays_ms.index(found) + 1
+
     def queue_code(self, delay: str | None, store_timestamp_ms: int) -> int | None:
         """The tagsCode of a delayed message's queue entry; None when DELAY is no level.
 

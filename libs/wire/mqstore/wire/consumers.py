@@ -159,8 +159,9 @@ class Return(Request):
     delay_s: Annotated[
         DelaySeconds | None,
         Field(
-            description="Ordered groups only, in place of a level: seconds for which the message"
-            " holds its queue. Without both it is 1.",
+            description="In place of a level: seconds until the next delivery, at least. In a"
+            " shared group the shortest level of messageDelayLevel that is as long applies; in an"
+            " ordered group the message holds its queue so long, without both for 1 s.",
         ),
     ] = None
     reason: Annotated[

@@ -257,6 +257,22 @@ def test_a_returned_message_comes_back_through_the_retry_topic(consumers: Consum
     assert consumers.acknowledge(given) == [OK]
 
 
+def test_a_return_for_some_seconds_takes_the_shortest_level_that_is_as_long(
+    consumers: Consumers,
+) -> None:
+    given, other = consumers.receive(2).messages
+    receipts = decode_receipts([given.receipt])
+    statuses, _ = consumers.groups.give_back("g", receipts, 0, delay_s=5.5)
+    # queue 2 is of level 3, 10 s, behind 1 s and 5 s
+    (delayed,) = consumers.store.lookups.records("SCHEDULE_TOPIC_XXXX", 2, 0, 10).records
+    assert (statuses, delayed.body) == ([OK], given.record.body)
+
+    receipts = decode_receipts([other.receipt])
+    with pytest.raises(ReceiptInvalid, match="delayS is 7201, longer"):
+        consumers.groups.give_back("g", receipts, 0, delay_s=7_201)
+    assert consumers.acknowledge(other) == [OK]
+
+
 def test_a_retry_is_received_with_the_topics_of_the_group(consumers: Consumers) -> None:
     consumers.acknowledge(*consumers.receive().messages)
     retries = "%RETRY%g"

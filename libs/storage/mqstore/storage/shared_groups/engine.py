@@ -388,17 +388,17 @@ class SharedGroups:
     ) -> tuple[list[ReceiptStatus], int]:
         """Return messages: each is delivered again after a delay level, or is a dead letter.
 
-        ``level`` is RocketMQ's: 0 follows the number of retries, -1 makes a dead letter at once. In
-        an ordered group the message holds its queue for ``delay_s`` or the time of the level,
-        without either for ORDERED_DELAY_S. Returns the statuses, and the physical offset below
+        ``level`` is RocketMQ's: 0 follows the number of retries, -1 makes a dead letter at once.
+        ``delay_s`` stands for the shortest level that is as long. In an ordered group the message
+        holds its queue for ``delay_s`` or the time of the level, without either for
+        ORDERED_DELAY_S. Returns the statuses, and the physical offset below
         which the log has the copies. Raises GroupNameError, ReceiptInvalid, PutRefused,
         StoreFailed; messages whose copies are not stored stay leased.
         """
         config, done = self._config(group), Received()
-        if delay_s is not None and any(each.epoch is None for each in given):
-            raise ReceiptInvalid(
-                "delayS is for ordered groups, and a receipt is of a shared one; give delayLevel"
-            )
+        is_shared = any(each.epoch is None for each in given)
+        if delay_s is not None and is_shared and level != returned.DEAD:
+            level = self._level_of(delay_s)
 
         def act(leases: QueueLeases, receipt: Receipt) -> None:
             place = Place(group, receipt.topic, receipt.queue_id)
@@ -417,6 +417,14 @@ class SharedGroups:
             leases.acknowledge(receipt.offset)
 
         return self._settle(group, given, act, in_order=True), done.end
+
+    def _level_of(self, delay_s: float) -> int:
+        found = self._store.delays.levels.level_of_delay(delay_s * 1000)
+        if found is None:
+            raise ReceiptInvalid(
+                f"delayS is {delay_s:g}, longer than each delay of messageDelayLevel; give less"
+            )
+        return found
 
     def _delay_s(self, level: int) -> float:
         """How long a message that is returned with a level holds its ordered queue."""
