@@ -1,4 +1,4 @@
-"""What was reported of RocketMQ's POP consumers does not happen in shared groups.
+"""Defects that were reported of RocketMQ's POP consumers do not occur in shared groups.
 
 The numbers are those of issues of apache/rocketmq.
 """
