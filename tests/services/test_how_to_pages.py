@@ -386,6 +386,9 @@ def test_produce_messages_with_the_python_client(reader: Reader) -> None:
 
 
 def test_trace_with_opentelemetry(reader: Reader) -> None:
+    with reader.run.client() as client:  # messages of other pages are not for its group
+        client.create_topic("orders", queues=4)
+        client.reset_offsets("packing", "orders", "latest")
     output = reader.output_of_program("trace-with-opentelemetry")
     assert "two teapots\n" in output
     for span in ("send orders", "receive orders", "process orders", "ack"):
