@@ -113,6 +113,9 @@ class TimerService:
         self._oldest = 0
         """Position before which all units are finished."""
         self._oldest_record: int | None = None
+        self._saved_record: int | None = None
+        """The oldest waiting record as of the saved progress, to which a crash returns."""
+        self._saved_next = 0
         self._count = 0
         self._due_ms: int | None = None
         self._slot: array[int] = array("q")
@@ -133,13 +136,13 @@ class TimerService:
         )
 
     def holds(self) -> Iterator[Hold]:
-        """Hold the waiting messages, from the oldest."""
+        """Hold the messages that wait by the saved progress, from the oldest."""
         queue = self._queue
         if queue is None:
             return
         is_loaded = self._files is not None
-        coming = next_record(queue, self._next if is_loaded else queue.min_index)
-        offsets = [each for each in (self._oldest_record, coming) if each is not None]
+        coming = next_record(queue, self._saved_next if is_loaded else queue.min_index)
+        offsets = [each for each in (self._saved_record, coming) if each is not None]
         if offsets:
             yield Hold(
                 kind="delay", name="timer", from_offset=min(offsets), to_offset=None, until_ms=None
@@ -203,6 +206,12 @@ class TimerService:
         found = TimerCheckpoint(self._read_ms, timer_log.end, self._next, self._next)
         found.save(self._seams.files, self._paths.timer_check)
         self._is_changed = False
+        self._note_saved(timer_log)
+
+    def _note_saved(self, timer_log: TimerLog) -> None:
+        """Let go of what the saved progress does not need: a crash before the save needs it."""
+        self._saved_record, self._saved_next = self._oldest_record, self._next
+        timer_log.remove_before(self._oldest)
 
     # loading --------------------------------------------------------------------------------
 
@@ -232,8 +241,10 @@ class TimerService:
                 wheel.add(unit.slot_ms, position)
                 self._count += 1
         wheel.publish()
-        self._files = timer_log, wheel
         self._release(timer_log)
+        if not self._is_changed:
+            self._note_saved(timer_log)
+        self._files = timer_log, wheel
         return self._files
 
     def _trusted_end(self, timer_log: TimerLog, saved: TimerCheckpoint) -> int | None:
@@ -405,11 +416,10 @@ class TimerService:
         _log.error("the timed message at %d is passed over: %s", offset, why)
 
     def _release(self, timer_log: TimerLog) -> None:
-        """Note the oldest message that waits, and remove files of units that are finished."""
+        """Note the oldest message that waits."""
         while (unit := timer_log.unit(self._oldest)) is not None and self._is_past(unit):
             self._oldest = timer_log.next_position(self._oldest)
         self._oldest_record = None if unit is None else unit.physical_offset
-        timer_log.remove_before(self._oldest)
 
     def _is_past(self, unit: Unit) -> bool:
         return unit.slot_ms < self._read_ms
