@@ -19,7 +19,11 @@ from mqstore.storage.system.threads import production_seams
 from tests.compat.referee import Referee
 from tests.services.service_processes import Process, writer
 
-pytestmark = [pytest.mark.referee, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.referee,
+    pytest.mark.slow,
+    pytest.mark.parametrize("referee", ["5.4.0"], indirect=True),  # 4.9 has no timer
+]
 
 CONFIG: Final[dict[str, Any]] = {
     "mappedFileSizeCommitLog": 1 << 20,
@@ -84,14 +88,7 @@ def check_delivered(store: Path) -> None:
         assert each.store_timestamp_ms >= due_ms
 
 
-@pytest.fixture
-def referee_5(referee: Referee) -> Referee:
-    if referee.format != "5.x":
-        pytest.skip("a broker of 4.9 has no timer")
-    return referee
-
-
-def test_what_waits_here_a_broker_delivers(referee_5: Referee, tmp_path: Path, kills: bool) -> None:
+def test_what_waits_here_a_broker_delivers(referee: Referee, tmp_path: Path, kills: bool) -> None:
     store = tmp_path / "store"
     with writer(store, **OURS) as process, Client(process.url) as client:
         client.create_topic(TOPIC, queues=4)
@@ -102,21 +99,21 @@ def test_what_waits_here_a_broker_delivers(referee_5: Referee, tmp_path: Path, k
         while time.monotonic() < deadline:
             time.sleep(0.1)
         end(process, kills)
-    assert referee_5.time(store, request({}, len(DELAYS_MS))) == len(DELAYS_MS)
+    assert referee.time(store, request({}, len(DELAYS_MS))) == len(DELAYS_MS)
     with writer(store, **OURS) as process, Client(process.url) as client:
         await_pending(client, 0)
         check_delivered(store)
 
 
 def test_what_waits_at_a_broker_is_delivered_here(
-    referee_5: Referee, tmp_path: Path, kills: bool
+    referee: Referee, tmp_path: Path, kills: bool
 ) -> None:
     store = tmp_path / "store"
-    assert referee_5.time(store, request(DELAYS_MS, BEFORE, halt=kills)) == BEFORE
+    assert referee.time(store, request(DELAYS_MS, BEFORE, halt=kills)) == BEFORE
     with writer(store, **OURS) as process, Client(process.url) as client:
         assert client.delays().timed.pending > 0
         await_pending(client, 0)
         check_delivered(store)
         process.process.terminate()
         assert process.ended()[0] == 0
-    assert referee_5.time(store, request({}, len(DELAYS_MS))) == len(DELAYS_MS)
+    assert referee.time(store, request({}, len(DELAYS_MS))) == len(DELAYS_MS)
