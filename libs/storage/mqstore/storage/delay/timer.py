@@ -93,7 +93,7 @@ class TimerService:
         copies: DeliveredCopies | None,
         put: Callable[[Message], object],
     ) -> None:
-        """``put`` appends a message as it is; it may raise PutRefused, StoreFailed."""
+        """``put`` appends a message unchanged; it may raise PutRefused, StoreFailed."""
         self.delivered = 0
         self.suppressed = 0
         """Messages that were not delivered again, as a copy was found in the log."""
