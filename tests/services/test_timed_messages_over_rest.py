@@ -79,6 +79,8 @@ def test_a_time_that_has_passed_means_at_once(client: Client) -> None:
         ({"deliverAt": "2999-01-01T00:00:00Z"}, "40 days"),
         ({"deliverAt": "tomorrow"}, "no time"),
         ({"deliverAt": -1}, "deliverAt"),
+        ({"deliverAt": 2026}, "milliseconds are 0 or from"),
+        ({"deliverAt": "2026"}, "milliseconds are 0 or from"),
         ({"deliverAt": 1, "delayS": 1}, "one of"),
         ({"delayLevel": 1, "delayS": 1}, "one of"),
         ({"delayLevel": 1, "deliverAt": 1}, "one of"),

@@ -37,6 +37,8 @@ def await_ready(
             starting = _starting(client)
             if starting is None:
                 trouble = _coordinators_trouble(addresses, tls, is_stopping)
+                if is_stopping():
+                    return None
                 with suppress(ClientError):  # the service has just ended; its supervisor reports it
                     lines = [*_lines(client, addresses, may_read=may_read), *trouble]
                     return "\n".join(lines)
@@ -74,7 +76,7 @@ def _coordinators_trouble(
 ) -> list[str]:
     """Wait for the coordinator, if one runs; return a line with the reason if it is not ready.
 
-    Waits for at most ``COORDINATOR_PATIENCE_S`` seconds.
+    Waits for at most ``COORDINATOR_PATIENCE_S`` seconds, and no longer than the services run.
     """
     url = addresses.get("coordinator")
     if url is None:

@@ -14,7 +14,7 @@ from mqstore.wire.base import INT32_MAX, INT32_MIN, INT64_MAX, UINT32_MAX, Reply
 from mqstore.wire.examples import stores as examples
 from mqstore.wire.limits import DELAY_S_MAX, ORDERING_KEY_LENGTH_MAX
 from mqstore.wire.operation import TOPIC_PARAMETER, Operation, Role, Target
-from mqstore.wire.times import format_time, parse_time
+from mqstore.wire.times import checked_ms, format_time, parse_time
 
 Durability = Literal["sync", "async"]
 Int32 = Annotated[int, Field(ge=INT32_MIN, le=INT32_MAX, strict=True)]
@@ -107,7 +107,8 @@ def delivery_time(message: NewMessage, now_ms: int) -> int | None:
     """Return the time of delivery that a message names, in milliseconds since the epoch; None for
     none, or one that has passed.
 
-    Raises ValueError for several delays, text that is no time, and a time over 40 days ahead.
+    Raises ValueError for several delays, text that is no time, a year or seconds as milliseconds
+    (``checked_ms``), and a time over 40 days ahead.
     """
     given = [message.deliver_at is not None, message.delay_s is not None, message.delay_level > 0]
     if sum(given) > 1:
@@ -116,7 +117,7 @@ def delivery_time(message: NewMessage, now_ms: int) -> int | None:
         deliver_ms = now_ms + math.ceil(message.delay_s * 1000)
     elif message.deliver_at is not None:
         at = message.deliver_at
-        deliver_ms = parse_time(at) if isinstance(at, str) else at
+        deliver_ms = parse_time(at) if isinstance(at, str) else checked_ms(at)
     else:
         return None
     if deliver_ms > now_ms + DELAY_S_MAX * 1000:

@@ -33,7 +33,7 @@ def parse_time(text: str) -> int:
     not escape it. Raises ValueError.
     """
     if text.isascii() and text.isdigit():
-        return _checked(int(text))
+        return checked_ms(int(text))
     at = _ZONE_WITHOUT_SIGN.sub("+", text)
     try:
         if not _FORM.fullmatch(text):
@@ -49,7 +49,7 @@ def format_time(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _checked(at_ms: int) -> int:
+def checked_ms(at_ms: int) -> int:
     """Return milliseconds since the epoch. Raises ValueError below ``EARLIEST_MS``, except 0."""
     if 0 < at_ms < EARLIEST_MS:
         raise ValueError(
@@ -62,7 +62,7 @@ def _checked(at_ms: int) -> int:
 def _in_milliseconds(given: object) -> object:
     if isinstance(given, str):
         return parse_time(given)
-    return _checked(given) if type(given) is int else given
+    return checked_ms(given) if type(given) is int else given
 
 
 Time = Annotated[
