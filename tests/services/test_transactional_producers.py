@@ -39,7 +39,7 @@ def shard(shared: Shard) -> Shard:
 
 @pytest.fixture(scope="module")
 def port() -> int:
-    """Of a producer that the coordinator may call."""
+    """A port at which the coordinator may call a producer."""
     with bind("127.0.0.1", 0) as bound:
         return int(bound.getsockname()[1])
 

@@ -25,7 +25,7 @@ def serving(status: str, called: threading.Event) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *arguments: object) -> None:
+        def log_message(self, *_: object) -> None:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
