@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from pydantic import SecretStr
+
 from mqstore.cli.banner import await_ready
 from mqstore.service.settings import Settings
 
@@ -37,7 +39,9 @@ def serving(status: str, called: threading.Event) -> Iterator[str]:
 
 
 def test_services_that_stop_while_the_coordinator_starts_have_no_banner() -> None:
-    settings = Settings(token_produce="x" * 32)  # the banner then reads nothing of the store
+    settings = Settings(
+        token_produce=SecretStr("x" * 32)
+    )  # the banner then reads nothing of the store
     called, stops = threading.Event(), threading.Event()
     with serving("ready", called) as ready, serving("starting", stops) as starting:
         addresses = {"writer": ready, "query": ready, "coordinator": starting}
