@@ -10,8 +10,14 @@ import pytest
 
 
 def nightly_examples(count: int) -> int:
-    """``count`` in ``make nightly`` (MQSTORE_EXPLORE), a tenth of it in ``make test-ci``."""
-    return count if "MQSTORE_EXPLORE" in os.environ else -(-count // 10)
+    """``count`` in ``make nightly`` (MQSTORE_EXPLORE), a twentieth of it in ``make test-ci``."""
+    return count if "MQSTORE_EXPLORE" in os.environ else -(-count // 20)
+
+
+def sampled_step(step: int) -> int:
+    """Distance between the places that a test examines: ``step``, but 1 in ``make nightly``
+    (MQSTORE_EXPLORE), which examines each place."""
+    return 1 if "MQSTORE_EXPLORE" in os.environ else step
 
 
 def few_first(values: Iterable[Any], count: int = 1) -> list[Any]:

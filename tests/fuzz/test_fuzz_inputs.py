@@ -16,7 +16,12 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
-    "records", [5_000, pytest.param(100_000, marks=pytest.mark.slow)], ids=["some", "many"]
+    "records",
+    [
+        pytest.param(5_000, id="some"),
+        pytest.param(30_000, id="more", marks=pytest.mark.slow),
+        pytest.param(100_000, id="many", marks=pytest.mark.nightly),
+    ],
 )
 def test_mutated_inputs_end_in_named_errors(records: int) -> None:
     command = [sys.executable, "-m", "tests.fuzz", "--records", str(records)]

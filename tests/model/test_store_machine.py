@@ -183,9 +183,9 @@ def test_the_store_is_what_the_model_says() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(2))
-def test_the_store_is_what_the_model_says_for_2_500_steps(part: int) -> None:
+def test_the_store_is_what_the_model_says_for_1_200_steps(part: int) -> None:
     """Parts, so that they spread over the cores; the same steps in each run."""
-    run_steps(count(part * 1_000), 1_250)
+    run_steps(count(part * 1_000), 600)
 
 
 @pytest.mark.nightly

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import venv
 from pathlib import Path
 from typing import Final
@@ -20,8 +22,10 @@ _ENVIRONMENT: Final = {
 }
 
 
-def build_wheel(folder: str, target: Path) -> Path:
-    """The wheel of one folder of the repository, built in ``target`` from a copy of the folder."""
+@functools.cache
+def build_wheel(folder: str) -> Path:
+    """The wheel of one folder of the repository, built once from a copy of the folder."""
+    target = Path(_builds().name)
     source = target / "source" / folder
     built = shutil.ignore_patterns("build", "*.egg-info", "__pycache__", "*.so", "_kernel.c")
     shutil.copytree(ROOT / folder, source, ignore=built)
@@ -30,6 +34,12 @@ def build_wheel(folder: str, target: Path) -> Path:
     _uv("build", *options, "--out-dir", str(wheels), str(source))
     (wheel,) = wheels.glob("*.whl")
     return wheel
+
+
+@functools.cache
+def _builds() -> tempfile.TemporaryDirectory[str]:
+    """A directory that is removed when the process ends."""
+    return tempfile.TemporaryDirectory(prefix="mqstore-wheels-")
 
 
 class Installation:

@@ -13,7 +13,10 @@ import pytest
 from tests.services.fresh_installs import Installation, build_wheel
 from tests.unit.storage.stores import CONFIG, open_store, put_some
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.xdist_group("fresh-installs"),  # they install the same wheels
+]
 
 SERVER_PACKAGES: Final = {
     *("fastapi", "starlette", "uvicorn", "uvloop", "kubernetes", "pyspark", "pyarrow"),
@@ -23,7 +26,7 @@ SERVER_PACKAGES: Final = {
 
 
 def test_the_client_installs_alone_and_without_server_packages(tmp_path: Path) -> None:
-    wheels = [build_wheel(folder, tmp_path) for folder in ("libs/wire", "libs/client")]
+    wheels = [build_wheel(folder) for folder in ("libs/wire", "libs/client")]
     installation = Installation(tmp_path / "venv", *wheels)
 
     installed = installation.distributions()
@@ -41,7 +44,7 @@ def test_the_client_installs_alone_and_without_server_packages(tmp_path: Path) -
 
 
 def test_the_command_installs_alone_and_names_the_extras_that_it_lacks(tmp_path: Path) -> None:
-    wheels = [build_wheel(folder, tmp_path) for folder in ("libs/wire", "libs/client", "libs/cli")]
+    wheels = [build_wheel(folder) for folder in ("libs/wire", "libs/client", "libs/cli")]
     installation = Installation(tmp_path / "venv", *wheels)
     assert installation.distributions() & SERVER_PACKAGES == set()
 
@@ -63,7 +66,7 @@ def test_the_command_installs_alone_and_names_the_extras_that_it_lacks(tmp_path:
 
 def test_the_tools_of_a_store_need_the_engine_alone(tmp_path: Path) -> None:
     folders = ("libs/wire", "libs/client", "libs/cli", "libs/storage")
-    wheels = [build_wheel(folder, tmp_path) for folder in folders]
+    wheels = [build_wheel(folder) for folder in folders]
     installation = Installation(tmp_path / "venv", *wheels)
     assert installation.distributions() & SERVER_PACKAGES == {"mqstore-storage"}
 

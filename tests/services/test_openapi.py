@@ -30,7 +30,7 @@ TOPIC: Final = "orders"
 SEED: Final = 20261122
 FEW: Final = 3
 EXAMPLES: Final = [
-    pytest.param(8, id="more", marks=pytest.mark.slow),
+    pytest.param(5, id="more", marks=pytest.mark.slow),
     pytest.param(60, id="many", marks=pytest.mark.nightly),
 ]
 # Rules between fields are documented in words only; so are limits of whole requests.

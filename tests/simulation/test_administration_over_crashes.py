@@ -250,7 +250,7 @@ def test_after_any_crash_each_file_says_what_was_answered(seed: int) -> None:
     assert words.findings > 0
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_over_restarts_nothing_that_was_answered_is_forgotten(seed: int) -> None:
     Words(seed).live(150)

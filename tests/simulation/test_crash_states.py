@@ -43,7 +43,7 @@ from tests.simulation.world import (
 )
 
 QUICK_POINTS = 60
-SHARDS = 8
+SHARDS = 16
 """Parts of one workload; each is a test of its own, so that they spread over the cores."""
 REFEREE_STATES = 12
 WIDE_SEEDS = range(6, 70, 8)
@@ -64,7 +64,7 @@ def test_the_first_crash_states_keep_what_was_promised(seed: int) -> None:
     [pytest.param(11, marks=pytest.mark.slow), pytest.param(12, marks=pytest.mark.nightly)],
 )
 def test_every_crash_state_of_a_workload_keeps_what_was_promised(seed: int, shard: int) -> None:
-    """A workload of 2,000 operations, five states each; make test-ci examines an eighth."""
+    """A workload of 2,000 operations, five states each; make test-ci examines a part."""
     states = CrashStates(Replay(seed), shard=shard, shards=SHARDS)
     assert states.run() == POINTS // SHARDS * len(Crash)
 
@@ -150,7 +150,7 @@ def test_a_state_that_breaks_its_promise_says_how_to_see_it_again() -> None:
 
 def test_a_state_that_breaks_in_a_services_step_is_reported() -> None:
     """The store takes whatever its services raise for its own failure, and goes on."""
-    states = CrashStates(Replay(1), points=QUICK_POINTS)
+    states = CrashStates(Replay(1, None, Crash.KILL), points=QUICK_POINTS)
     world = states.world
     world.open()
 

@@ -211,7 +211,7 @@ def test_after_any_crash_a_retry_stores_what_is_missing_and_nothing_twice(seed: 
     assert life.states > 10
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_over_restarts_nothing_is_stored_twice(seed: int) -> None:
     Life(seed).live(80)

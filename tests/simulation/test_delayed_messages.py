@@ -158,7 +158,7 @@ def test_after_any_crash_each_message_is_delivered_once(seed: int) -> None:
     assert life.states > 10
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_over_restarts_each_message_is_delivered_once(seed: int) -> None:
     Life(seed).live(60)

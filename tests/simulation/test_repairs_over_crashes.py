@@ -17,7 +17,7 @@ from mqstore.storage.errors import StorageError
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
 from mqstore.storage.verify.broker import foresee
-from tests.long_runs import few_first
+from tests.long_runs import few_first, sampled_step
 from tests.simulation import SimulatedDisk, SimulatedMachine
 from tests.simulation.driver import CONFIG, NewMessage, message_of
 from tests.simulation.inode import Loss
@@ -42,7 +42,7 @@ class Life:
         self.machine = SimulatedMachine(seed)
         self.machine.disk.make_directories(ROOT)
         self.touched: set[int] = set()
-        self.states = 0
+        self.places = self.states = 0
         self.found: BaseException | None = None
         options = StoreOptions(format=store_format, boot_id="0" * 32, pid=1)
         with MessageStore.open(ROOT, CHOSEN, self.machine.seams, options) as store:
@@ -82,6 +82,9 @@ class Life:
 
     def _crash_point(self) -> None:
         if self.found is not None:
+            return
+        self.places += 1
+        if self.places % sampled_step(2):
             return
         self.states += 1
         loss = self.chance.choice(CRASHES)
