@@ -100,12 +100,14 @@ def start(
     environment: Mapping[str, str] | None = None,
     listener: socket.socket | None = None,
     interactive: bool = False,
+    directory: Path = ROOT,
 ) -> ForkedProcess:
-    """Run ``python -m module arguments`` in a fork of this process's server.
+    """Run ``python -m module arguments`` in a fork of this process's server. A module whose name
+    ends with ``.py`` is the path of a program.
 
     The environment is this process's by default. ``listener`` is inherited; MQSTORE_LISTEN_FD names
     it. Standard input is empty. ``interactive``: the process leads a session of its own, and its
-    output, at most what a pipe holds, can be read while it runs.
+    output, at most what a pipe holds, can be read while it runs. ``directory``: where it runs.
     """
     reading, writing = os.pipe()
     errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (of the process)
@@ -120,6 +122,7 @@ def start(
         "arguments": arguments,
         "environment": dict(os.environ if environment is None else environment),
         "interactive": interactive,
+        "directory": str(directory),
     }
     files = [writing, output_writing, errors.fileno()]
     files += [] if listener is None else [listener.fileno()]
@@ -132,10 +135,10 @@ def start(
 
 
 def run_mqstore(
-    *arguments: str, environment: Mapping[str, str] | None = None
+    *arguments: str, environment: Mapping[str, str] | None = None, directory: Path = ROOT
 ) -> subprocess.CompletedProcess[str]:
     """Run a ``mqstore`` command to its end, which must come within COMMAND_TIMEOUT_S."""
-    process = start("mqstore.cli.main", *arguments, environment=environment)
+    process = start("mqstore.cli.main", *arguments, environment=environment, directory=directory)
     output, errors = process.communicate(COMMAND_TIMEOUT_S)
     return subprocess.CompletedProcess(arguments, process.wait(), output, errors)
 
@@ -210,6 +213,7 @@ def _run(request: dict[str, Any], output: int, errors: int, *listener: int) -> N
     for file, standard in ((output, 1), (errors, 2)):
         os.dup2(file, standard)
         os.close(file)
+    os.chdir(request["directory"])
     os.environ.clear()
     os.environ.update(request["environment"])
     for descriptor in listener:
@@ -219,7 +223,10 @@ def _run(request: dict[str, Any], output: int, errors: int, *listener: int) -> N
     for name in (module, f"{module}.__main__"):  # what runs must not be imported already
         if not hasattr(sys.modules.get(name), "__path__"):
             sys.modules.pop(name, None)
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    if module.endswith(".py"):
+        runpy.run_path(module, run_name="__main__")
+    else:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
     sys.exit()
 
 

@@ -3,6 +3,7 @@ that is not installed names the extra that has it."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tomllib
@@ -17,12 +18,22 @@ from mqstore.storage.paths import StorePaths
 
 ROOT: Final = Path(__file__).parents[3]
 WITHOUT_EXTRAS: Final = """
-import sys
+import contextlib, io, json, sys
 from mqstore.cli.extras import PACKAGES
 sys.modules |= {name: None for names in PACKAGES.values() for name in names}
 from mqstore.cli import main
 from mqstore.cli.kube import main as kube
-{"mqstore": main.app, "kubectl": kube.main}[sys.argv.pop(1)]()
+programs = {"mqstore": main.app, "kubectl": kube.main}
+ends = []
+for program, *sys.argv[1:] in json.load(sys.stdin):
+    output, errors, code = io.StringIO(), io.StringIO(), None
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+        try:
+            programs[program]()
+        except SystemExit as end:
+            code = end.code
+    ends.append((code or 0, output.getvalue(), errors.getvalue()))
+json.dump(ends, sys.stdout)
 """
 NEED_AN_EXTRA: Final = {
     "run": ["run"],
@@ -34,34 +45,57 @@ NEED_AN_EXTRA: Final = {
 }
 
 
-def run_without_extras(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", WITHOUT_EXTRAS, *words]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+PROGRAMS: Final = ("mqstore", "kubectl")
+COMMANDS: Final = [
+    *((program, "--help") for program in PROGRAMS),
+    *(("mqstore", *words, "--help") for words in NEED_AN_EXTRA.values()),
+    *(("mqstore", *words) for words in NEED_AN_EXTRA.values()),
+]
+
+Ends = dict[tuple[str, ...], tuple[int, str, str]]
+
+pytestmark = pytest.mark.xdist_group("extras")
 
 
-@pytest.mark.parametrize("program", ["mqstore", "kubectl"])
-def test_a_program_shows_its_commands_without_extras(program: str) -> None:
-    found = run_without_extras(program, "--help")
+@pytest.fixture(scope="module")
+def ends() -> Ends:
+    """Exit code, output and errors of each command, all run by one process without the extras."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_EXTRAS],
+        input=json.dumps(COMMANDS),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = [(code, output, errors) for code, output, errors in json.loads(done.stdout)]
+    return dict(zip(COMMANDS, found, strict=True))
 
-    assert (found.returncode, found.stderr) == (0, "")
-    assert "Commands" in found.stdout
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_shows_its_commands_without_extras(ends: Ends, program: str) -> None:
+    code, output, errors = ends[program, "--help"]
+
+    assert (code, errors) == (0, "")
+    assert "Commands" in output
 
 
 @pytest.mark.parametrize("words", NEED_AN_EXTRA.values(), ids=NEED_AN_EXTRA)
-def test_a_command_shows_its_help_without_its_extra(words: list[str]) -> None:
-    found = run_without_extras("mqstore", *words, "--help")
+def test_a_command_shows_its_help_without_its_extra(ends: Ends, words: list[str]) -> None:
+    code, output, errors = ends["mqstore", *words, "--help"]
 
-    assert (found.returncode, found.stderr) == (0, "")
-    assert "Usage" in found.stdout
+    assert (code, errors) == (0, "")
+    assert "Usage" in output
 
 
 @pytest.mark.parametrize("words", NEED_AN_EXTRA.values(), ids=NEED_AN_EXTRA)
-def test_a_command_names_the_extra_that_it_lacks(words: list[str]) -> None:
-    found = run_without_extras("mqstore", *words)
+def test_a_command_names_the_extra_that_it_lacks(ends: Ends, words: list[str]) -> None:
+    code, output, errors = ends["mqstore", *words]
 
-    assert (found.returncode, found.stdout) == (2, "")
+    assert (code, output) == (2, "")
     why = f"mqstore.storage is not installed: pip install 'mqstore-cli[{words[0]}]'"
-    assert found.stderr == f"mqstore: {why}\n"
+    assert errors == f"mqstore: {why}\n"
 
 
 def test_every_command_of_a_store_is_among_them() -> None:
