@@ -199,20 +199,21 @@ def test_a_consumer_goes_on_after_the_store_writer_was_killed(tmp_path: Path) ->
     got: Counter[str | None] = Counter()
     with writer(root) as process:
         port = int(process.url.rpartition(":")[2])
-        with Client(process.url) as client, client.consumer("steady", "killed") as consumer:
+        with Client(process.url) as client:
             sent = produce(client, "killed", 50)
-            for message in consumer:
-                got[message.body] += 1
-                message.ack()
-                if len(got) == 25:
-                    break
-            process.kill()
-            with writer(root, port=port):
+            with client.consumer("steady", "killed") as consumer:
                 for message in consumer:
                     got[message.body] += 1
                     message.ack()
-                    if set(got) == sent:
-                        consumer.stop()
+                    if len(got) == 25:
+                        break
+                process.kill()
+                with writer(root, port=port):
+                    for message in consumer:
+                        got[message.body] += 1
+                        message.ack()
+                        if set(got) == sent:
+                            consumer.stop()
     assert set(got) == sent
 
 
