@@ -159,8 +159,8 @@ def test_a_lease_that_is_undone_counts_as_no_attempt(consumers: Consumers) -> No
 
 def test_leases_that_are_changed_often_need_no_more_memory() -> None:
     leases = QueueLeases(0)
-    leases.lease(0, 1, 1.0)
-    leases.lease(1, 2, 5.0)
+    leases.lease([0], 1, 1.0)
+    leases.lease([1], 2, 5.0)
     for number in range(5 * OUTDATED_MAX):
         leases.extend(1, 2, 10.0 + number)
         leases.release(1)

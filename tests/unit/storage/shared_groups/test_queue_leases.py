@@ -42,7 +42,7 @@ class LeasesMachine(RuleBasedStateMachine):
 
     def _lease(self, offset: int, seconds: float) -> None:
         self.last_lease += 1
-        attempts = self.leases.lease(offset, self.last_lease, self.now + seconds)
+        (attempts,) = self.leases.lease([offset], self.last_lease, self.now + seconds)
         self.model.attempts[offset] = self.model.attempts.get(offset, 0) + 1
         assert attempts == self.model.attempts[offset]
         self.model.leases[offset] = (self.last_lease, self.now + seconds)
@@ -136,7 +136,7 @@ def test_a_message_in_front_of_the_next_one_was_acknowledged() -> None:
 
 def test_messages_that_expired_are_forgotten() -> None:
     leases = QueueLeases(0)
-    leases.lease(0, 1, 10.0)
-    leases.lease(1, 2, 10.0)
+    leases.lease([0], 1, 10.0)
+    leases.lease([1], 2, 10.0)
     assert leases.drop_below(7) == 2
     assert (leases.floor, leases.next, leases.pending_count) == (7, 7, 0)

@@ -86,6 +86,18 @@ def test_a_new_topic_is_written_as_the_format_does(
     )
 
 
+def test_a_topic_is_read_from_its_entry_once_until_it_changes(tmp_path: Path) -> None:
+    topics = load(TopicTable, tmp_path)
+    topics.put(TopicConfig("T", read_queues=4))
+    first = topics.get("T")
+    assert topics.get("T") is first
+
+    topics.put(TopicConfig("T", read_queues=5))
+    assert topics.get("T") == TopicConfig("T", read_queues=5)
+    topics.remove("T")
+    assert topics.get("T") is None
+
+
 def test_topics_are_removed_by_name(tmp_path: Path) -> None:
     topics = load(TopicTable, tmp_path)
     topics.put(TopicConfig("a"))
@@ -188,10 +200,12 @@ def test_quoted_queue_ids_are_the_same_queue(tmp_path: Path) -> None:
     write(tmp_path, "consumerOffset.json", '{"offsetTable":{"t@g":{"0":5,"1":6}}}')
     offsets = load(ConsumerOffsets, tmp_path)
     assert offsets.of("g", "t") == {0: 5, 1: 6}
+    assert [offsets.get("g", "t", queue_id) for queue_id in (0, 1, 2)] == [5, 6, None]
 
     offsets.put("g", "t", 0, 7)
 
     assert offsets.of("g", "t") == {0: 7, 1: 6}
+    assert [offsets.get("g", "t", queue_id) for queue_id in (0, 1)] == [7, 6]
 
 
 def test_5_x_writes_the_groups_topics_and_all_levels(tmp_path: Path) -> None:

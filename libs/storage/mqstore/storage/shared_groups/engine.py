@@ -12,6 +12,7 @@ are delivered again; none is skipped.
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -47,7 +48,7 @@ from mqstore.storage.shared_groups.results import (
     Subscription,
 )
 from mqstore.storage.shared_groups.saved_leases import Place
-from mqstore.storage.shared_groups.settling import settle_one
+from mqstore.storage.shared_groups.settling import acknowledge, settle_queue
 from mqstore.storage.shared_groups.storing import Copies
 from mqstore.storage.tables.subscription_groups import GroupConfig
 from mqstore.storage.topic_names import RETRY_PREFIX
@@ -303,18 +304,21 @@ class SharedGroups:
             epoch = limits.turn.epochs[Queue(place.topic, place.queue_id)]
             lease = receipts.lease_of_epoch(self._seams.random, epoch)
         receipt = receipts.encoder(self._shard, place.topic, place.queue_id, lease)
-        for record in records:
-            attempts = leases.lease(record.queue_offset, lease, limits.deadline)
-            delivered = Delivered(
+        offsets = [record.queue_offset for record in records]
+        attempts = leases.lease(offsets, lease, limits.deadline)
+        found.messages += [
+            Delivered(
                 record,
                 receipt(record.queue_offset),
-                record.reconsume_times + attempts,
+                record.reconsume_times + times,
                 returned.source_topic(record),
             )
-            found.messages.append(delivered)
-            found.size += record.size
-            limits.count -= 1
-            limits.bytes -= record.size
+            for record, times in zip(records, attempts, strict=True)
+        ]
+        size = sum([record.size for record in records])
+        found.size += size
+        limits.count -= len(records)
+        limits.bytes -= size
 
     def _limits(self, count: int, max_bytes: int, invisible_s: float) -> Limits:
         deadline = self._seams.clock.monotonic() + invisible_s
@@ -341,7 +345,7 @@ class SharedGroups:
 
         Raises GroupNameError, StoreNotWritable, StoreFailed.
         """
-        return self._settle(group, given, _acknowledge, in_order=True)
+        return self._settle(group, given, acknowledge, in_order=True)
 
     def acknowledge_at_once(
         self, group: str, given: Sequence[Receipt]
@@ -355,7 +359,7 @@ class SharedGroups:
         try:
             if self._ordered.knows(group):
                 return None
-            return self._settle_all(group, given, _acknowledge, in_order=True)
+            return self._settle_all(group, given, acknowledge, in_order=True)
         finally:
             lock.release()
 
@@ -467,25 +471,26 @@ class SharedGroups:
 
         ``in_order``: in ordered groups, only the first message of a queue that is not acknowledged.
         """
-        used: dict[tuple[str, int], tuple[QueueLeases | None, int | None]] = {}
-        found: dict[int, ReceiptStatus] = {}
-        numbers = sorted(range(len(given)), key=lambda each: given[each].offset)
-        try:
-            for number in numbers:
-                receipt = given[number]
-                key = Queue(receipt.topic, receipt.queue_id)
-                if not self._ordered.is_current(group, key, receipt.epoch):
-                    found[number] = ReceiptStatus.STALE
-                    continue
-                if key not in used:
-                    committed = self._store.offsets.committed(group, *key)
-                    used[key] = self._table.get(Place(group, *key), committed), committed
-                found[number] = settle_one(*used[key], receipt, act, in_order=in_order)
-        finally:
-            for (topic, queue_id), (leases, _) in used.items():
+        by_queue = defaultdict[tuple[str, int, int | None], list[int]](list)
+        for number in sorted(range(len(given)), key=[each.offset for each in given].__getitem__):
+            receipt = given[number]
+            by_queue[receipt.topic, receipt.queue_id, receipt.epoch].append(number)
+        found = [ReceiptStatus.STALE] * len(given)
+        for (topic, queue_id, epoch), numbers in by_queue.items():
+            if not self._ordered.is_current(group, Queue(topic, queue_id), epoch):
+                continue
+            place = Place(group, topic, queue_id)
+            committed = self._store.offsets.committed(*place)
+            leases = self._table.get(place, committed)
+            settled = [given[number] for number in numbers]
+            try:
+                statuses = settle_queue(leases, committed, settled, act, in_order=in_order)
+            finally:
                 if leases is not None:
-                    self._table.keep(Place(group, topic, queue_id), leases)
-        return [found[number] for number in range(len(given))]
+                    self._table.keep(place, leases)
+            for number, status in zip(numbers, statuses, strict=True):
+                found[number] = status
+        return found
 
     # members of ordered groups ------------------------------------------------------------
 
@@ -586,10 +591,6 @@ class SharedGroups:
     def step(self, now: float) -> float:
         """See ``LeaseTable.step``."""
         return self._table.step(now)
-
-
-def _acknowledge(leases: QueueLeases, receipt: Receipt) -> None:
-    leases.acknowledge(receipt.offset)
 
 
 def _first_leases(stand: GroupOffset) -> QueueLeases:

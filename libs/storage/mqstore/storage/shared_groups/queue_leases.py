@@ -155,18 +155,22 @@ class QueueLeases:
         if offset > self.next:
             self.next, self.is_changed = offset, True
 
-    def lease(self, offset: int, lease: int, deadline: float) -> int:
-        """Lease a message that waits, or the one at ``next`` or behind it; return its attempts."""
-        known = self._pending.get(offset)
-        if known is None:
-            assert offset >= self.next, "a message in front of `next` is pending or acknowledged"
-            known = self._pending[offset] = Pending(0, lease, deadline)
-            self.next = offset + 1
-        assert known.attempts == 0 or known.lease == NO_LEASE, "a message has one lease at a time"
-        known.attempts, known.lease, known.deadline = known.attempts + 1, lease, deadline
-        heappush(self._deadlines, (deadline, offset, lease))
-        self.is_changed = True
-        return known.attempts
+    def lease(self, offsets: Iterable[int], lease: int, deadline: float) -> list[int]:
+        """Lease messages that wait, or those at ``next`` and behind it, in order; return the
+        attempts of each."""
+        pending, found = self._pending, []
+        for offset in offsets:
+            known = pending.get(offset)
+            if known is None:
+                assert offset >= self.next, "what is in front of `next` is pending or acknowledged"
+                known = pending[offset] = Pending(0, lease, deadline)
+                self.next = offset + 1
+            assert known.attempts == 0 or known.lease == NO_LEASE, "one lease at a time"
+            known.attempts, known.lease, known.deadline = known.attempts + 1, lease, deadline
+            heappush(self._deadlines, (deadline, offset, lease))
+            self.is_changed = True
+            found.append(known.attempts)
+        return found
 
     def state_of(self, offset: int, lease: int) -> LeaseState:
         """The state of the message of a lease."""

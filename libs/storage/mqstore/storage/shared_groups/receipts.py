@@ -60,7 +60,18 @@ def lease_of_epoch(random: Random, epoch: int) -> int:
 def encoder(shard: int, topic: str, queue_id: int, lease: int) -> Callable[[int], str]:
     """Return a function that encodes receipts of one queue and lease id by their offsets."""
     before, behind = f"{_base36(shard)}.{_base36(queue_id)}.", f".{_base36(lease)}.{topic}"
-    return lambda offset: before + _base36(offset) + behind
+    high, start = 0, before  # offsets of one lot agree in all digits but the last two
+
+    def encode(offset: int) -> str:
+        nonlocal high, start
+        found, pair = divmod(offset, 1296)
+        if not found:
+            return before + _base36(pair) + behind
+        if found != high:
+            high, start = found, before + _base36(found)
+        return start + _PAIRS[pair] + behind
+
+    return encode
 
 
 def decode(text: str) -> Receipt:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
+from typing import NamedTuple
 
 from mqstore.storage.codec.record import Record
 from mqstore.storage.lookup.answers import Unreadable
@@ -38,8 +39,7 @@ class Subscription:
     wanted: PullFilter | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Delivered:
+class Delivered(NamedTuple):
     """A message that is leased to the caller."""
 
     record: Record

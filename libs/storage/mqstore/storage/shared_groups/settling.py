@@ -1,9 +1,9 @@
-"""Settles one receipt: acknowledges, returns or extends a message whose lease is held."""
+"""Settles receipts: acknowledges, returns or extends messages whose lease is held."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from mqstore.storage.errors import (
@@ -28,21 +28,36 @@ _STATUSES: Final = {
 }
 
 
-def settle_one(
+def settle_queue(
     leases: QueueLeases | None,
     committed: int | None,
+    given: Sequence[Receipt],
+    act: Callable[[QueueLeases, Receipt], None],
+    *,
+    in_order: bool,
+) -> list[ReceiptStatus]:
+    """Settle receipts of a queue with these leases and this committed offset of the group.
+
+    ``in_order``: in an ordered group, only the first message that is not acknowledged.
+    """
+    if leases is not None:
+        return [_settle(leases, receipt, act, in_order=in_order) for receipt in given]
+    end = committed or 0  # nothing is pending: all below the group's offset is acknowledged
+    return [ReceiptStatus.OK if each.offset < end else ReceiptStatus.UNKNOWN for each in given]
+
+
+def acknowledge(leases: QueueLeases, receipt: Receipt) -> None:
+    """Acknowledge the message of a receipt."""
+    leases.acknowledge(receipt.offset)
+
+
+def _settle(
+    leases: QueueLeases,
     receipt: Receipt,
     act: Callable[[QueueLeases, Receipt], None],
     *,
     in_order: bool,
 ) -> ReceiptStatus:
-    """Settle a receipt of a queue with these leases and this committed offset of the group.
-
-    ``in_order``: in an ordered group, only the first message that is not acknowledged.
-    """
-    if leases is None:  # nothing is pending: all below the group's offset is acknowledged
-        known = committed is not None and receipt.offset < committed
-        return ReceiptStatus.OK if known else ReceiptStatus.UNKNOWN
     state = leases.state_of(receipt.offset, receipt.lease)
     if state is LeaseState.HELD:
         if in_order and receipt.epoch is not None and receipt.offset != leases.floor:

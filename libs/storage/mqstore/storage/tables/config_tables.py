@@ -57,11 +57,22 @@ class TopicTable(JournaledTable):
     file_name = "topics.json"
     table_name = "topicConfigTable"
 
+    def __init__(self, path: Path, store_format: StoreFormat, seams: Seams, journal: Path) -> None:
+        super().__init__(path, store_format, seams, journal)
+        self._read: dict[str | int, TopicConfig] = {}
+        """The topics that were requested since they changed last."""
+
     def get(self, name: str) -> TopicConfig | None:
         """The topic of this name, or None."""
         with self._lock:
-            found = self.entries.get(name)
-            return _topic_from(name, found) if isinstance(found, dict) else None
+            known = self._read.get(name)
+            if known is None and isinstance(found := self.entries.get(name), dict):
+                known = self._read[name] = _topic_from(name, found)
+            return known
+
+    def _forget(self, name: str | int) -> None:
+        super()._forget(name)
+        self._read.pop(name, None)
 
     def all(self) -> list[TopicConfig]:
         """Every topic, by name."""
@@ -127,7 +138,13 @@ class ConsumerOffsets(Table):
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
         """The group's offset in one queue, or None."""
         with self._lock:
-            return self.of(group, topic).get(queue_id)
+            queues = self.entries.get(topic + TOPIC_GROUP_SEPARATOR + group)
+            if not isinstance(queues, dict):
+                return None
+            found = queues.get(queue_id)
+            if isinstance(found, int) and str(queue_id) not in queues:
+                return found
+            return _integers(queues).get(queue_id)  # a file may have quoted queue ids
 
     def of(self, group: str, topic: str) -> dict[int, int]:
         """A group's offsets in one topic, by queue id."""

@@ -134,7 +134,7 @@ class JournaledTable(Table):
     def _apply(self, changes: Iterable[TableChange]) -> None:
         with self._lock:
             for change in changes:
-                self._printed.pop(change.name, None)
+                self._forget(change.name)
                 if change.value is None:
                     self.entries.pop(change.name, None)
                 else:
@@ -156,8 +156,12 @@ class JournaledTable(Table):
         return True
 
     def _note(self, name: str, *, is_new: bool) -> None:
-        self._printed.pop(name, None)
+        self._forget(name)
         self._unsaved[name] = is_new
+
+    def _forget(self, name: str | int) -> None:
+        """Drop what was made of an entry that changes. The caller holds the lock."""
+        self._printed.pop(name, None)
 
     def _append_changes(self) -> None:
         """Append to the journal; where that fails, the file is to be saved instead."""

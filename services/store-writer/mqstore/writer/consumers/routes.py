@@ -37,7 +37,6 @@ from mqstore.storage.shared_groups import (
     decode_receipts,
 )
 from mqstore.wire import consumers as operations
-from mqstore.wire.consumers import ReceiptStatus
 from mqstore.writer.consumers.over_shards import Settle, ShardedConsumers
 from mqstore.writer.service import WriterService
 
@@ -193,7 +192,13 @@ class ConsumerRoutes:
 
     def _encode(self, group: str, found: Received, invisible_s: float) -> bytes:
         expires_ms = int((time.time() + invisible_s) * 1000)
-        messages: Any = tuple([self._encode_message(each, expires_ms) for each in found.messages])
+        quoted = {each.source_topic: _encode(each.source_topic) for each in found.messages}
+        messages: Any = tuple(
+            [
+                self._encode_message(each, quoted[each.source_topic], expires_ms)
+                for each in found.messages
+            ]
+        )
         view = message_structs.ReceivedMessages(
             group=group,
             messages=messages,
@@ -204,17 +209,15 @@ class ConsumerRoutes:
         )
         return _encode(view)
 
-    def _encode_message(self, found: Delivered, expires_ms: int) -> msgspec.Raw:
-        """Encode a ``LeasedMessage``: the kernel's message, and the fields of the lease."""
+    def _encode_message(
+        self, found: Delivered, source_topic: bytes, expires_ms: int
+    ) -> msgspec.Raw:
+        """Encode a ``LeasedMessage``: the kernel's message, and the fields of the lease.
+        ``source_topic`` is in JSON."""
         message = self._kernel_form and message_json(self._kernel_form, found.record)
         if message is None:
             return msgspec.Raw(_encode(self._view(found, expires_ms)))
-        lease = (
-            found.receipt.encode(),
-            found.attempt,
-            _encode(found.source_topic),
-            expires_ms,
-        )
+        lease = found.receipt.encode(), found.attempt, source_topic, expires_ms
         return msgspec.Raw(
             b'%b,"receipt":"%b","deliveryAttempt":%d,"sourceTopic":%b,"leaseExpires":%d}'
             % (message[:-1], *lease)
@@ -324,12 +327,17 @@ class ConsumerRoutes:
     ) -> bytes:
         """Wake receives that wait, and encode the results."""
         self._service.consumers.wake(group, only_full=only_full)
-        results = [
-            message_structs.ReceiptResult(receipt=text, status=ReceiptStatus(status))
-            for text, status in zip(texts, statuses, strict=True)
-        ]
-        view = message_structs.ReceiptResults(group=group, results=tuple(results))
-        return _encode(view)
+        return encode_results(group, texts, statuses)
+
+
+def encode_results(group: str, texts: Sequence[str], statuses: Sequence[str]) -> bytes:
+    """Encode ``ReceiptResults``. The receipts were decoded before: no character of theirs needs to
+    be escaped."""
+    results = [
+        f'{{"receipt":"{text}","status":"{status}"}}'
+        for text, status in zip(texts, statuses, strict=True)
+    ]
+    return b'{"group":%b,"results":[%b]}' % (_encode(group), ",".join(results).encode())
 
 
 def _require_json(request: HotRequest) -> None:
