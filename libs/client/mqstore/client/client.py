@@ -39,7 +39,7 @@ from mqstore.client.ordered import AsyncOrderedConsumer, OrderedConsumer, ordere
 from mqstore.client.producers import AsyncProducer, Producer, producer
 from mqstore.client.replies import answer, problem_error, redirect, unreachable
 from mqstore.client.requests import Call
-from mqstore.client.tls import make_tls_context
+from mqstore.client.tls import make_tls_context, public_authorities
 from mqstore.client.transactional import (
     AsyncTransactionalProducer,
     TransactionalProducer,
@@ -111,7 +111,7 @@ class _Base(Generic[Http]):
         """Makes an AsyncClient as this client is."""
         self._urls = {target: url.rstrip("/") for target, url in urls.items()}
         self._timeout_s = timeout_s
-        self._http: Http = self._http_type(verify=True if tls is None else tls)
+        self._http: Http = self._http_type(verify=tls or public_authorities(trust_env=True))
         self._token = token
         self._shard = shard
         self._patience_s = patience_s

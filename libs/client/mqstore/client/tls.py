@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
+
+import httpx
 
 
 def make_tls_context(
@@ -23,6 +26,16 @@ def make_tls_context(
         with _using("files of a certificate and its key", certificate, key):
             context.load_cert_chain(certificate, key)
     return context
+
+
+@functools.cache
+def public_authorities(*, trust_env: bool) -> ssl.SSLContext:
+    """Return the context that trusts the authorities that httpx trusts by default.
+
+    It is made once in a process, as their reading takes 35 ms of CPU: do not change it.
+    ``trust_env``: SSL_CERT_FILE and SSL_CERT_DIR name other authorities.
+    """
+    return httpx.create_ssl_context(trust_env=trust_env)
 
 
 @contextlib.contextmanager

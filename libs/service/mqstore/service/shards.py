@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from mqstore.client.tls import public_authorities
 from mqstore.service import problems
 from mqstore.service.forwarding import (
     FORWARDED,
@@ -126,7 +127,7 @@ class Shards:
     @cached_property
     def _http(self) -> httpx.AsyncClient:
         return httpx.AsyncClient(
-            verify=True if self._tls is None else self._tls.context,
+            verify=self._tls.context if self._tls else public_authorities(trust_env=False),
             timeout=httpx.Timeout(RELAY_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
             trust_env=False,

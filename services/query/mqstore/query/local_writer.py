@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import httpx
 
+from mqstore.client.tls import public_authorities
 from mqstore.service.forwarding import FORWARDED
 from mqstore.service.settings import Settings
 from mqstore.service.upstream import UpstreamTls
@@ -55,5 +56,5 @@ class LocalWriter:
 
     @cached_property
     def _http(self) -> httpx.AsyncClient:
-        verify = True if self._tls is None else self._tls.context
+        verify = self._tls.context if self._tls else public_authorities(trust_env=False)
         return httpx.AsyncClient(verify=verify, timeout=TIMEOUT_S, trust_env=False)

@@ -14,6 +14,7 @@ from typing import Final
 import httpx
 import msgspec
 
+from mqstore.client.tls import public_authorities
 from mqstore.coordinator.errors import ShardUnavailable
 from mqstore.service import membership, problems
 from mqstore.service.auth import OwnToken
@@ -181,7 +182,7 @@ def shards_of(settings: Settings, tls: ssl.SSLContext | None) -> Shards:
         listed = membership.read(settings.shards_file).shards
         places = [(each.shard, each.writer_url) for each in listed]
     http = httpx.AsyncClient(
-        verify=True if tls is None else tls,
+        verify=tls or public_authorities(trust_env=False),
         timeout=_TIMEOUT,
         limits=httpx.Limits(
             max_connections=None, max_keepalive_connections=256, keepalive_expiry=KEEP_ALIVE_S
