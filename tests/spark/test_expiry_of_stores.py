@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
@@ -124,6 +123,8 @@ def test_what_goes_and_who_loses_it_is_what_the_messages_say(
 def test_its_tables_are_read_by_day_and_a_second_run_replaces_the_first(
     spark: SparkSession, tmp_path: Path
 ) -> None:
+    import duckdb  # its types complain when a process ends that has imported it
+
     root, out = written(tmp_path / "store"), tmp_path / "out"
     aged(root, 80)
     reported(spark, str(root), out)

@@ -291,7 +291,8 @@ class AsyncConsumer:
         """Return the seconds until the next receive. Raises an error that is final."""
         return retries.pause_s(error)
 
-    def _next_call(self) -> Call[ReceivedMessages]:
+    def _next_call(self, member: str | None = None) -> Call[ReceivedMessages]:
+        """Return the request for the next messages, in an ordered group that of a member."""
         spec = self._spec
         return consumer_calls.receive(
             spec.group,
@@ -300,6 +301,7 @@ class AsyncConsumer:
             wait_s=spec.wait_s,
             invisible_s=spec.lease_s,
             shard=spec.shard,
+            member=member,
         )
 
     def _warn(self, error: ClientError) -> None:

@@ -188,16 +188,8 @@ class AsyncOrderedConsumer(AsyncConsumer):
         await self._joined.wait()
         await super()._receive()
 
-    def _next_call(self) -> Call[ReceivedMessages]:
-        spec = self._member
-        return consumer_calls.receive(
-            spec.group,
-            spec.wanted,
-            max_messages=self._room,
-            wait_s=spec.wait_s,
-            invisible_s=spec.lease_s,
-            member=spec.member,
-        )
+    def _next_call(self, member: str | None = None) -> Call[ReceivedMessages]:
+        return super()._next_call(self._member.member)
 
     def _pause_s(self, retries: RetryBudget, error: ClientError) -> float:
         if isinstance(error, ProblemError) and error.type == MEMBER_UNKNOWN.name:
