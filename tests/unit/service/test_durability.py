@@ -29,6 +29,7 @@ class _Flush:
 
     def __init__(self) -> None:
         self.requests: list[_Request] = []
+        self.reached_offset = 0
 
     def request(self, offset: int) -> _Request:
         self.requests.append(_Request(offset))
@@ -44,6 +45,23 @@ async def _turn() -> None:
         await asyncio.sleep(0)
 
 
+def test_one_request_serves_a_turn_and_what_its_sync_covered() -> None:
+    async def scenario() -> None:
+        flush = _Flush()
+        waiter = _waiter(flush)
+        turn = [waiter.start(end) for end in (10, 30, 20)]
+        await _turn()
+        assert [request.offset for request in flush.requests] == [30]
+        later = waiter.start(40)  # written before the sync began
+        flush.reached_offset = 40
+        flush.requests[0].finish()
+        await asyncio.gather(*turn, later)
+        await _turn()
+        assert len(flush.requests) == 1
+
+    asyncio.run(scenario())
+
+
 def test_those_who_come_during_a_sync_share_the_next() -> None:
     async def scenario() -> None:
         flush = _Flush()
@@ -53,11 +71,13 @@ def test_those_who_come_during_a_sync_share_the_next() -> None:
         later = [asyncio.create_task(waiter.wait(end)) for end in (20, 30, 25)]
         await _turn()
         assert [request.offset for request in flush.requests] == [10]
+        flush.reached_offset = 10
         flush.requests[0].finish()
         await first
         await _turn()
         assert [request.offset for request in flush.requests] == [10, 30]
         assert not any(task.done() for task in later)
+        flush.reached_offset = 30
         flush.requests[1].finish()
         await asyncio.gather(*later)
 
@@ -102,6 +122,7 @@ def test_waiter_that_went_away_does_not_disturb_the_others() -> None:
         await _turn()
         gone.cancel()
         await _turn()
+        flush.reached_offset = 10
         flush.requests[0].finish()
         await kept
 

@@ -11,7 +11,8 @@ from mqstore.storage.puts import OffsetRequest, RequestService
 class DurabilityWaiter:
     """Lets coroutines wait until the log is on disk (or in ``place``) up to an offset.
 
-    Used on one event loop only. Requests that arrive during a sync wait together for the next one.
+    Used on one event loop only. Requests of one loop turn, and those that arrive during a sync,
+    wait together for the next one.
     """
 
     def __init__(
@@ -40,7 +41,8 @@ class DurabilityWaiter:
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiting[waiter] = end, self._loop.time() + self._timeout_s
         if not self._is_requested:
-            self._request()
+            self._is_requested = True
+            self._loop.call_soon(self._request)  # behind the other requests of this turn
         if self._deadline is None:
             self._deadline = self._loop.call_later(self._timeout_s, self._expire)
         return waiter
@@ -63,16 +65,18 @@ class DurabilityWaiter:
             del self._waiting[waiter]
 
     def _request(self) -> None:
-        self._is_requested = True
+        if not self._waiting:
+            self._is_requested = False
+            return
         request = self._service.request(max(end for end, _ in self._waiting.values()))
         request.add_done_callback(self._wake)
 
     def _wake(self, request: OffsetRequest) -> None:
         """Finish a sync. Called from the thread of the flush service."""
-        self._loop.call_soon_threadsafe(self._finish, request.offset, request.error)
+        self._loop.call_soon_threadsafe(self._finish, request.error)
 
-    def _finish(self, reached: int, error: StoreFailed | None) -> None:
-        self._is_requested = False
+    def _finish(self, error: StoreFailed | None) -> None:
+        reached = self._service.reached_offset  # at least what was requested
         for waiter, (end, _) in list(self._waiting.items()):
             if error is not None:
                 _settle(waiter, error)
@@ -81,8 +85,7 @@ class DurabilityWaiter:
             else:
                 continue
             del self._waiting[waiter]
-        if self._waiting:
-            self._request()
+        self._request()
 
 
 def _settle(waiter: asyncio.Future[None], error: FlushTimeout | StoreFailed | None) -> None:

@@ -214,6 +214,11 @@ class CommitService:
         for request in served:
             request.run_callbacks()
 
+    @property
+    def reached_offset(self) -> int:
+        """See ``RequestService``."""
+        return self.committed_offset
+
     # lifecycle
 
     def start(self, on_committed: Callable[[int], None]) -> None:

@@ -112,6 +112,11 @@ class FlushService:
         return self._flushed
 
     @property
+    def reached_offset(self) -> int:
+        """See ``RequestService``."""
+        return self._flushed
+
+    @property
     def failure(self) -> StoreFailed | None:
         """The failed sync, after which nothing is acknowledged; None before."""
         return self._failure

@@ -14,6 +14,10 @@ log = logging.getLogger(__name__)
 class RequestService(Protocol):
     """The service that serves requests."""
 
+    @property
+    def reached_offset(self) -> int:
+        """Every byte of the log below this is where requests want it."""
+
     def request(self, offset: int) -> OffsetRequest:
         """Create a request for an offset."""
 
