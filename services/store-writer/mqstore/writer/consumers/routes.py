@@ -192,13 +192,7 @@ class ConsumerRoutes:
 
     def _encode(self, group: str, found: Received, invisible_s: float) -> bytes:
         expires_ms = int((time.time() + invisible_s) * 1000)
-        quoted = {each.source_topic: _encode(each.source_topic) for each in found.messages}
-        messages: Any = tuple(
-            [
-                self._encode_message(each, quoted[each.source_topic], expires_ms)
-                for each in found.messages
-            ]
-        )
+        messages: Any = self._encode_messages(found.messages, expires_ms)
         view = message_structs.ReceivedMessages(
             group=group,
             messages=messages,
@@ -209,19 +203,23 @@ class ConsumerRoutes:
         )
         return _encode(view)
 
-    def _encode_message(
-        self, found: Delivered, source_topic: bytes, expires_ms: int
-    ) -> msgspec.Raw:
-        """Encode a ``LeasedMessage``: the kernel's message, and the fields of the lease.
-        ``source_topic`` is in JSON."""
-        message = self._kernel_form and message_json(self._kernel_form, found.record)
-        if message is None:
-            return msgspec.Raw(_encode(self._view(found, expires_ms)))
-        lease = found.receipt.encode(), found.attempt, source_topic, expires_ms
-        return msgspec.Raw(
-            b'%b,"receipt":"%b","deliveryAttempt":%d,"sourceTopic":%b,"leaseExpires":%d}'
-            % (message[:-1], *lease)
-        )
+    def _encode_messages(self, found: Sequence[Delivered], expires_ms: int) -> msgspec.Raw:
+        """Encode ``LeasedMessage`` structs: the kernel's messages, with the fields of the lease."""
+        ends = {
+            topic: f',"sourceTopic":{_encode(topic).decode()},"leaseExpires":{expires_ms}}},'
+            for topic in {each.source_topic for each in found}
+        }
+        parts: list[bytes] = []
+        for each in found:
+            message = self._kernel_form and message_json(self._kernel_form, each.record)
+            if message is None:
+                parts += _encode(self._view(each, expires_ms)), b","
+            else:
+                lease = f',"receipt":"{each.receipt}","deliveryAttempt":{each.attempt}'
+                parts += message[:-1], (lease + ends[each.source_topic]).encode()
+        if parts:
+            parts[-1] = parts[-1][:-1]  # the comma
+        return msgspec.Raw(b"[%b]" % b"".join(parts))
 
     def _view(self, found: Delivered, expires_ms: int) -> message_structs.LeasedMessage:
         view = message_structs.LeasedMessage(
