@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
-from fastapi import Depends, FastAPI, Query, Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi import Path as PathParameter
-from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
@@ -20,6 +18,7 @@ from starlette.routing import Match
 
 from mqstore.service import bodies, logs, problems
 from mqstore.service.auth import Authenticator
+from mqstore.service.cold_routes import ColdRoute, Responses, requested_shard
 from mqstore.service.documents import Document
 from mqstore.service.forwarding import RelayedResponse
 from mqstore.service.health import Health
@@ -29,8 +28,6 @@ from mqstore.service.http import (
     HotRoute,
     internal_problem,
     problem_of,
-    refuse_repeated,
-    refuse_unknown,
 )
 from mqstore.service.limits import SAFE_METHODS, Limits
 from mqstore.service.metrics import HttpMetrics, RocketmqNames
@@ -41,7 +38,6 @@ from mqstore.storage.errors import StorageError
 from mqstore.wire.operation import Role
 
 VERSION: Final = "0.1.0"
-INT32_MAX: Final = 2**31 - 1
 TopicName = Annotated[
     str,
     PathParameter(
@@ -62,14 +58,6 @@ GroupName = Annotated[
             "pattern": "^[%|a-zA-Z0-9_-]+$",
             "maxLength": 120,
         },  # not checked
-    ),
-]
-ShardNumber = Annotated[
-    int | None,
-    Query(
-        ge=0,
-        le=INT32_MAX,
-        description="The shard that replies, where there are several.",
     ),
 ]
 METRICS_INTERVAL_S: Final = 1.0
@@ -109,7 +97,6 @@ class Api:
             redoc_url=None,
             redirect_slashes=False,
             generate_unique_id_function=lambda route: route.name,
-            dependencies=[Depends(_check_parameters)],
             title=title,
             version=VERSION,
             openapi_tags=[
@@ -120,6 +107,7 @@ class Api:
             responses=problems.responses(*problems.ANY_ROUTE),
             separate_input_output_schemas=False,
         )
+        self.app.router.route_class = ColdRoute
         self._check_change: Callable[[], None] = lambda: None
         self._change_kinds: tuple[ProblemType, ...] = ()
         self._hot: list[HotRoute] = []
@@ -147,28 +135,40 @@ class Api:
         """
         self._check_change, self._change_kinds = check, kinds
 
-    def requires(self, role: Role) -> Any:
-        """Return a FastAPI dependency: the token must allow ``role``, and changes be allowed."""
+    def add_cold(
+        self,
+        path: str,
+        handler: Callable[..., Any],
+        *,
+        role: Role,
+        documented: Callable[[], Responses],
+        **options: Any,
+    ) -> None:
+        """Add a route of FastAPI: the token must allow ``role``, and changes be allowed.
+
+        ``documented`` makes its OpenAPI responses; ``options`` are those of ``add_api_route``.
+        """
+        self.app.add_api_route(path, handler, response_model=None, **options)
+        route = self.app.routes[-1]
+        assert isinstance(route, ColdRoute)
+        check = self._check_of(role)
+        route.guard(check, documented, takes_shard=self.shards is not None)
+
+    def _check_of(self, role: Role) -> Callable[[Request], Awaitable[None]]:
         auth, shards = self.auth, self.shards
 
-        async def check(request: Request) -> None:  # FastAPI runs a plain function in a thread
-            """Check the token, and that a change is allowed."""
+        async def check(request: Request) -> None:
+            """Check the token, and that a change is allowed; forward to another shard."""
+            shard = None if shards is None else requested_shard(request)
             auth.check(request.scope["headers"], role)
+            if shards is not None and shard is not None:
+                other = shards.find_remote(shard, request.scope)
+                if other is not None:
+                    await shards.relay(other, request)
             if request.method not in SAFE_METHODS:
                 self._check_change()
 
-        if shards is None:
-            return Depends(check)
-
-        async def check_here(request: Request, shard: ShardNumber = None) -> None:
-            """Check as ``check``; forward a request for another shard."""
-            if shard is None or (other := shards.find_remote(shard, request.scope)) is None:
-                await check(request)
-            else:
-                auth.check(request.scope["headers"], role)
-                await shards.relay(other, request)
-
-        return Depends(check_here)
+        return check
 
     def front(self) -> Front:
         """Build the ASGI application. Call it after all routes are registered."""
@@ -271,6 +271,9 @@ class Api:
         return self.app.openapi_schema
 
     def _build_openapi(self) -> dict[str, Any]:
+        for each in self.app.routes:
+            if isinstance(each, ColdRoute):
+                each.responses |= each.documented()
         document = FastAPI.openapi(self.app)
         components = document.setdefault("components", {})
         schemas = components.setdefault("schemas", {})
@@ -312,22 +315,6 @@ def _answer(request: Request, problem: Problem) -> Response:
         headers=problem.headers,
         media_type=problems.CONTENT_TYPE,
     )
-
-
-async def _check_parameters(request: Request) -> None:
-    """Raise Problem (400) for an unknown or repeated parameter: it would have no effect."""
-    given = [name for name, _ in request.query_params.multi_items()]
-    if given:
-        route: APIRoute = request.scope["route"]
-        refuse_unknown(given, _query_names(route.dependant))
-        refuse_repeated(given)
-
-
-def _query_names(dependant: Dependant) -> Iterator[str]:
-    """Yield the names of a route's query parameters, those of its dependencies included."""
-    yield from (field.alias for field in dependant.query_params)
-    for each in dependant.dependencies:
-        yield from _query_names(each)
 
 
 def _validation(request: Request, error: RequestValidationError) -> Problem:

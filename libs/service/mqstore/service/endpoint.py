@@ -52,19 +52,18 @@ class Endpoint:
     def _add_cold(self, api: Api, reply: type[BaseModel]) -> None:
         operation = self.operation
         of_shards = () if api.shards is None else problems.OF_SHARDS
-        api.app.add_api_route(
+        api.add_cold(
             operation.path,
             self.handler,
+            role=operation.role,
+            documented=lambda: _responses(operation, reply, (problems.BAD_PARAMETER,), of_shards),
             name=operation.name,
             methods=[operation.method],
             summary=operation.summary,
             description=operation.description or None,
             status_code=operation.status,
-            response_model=None,
             response_class=Response if self._makes_responses() else JSONResponse,
-            responses=_responses(operation, reply, (problems.BAD_PARAMETER,), of_shards),
             tags=[operation.tag],
-            dependencies=[api.requires(operation.role)],
         )
 
     def _makes_responses(self) -> bool:
