@@ -18,7 +18,10 @@ LOADED = re.compile(
 )
 
 
-pytestmark = pytest.mark.xdist_group("docs-site")  # one build for all of them
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.xdist_group("docs-site"),  # one build for all of them
+]
 
 
 @pytest.fixture(scope="module")

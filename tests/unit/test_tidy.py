@@ -5,11 +5,16 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeGuard
+
+import pytest
 
 from tests.locks import ROOT
+
+pytestmark = pytest.mark.xdist_group("tidy")  # each source is read and parsed once
 
 FOLDERS: Final = (
     *("libs", "services", "spark-jobs", "charts", "docker", "docs"),
@@ -57,11 +62,11 @@ def test_the_search_finds_a_banned_word_within_an_identifier() -> None:
 
 
 def test_files_and_functions_have_at_most_their_number_of_lines() -> None:
-    assert sorted(long_files() | long_functions()) == []
+    assert sorted(long_files() | findings().long_functions) == []
 
 
 def test_public_functions_and_classes_have_a_docstring() -> None:
-    assert not undocumented(), "\n".join(undocumented())
+    assert not findings().undocumented, "\n".join(findings().undocumented)
 
 
 def test_the_search_finds_a_public_function_without_a_docstring() -> None:
@@ -86,16 +91,7 @@ if True:
 
 
 def test_docstrings_begin_with_their_subject() -> None:
-    found = [
-        f"{path}:{node.lineno} {node.value.value}"
-        for path, text in sources().items()
-        if path.endswith(".py")
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-        and NO_SUBJECT.match(node.value.value)
-    ]
+    found = findings().without_subject
     assert not found, "\n".join(found)
 
 
@@ -147,30 +143,48 @@ def long_files() -> set[str]:
     }
 
 
+@dataclass
+class Findings:
+    """Path, line number and name or text of what is wrong."""
+
+    long_functions: set[str] = field(default_factory=set)
+    undocumented: list[str] = field(default_factory=list)
+    without_subject: list[str] = field(default_factory=list)
+
+
 @cache
-def long_functions() -> set[str]:
-    return {
-        f"{path}::{node.name}"
-        for path, text in sources().items()
-        if path.endswith(".py")
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+def findings() -> Findings:
+    """Parse each source once, for all tests."""
+    found = Findings()
+    for path, text in sources().items():
+        if path.endswith(".py"):
+            tree = ast.parse(text)
+            for node in ast.walk(tree):
+                if is_long(node):
+                    found.long_functions.add(f"{path}:{node.lineno} {node.name}")
+                elif isinstance(node, ast.Expr) and NO_SUBJECT.match(words := text_of(node)):
+                    found.without_subject.append(f"{path}:{node.lineno} {words}")
+            if path.startswith(DOCUMENTED) and not path.endswith("/setup.py"):
+                found.undocumented += [
+                    f"{path}:{node.lineno} {node.name}" for node in undocumented_in(tree.body)
+                ]
+    return found
+
+
+def is_long(node: ast.AST) -> TypeGuard[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (
+        isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (node.end_lineno or 0) - node.lineno >= FUNCTION_LINES
-    }
+    )
+
+
+def text_of(statement: ast.Expr) -> str:
+    """The text of a statement that is a string, as a docstring is; else an empty one."""
+    value = statement.value.value if isinstance(statement.value, ast.Constant) else None
+    return value if isinstance(value, str) else ""
 
 
 Documentable = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-
-
-@cache
-def undocumented() -> list[str]:
-    """Path, line number and name of each public definition without a docstring."""
-    return [
-        f"{path}:{node.lineno} {node.name}"
-        for path, text in sources().items()
-        if path.endswith(".py") and path.startswith(DOCUMENTED) and not path.endswith("/setup.py")
-        for node in undocumented_in(ast.parse(text).body)
-    ]
 
 
 def undocumented_in(statements: list[ast.stmt]) -> Iterator[Documentable]:
