@@ -19,7 +19,7 @@ from tests.long_runs import few_first
 # each property; new examples, and more, are for the night (MQSTORE_EXPLORE).
 settings.register_profile(
     "default",
-    max_examples=100 if "MQSTORE_EXPLORE" in os.environ else 40,
+    max_examples=100 if "MQSTORE_EXPLORE" in os.environ else 10,
     deadline=None,
     print_blob=True,
     derandomize="MQSTORE_EXPLORE" not in os.environ,

@@ -9,6 +9,11 @@ from typing import Any
 import pytest
 
 
+def examples(count: int) -> int:
+    """``count`` in ``make nightly`` (MQSTORE_EXPLORE), a quarter of it in the other tiers."""
+    return count if "MQSTORE_EXPLORE" in os.environ else -(-count // 4)
+
+
 def nightly_examples(count: int) -> int:
     """``count`` in ``make nightly`` (MQSTORE_EXPLORE), a twentieth of it in ``make test-ci``."""
     return count if "MQSTORE_EXPLORE" in os.environ else -(-count // 20)

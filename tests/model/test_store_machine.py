@@ -21,6 +21,7 @@ from hypothesis.stateful import (
 from mqstore.storage.errors import StorageError
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import Durability
+from tests.long_runs import examples
 from tests.simulation.driver import KEYS, QUEUES, TOPICS, TYPES, Driver, NewMessage
 from tests.simulation.inode import Loss
 from tests.simulation.invariants import Checker
@@ -177,7 +178,7 @@ def test_the_store_is_what_the_model_says() -> None:
     """The same steps in each run; others are for the night."""
     run_state_machine_as_test(
         seed(1)(StoreMachine),
-        settings=settings(max_examples=8, stateful_step_count=50, database=None),
+        settings=settings(max_examples=examples(8), stateful_step_count=50, database=None),
     )
 
 

@@ -21,7 +21,7 @@ from mqstore.storage.layout import BLOCK_SIZE, StoreFormat
 from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
 from mqstore.storage.metadata import sealed_json
 from mqstore.storage.scrub.service import ScrubProgress
-from tests.long_runs import few_first
+from tests.long_runs import examples, few_first
 from tests.simulation import SimulatedMachine
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.driver import CONFIG, NewMessage, message_of
@@ -250,7 +250,7 @@ def test_after_any_crash_each_file_says_what_was_answered(seed: int) -> None:
     assert words.findings > 0
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_over_restarts_nothing_that_was_answered_is_forgotten(seed: int) -> None:
     Words(seed).live(150)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqstore.storage.message_store import Durability, MessageStore
-from tests.long_runs import few_first
+from tests.long_runs import examples, few_first
 from tests.simulation.crash_states import Crash, examine
 from tests.simulation.driver import NewMessage
 from tests.simulation.inode import Loss
@@ -62,7 +62,7 @@ class CleaningWorld(World):
             self.states += 1
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(seed=st.integers(0, 2**32))
 def test_messages_that_are_not_expired_survive_a_cleaner_that_dies_at_work(seed: int) -> None:
     CleaningWorld(seed).live(120)

@@ -21,7 +21,7 @@ from mqstore.storage.errors import StorageError, StoreFailed, StoreLocked, Store
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
 from mqstore.storage.seams import Seams
-from tests.long_runs import few_first
+from tests.long_runs import examples, few_first
 from tests.simulation import PowerCut, SimulatedMachine
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.driver import CONFIG, NewMessage, message_of
@@ -151,7 +151,7 @@ def test_nothing_promised_is_lost_while_copies_are_opened(seed: int) -> None:
     assert copies.apart > 2
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_no_copy_of_a_root_takes_the_log_of_the_original(seed: int) -> None:
     Copies(seed).live(60)

@@ -22,7 +22,7 @@ from mqstore.storage.dedup.puts import Put, end_of
 from mqstore.storage.errors import StorageError
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import MessageStore, StoreOptions
-from tests.long_runs import few_first, nightly_examples
+from tests.long_runs import examples, few_first, nightly_examples
 from tests.simulation import SimulatedMachine
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.driver import CONFIG, POOLED
@@ -211,7 +211,7 @@ def test_after_any_crash_a_retry_stores_what_is_missing_and_nothing_twice(seed: 
     assert life.states > 10
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_over_restarts_nothing_is_stored_twice(seed: int) -> None:
     Life(seed).live(80)

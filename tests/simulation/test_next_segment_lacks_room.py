@@ -18,6 +18,7 @@ from mqstore.storage.put_refusal import PutRefusal
 from mqstore.storage.retention.journal import FORCED_DELETION
 from mqstore.storage.retention.plan import Trigger, Why
 from mqstore.storage.store_reader import StoreReader
+from tests.long_runs import examples
 from tests.simulation.retention_machine import HOUR_S, Machine
 from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import message
@@ -77,7 +78,7 @@ def put_until_refused(machine: Machine) -> PutRefusal:
 
 
 @pytest.mark.slow
-@settings(max_examples=5)
+@settings(max_examples=examples(5))
 @given(seed=st.integers(0, 1 << 32), old=st.integers(1, 4), young=st.integers(2, 4))
 def test_old_segments_go_one_at_a_time_until_the_next_one_fits(
     seed: int, old: int, young: int

@@ -12,6 +12,7 @@ from mqstore.query.store_watch import StoreWatch
 from mqstore.storage.retention.journal import SPACE_NOT_FREED
 from mqstore.storage.retention.unlinked_bytes import SHOWN_WITHIN_S
 from mqstore.storage.store_reader import StoreReader
+from tests.long_runs import examples
 from tests.simulation.retention_machine import SEGMENT, Machine
 
 ROOT = Path("/store")
@@ -53,7 +54,7 @@ SEGMENTS = st.integers(6, 24)
 PERCENT = st.floats(CLEAN_PERCENT + 0.5, 97)
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(seed=SEEDS, segments=SEGMENTS, percent=PERCENT)
 def test_no_more_goes_than_is_needed_beside_a_reader_that_maps_it_all(
     seed: int, segments: int, percent: float
@@ -73,7 +74,7 @@ def test_no_more_goes_than_is_needed_beside_a_reader_that_maps_it_all(
     assert not any(volume.unlinked_bytes for volume in machine.store.retention.disks.volumes)
 
 
-@settings(max_examples=4)
+@settings(max_examples=examples(4))
 @given(seed=SEEDS, segments=SEGMENTS, percent=PERCENT)
 def test_deletions_that_make_no_room_come_one_by_one_at_ever_longer_intervals(
     seed: int, segments: int, percent: float

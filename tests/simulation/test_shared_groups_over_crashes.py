@@ -28,7 +28,7 @@ from mqstore.storage.shared_groups import (
 )
 from mqstore.storage.tables import java_json
 from mqstore.storage.tables.subscription_groups import GroupConfig
-from tests.long_runs import few_first, nightly_examples
+from tests.long_runs import examples, few_first, nightly_examples
 from tests.simulation import SimulatedMachine
 from tests.simulation.delayed_store import CONFIG, ROOT, DelayedStore
 from tests.simulation.disk import SimulatedDisk
@@ -298,7 +298,7 @@ def test_after_any_crash_each_message_is_delivered(seed: int) -> None:
     assert life.states > 10
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_over_restarts_each_message_is_delivered(seed: int) -> None:
     Life(seed).live(120)

@@ -20,7 +20,7 @@ from mqstore.storage.layout import StoreFormat, SysFlag
 from mqstore.storage.message_store import Durability, MessageStore
 from mqstore.storage.metadata.state_page import Health
 from mqstore.storage.tables.config_tables import ConsumerOffsets
-from tests.long_runs import nightly_examples
+from tests.long_runs import examples, nightly_examples
 from tests.simulation import SimulatedDisk, SimulatedMachine
 from tests.simulation.driver import NewMessage, message_of
 from tests.simulation.inode import PAGE, SECTOR, Loss
@@ -56,7 +56,7 @@ def put(world: World, number: int = 10_000, durability: Durability = Durability.
     return world.driver.put(("T", 0), [NewMessage(number, 50, 0, None)], durability)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(seed=SEEDS)
 def test_acknowledged_messages_survive_kills_power_cuts_and_faults(seed: int) -> None:
     World(seed).live(150)

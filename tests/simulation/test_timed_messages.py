@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mqstore.storage.errors import StorageError
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import Durability
-from tests.long_runs import few_first, nightly_examples
+from tests.long_runs import examples, few_first, nightly_examples
 from tests.simulation import SimulatedMachine
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.inode import Loss
@@ -141,7 +141,7 @@ def test_after_any_crash_each_timed_message_is_delivered_once(seed: int) -> None
     assert life.states > 10
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_over_restarts_each_timed_message_is_delivered_once(seed: int) -> None:
     Life(seed).live(60)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.long_runs import few_first
+from tests.long_runs import examples, few_first
 from tests.simulation.transactions import TransactionLife
 
 
@@ -19,7 +19,7 @@ def test_after_any_crash_each_transaction_comes_to_its_end(seed: int) -> None:
     assert life.states > 0
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_over_restarts_each_transaction_comes_to_its_end(seed: int) -> None:
     TransactionLife(seed).live(80)

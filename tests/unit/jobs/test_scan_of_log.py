@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqstore.storage.layout import TOMBSTONE_MARK
+from tests.long_runs import examples
 from tests.unit.jobs.written import (
     BODY_AT,
     forged_at,
@@ -25,7 +26,7 @@ from tests.unit.storage.stores import abandon, open_store, put_some
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.lists(st.integers(0, 3000), min_size=1, max_size=60),
     st.integers(500, 20_000),

@@ -7,11 +7,12 @@ import json
 from hypothesis import given, settings
 
 from tests.fuzz.begin_requests import SEEDS
+from tests.long_runs import examples
 from tests.unit.writer.begin_reading import read, require_same
 from tests.unit.writer.begin_requests import begins
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(begins())
 def test_a_begin_is_read_as_the_general_decoder_reads_it(text: bytes) -> None:
     request = read(text)

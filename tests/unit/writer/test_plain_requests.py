@@ -24,6 +24,7 @@ from mqstore.storage.settings import FlushDiskType
 from mqstore.storage.transactions import Verdict
 from mqstore.writer.service import WriterService
 from mqstore.writer.transactions.hot_routes import HotRoutes
+from tests.long_runs import examples
 from tests.unit.writer.begin_requests import TOPIC, begins
 
 SPREAD: Final = "spread"
@@ -214,7 +215,9 @@ def appends(writer: Writer) -> float:
 
 
 @settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
+    max_examples=examples(60),
 )
 @given(begins(), st.sampled_from([Verdict.COMMIT, Verdict.ROLLBACK]), REASONS)
 def test_records_and_replies_are_those_of_the_general_way(

@@ -24,6 +24,7 @@ from mqstore.storage.formats import Host
 from mqstore.storage.puts import StoredSend
 from mqstore.writer.produce_route import ProduceRoute
 from mqstore.writer.service import WriterService
+from tests.long_runs import examples
 from tests.unit.writer.json_requests import requests
 
 TOPIC: Final = "orders"
@@ -160,7 +161,9 @@ def writers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Writer, 
 
 
 @settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
+    max_examples=examples(60),
 )
 @given(st.lists(requests(), min_size=1, max_size=4))
 def test_records_and_replies_are_those_of_the_general_way(
@@ -195,7 +198,9 @@ def batches(draw: st.DrawFn) -> tuple[bytes, bytes]:
 
 
 @settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=100
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
+    max_examples=examples(100),
 )
 @given(st.lists(batches(), min_size=1, max_size=4))
 def test_records_and_replies_to_batches_are_those_of_the_general_way(

@@ -19,6 +19,7 @@ from mqstore.storage.layout import (
     StoreFormat,
 )
 from mqstore.storage.queues.consume_queues import split_key
+from tests.long_runs import examples
 from tests.unit.storage.small_store import (
     BORN_MS,
     HOST,
@@ -495,7 +496,7 @@ def test_a_message_cut_off_between_its_keys_gets_only_the_missing_ones(tmp_path:
 
 
 @pytest.mark.parametrize("store_format", [V4, pytest.param(V5, marks=pytest.mark.slow)])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(data=st.data())
 def test_slow_and_fast_path_write_the_same_bytes(
     store_format: StoreFormat, data: st.DataObject

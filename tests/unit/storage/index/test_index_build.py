@@ -24,6 +24,7 @@ from mqstore.storage.index.plan import IndexPlan, Item, Layout
 from mqstore.storage.index.scan import Chunk, IndexScan
 from mqstore.storage.layout import SCHEDULE_TOPIC, StoreFormat
 from mqstore.storage.system.posix_files import PosixFileSystem
+from tests.long_runs import examples
 from tests.unit.storage.small_store import BORN_MS, SEGMENT, V4, V5, SmallLog, SmallStore
 from tests.unit.storage.small_store import small_config as config
 
@@ -141,7 +142,7 @@ def filled(count: int, store_format: StoreFormat = V4, **put: object) -> tuple[S
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(st.data(), st.sampled_from([V4, V5]), st.lists(puts, max_size=40), st.integers(1, SLOTS))
 def test_any_partition_gives_the_bytes_of_a_sequential_build(
     data: st.DataObject, store_format: StoreFormat, records: list[dict[str, object]], parts: int
@@ -154,7 +155,7 @@ def test_any_partition_gives_the_bytes_of_a_sequential_build(
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(
     st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), min_size=1, max_size=4),
     st.integers(1, 3),

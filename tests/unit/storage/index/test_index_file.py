@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from mqstore.storage.index.file import IndexFile, file_size
 from mqstore.storage.mapped.mapped_file import MappedFile
 from mqstore.storage.system.threads import production_seams
+from tests.long_runs import examples
 
 SLOTS, ITEMS = 5, 12
 BEGIN_MS = 1_700_000_000_000
@@ -70,7 +71,7 @@ puts = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(puts, st.sampled_from([None, (123, BEGIN_MS - 58_000), (5, BEGIN_MS + 10**9)]))
 def test_bytes_are_those_of_the_model(
     entries: list[tuple[int, int, int]], carry: tuple[int, int] | None

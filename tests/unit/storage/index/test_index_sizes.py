@@ -20,6 +20,7 @@ from mqstore.storage.system.posix_files import PosixFileSystem
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.verify.index_check import IndexCheck
 from mqstore.storage.verify.store_at_rest import StoreAtRest
+from tests.long_runs import examples
 from tests.unit.storage.stores import CONFIG, open_store, put_some
 
 FILES = PosixFileSystem()
@@ -50,7 +51,7 @@ def test_42040_bytes_are_500_slots_and_2000_items(tmp_path: Path) -> None:
     assert found(path) == (500, 2000)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     slots=st.integers(1, 3000),
     index_num=st.integers(3, 800),

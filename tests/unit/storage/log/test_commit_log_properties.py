@@ -15,6 +15,7 @@ from mqstore.storage.layout import StoreFormat
 from mqstore.storage.log.commit_log import CommitLog, Placement
 from mqstore.storage.mapped.allocation import AllocationService
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
+from tests.long_runs import examples
 from tests.simulation import Loss, SimulatedDisk, SimulatedMachine
 from tests.unit.storage.commit_logs import (
     COMMIT,
@@ -62,7 +63,7 @@ MESSAGES = st.builds(
 PUTS = st.lists(st.one_of(MESSAGES, st.lists(MESSAGES, min_size=1, max_size=4)), max_size=30)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(PUTS, st.sampled_from([V4, V5]))
 def test_whatever_is_placed_is_scanned_back(
     puts: list[Message | list[Message]], store_format: StoreFormat
@@ -186,7 +187,7 @@ def survivors(disk: SimulatedDisk, below: int) -> list[Record]:
     return found
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(OPERATIONS, st.integers(0, 2**32), st.sampled_from(Loss))
 def test_whatever_is_below_the_watermark_survives_a_power_cut(
     operations: list[tuple[str, int]], seed: int, loss: Loss

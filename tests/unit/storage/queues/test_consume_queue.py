@@ -14,6 +14,7 @@ from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue, StrayReaso
 from mqstore.storage.queues.consume_queue import GAP_MAX, ConsumeQueue, Put
 from mqstore.storage.queues.queue_entry import ENTRY, PRE_BLANK, QueueEntry, is_ext_address
 from mqstore.storage.system.threads import production_seams
+from tests.long_runs import examples
 from tests.unit.storage.small_store import BORN_MS, HOST, HOST_V6, SmallLog
 
 FILE_SIZE = 200
@@ -381,7 +382,7 @@ def test_ext_addresses_are_distinguished_from_tags_codes() -> None:
     assert QueueEntry(0, 1, -(2**63) + 34).is_ext_address
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_search_by_time_finds_the_first_at_or_after(data: st.DataObject) -> None:
     log = SmallLog()

@@ -17,6 +17,7 @@ from mqstore.storage.recovery.report import (
     StartReason,
 )
 from mqstore.storage.recovery.view import CheckpointTimes
+from tests.long_runs import examples
 from tests.unit.storage.recovery.log_builder import (
     SEGMENT,
     START_MS,
@@ -77,7 +78,7 @@ def test_a_blank_record_leads_to_the_empty_next_segment(tmp_path: Path) -> None:
     assert found.max_offset == SEGMENT == offset
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_a_tail_torn_at_any_byte_is_cut_at_its_record(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

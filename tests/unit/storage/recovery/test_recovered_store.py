@@ -17,6 +17,7 @@ from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import Durability, MessageStore
 from mqstore.storage.metadata.quarantine import TOMBSTONE_REASON
 from mqstore.storage.recovery.report import PlaceTombstone, RemoveSegment, StartReason
+from tests.long_runs import examples
 from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import (
     CONFIG,
@@ -239,7 +240,9 @@ def test_what_is_cut_is_kept_and_then_zeroed(killed: Path) -> None:
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
 def test_a_torn_tail_costs_the_torn_records_only(
@@ -521,7 +524,9 @@ def test_a_lost_format_file_that_may_have_named_another_log_is_refused(killed: P
 
 
 @settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(15),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
 def test_damage_in_the_middle_becomes_tombstones_that_stay(

@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from mqstore.storage.shared_groups.queue_leases import LeaseState, QueueLeases
+from tests.long_runs import examples
 
 
 @dataclass
@@ -124,7 +125,9 @@ class LeasesMachine(RuleBasedStateMachine):
         assert self.leases.next_deadline == min(deadlines, default=float("inf"))
 
 
-LeasesMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+LeasesMachine.TestCase.settings = settings(
+    max_examples=examples(60), stateful_step_count=40, deadline=None
+)
 test_leases_are_those_of_the_model = LeasesMachine.TestCase
 
 

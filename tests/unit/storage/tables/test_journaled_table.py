@@ -27,6 +27,7 @@ from mqstore.storage.tables import java_json, journaled_table
 from mqstore.storage.tables.config_tables import TopicConfig, TopicTable
 from mqstore.storage.tables.consumer_filters import ConsumerFilters, FilterData
 from mqstore.storage.tables.followed_table import FollowedTable
+from tests.long_runs import examples
 from tests.unit.storage.stores import open_store
 
 V4, V5 = StoreFormat.V4_9, StoreFormat.V5_X
@@ -343,7 +344,7 @@ def test_a_reader_waits_for_the_end_of_a_line(store: Store) -> None:
 NAMES = st.sampled_from(["a", "b", "c", 'quote"', "日本", "\u2028"])
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     changes=st.lists(st.tuples(NAMES, st.integers(0, 3))), store_format=st.sampled_from([V4, V5])
 )

@@ -29,6 +29,7 @@ from mqstore.storage.transactions import (
     begin_reader,
     table,
 )
+from tests.long_runs import examples
 from tests.unit.storage.transactions.engine_bench import (
     GROUP,
     QUEUE_ID,
@@ -139,7 +140,7 @@ begins = st.tuples(st.just("begin"), numbers, messages)
 decisions = st.tuples(st.just("decide"), numbers, VERDICTS, REASONS)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(FORMATS, st.lists(begins | decisions, min_size=1, max_size=8))
 def test_records_and_results_are_those_of_the_general_way(
     store_format: StoreFormat, actions: list[tuple[Any, ...]]
@@ -280,7 +281,7 @@ chunks = st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUES)).map(
 ) | st.sampled_from([b"no separator", b"\xff\x01\xff"])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     FORMATS,
     st.lists(chunks, max_size=4),
