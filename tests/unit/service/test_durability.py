@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -45,18 +47,25 @@ async def _turn() -> None:
         await asyncio.sleep(0)
 
 
+def _note(done: list[int], end: int, error: Exception | None) -> None:
+    assert error is None
+    done.append(end)
+
+
 def test_one_request_serves_a_turn_and_what_its_sync_covered() -> None:
     async def scenario() -> None:
         flush = _Flush()
         waiter = _waiter(flush)
-        turn = [waiter.start(end) for end in (10, 30, 20)]
+        done: list[int] = []
+        for end in (10, 30, 20):
+            waiter.add(end, partial(_note, done, end))
         await _turn()
         assert [request.offset for request in flush.requests] == [30]
-        later = waiter.start(40)  # written before the sync began
+        waiter.add(40, partial(_note, done, 40))  # written before the sync began
         flush.reached_offset = 40
         flush.requests[0].finish()
-        await asyncio.gather(*turn, later)
         await _turn()
+        assert done == [10, 30, 20, 40]
         assert len(flush.requests) == 1
 
     asyncio.run(scenario())
@@ -125,5 +134,77 @@ def test_waiter_that_went_away_does_not_disturb_the_others() -> None:
         flush.reached_offset = 10
         flush.requests[0].finish()
         await kept
+
+    asyncio.run(scenario())
+
+
+def test_the_next_sync_is_requested_before_the_replies_to_the_last() -> None:
+    async def scenario() -> None:
+        flush = _Flush()
+        waiter = _waiter(flush)
+        requested: list[int] = []
+        waiter.add(10, lambda _: requested.append(len(flush.requests)))
+        await _turn()
+        waiter.add(20, lambda _: None)
+        flush.reached_offset = 10
+        flush.requests[0].finish()
+        await _turn()
+        assert requested == [2]
+
+    asyncio.run(scenario())
+
+
+def test_an_error_of_a_callback_is_reported_and_the_others_are_called() -> None:
+    async def scenario() -> None:
+        flush = _Flush()
+        waiter = _waiter(flush)
+        reported: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, each: reported.append(each))
+        done: list[int] = []
+        waiter.add(10, partial(_note, done, 10))
+        waiter.add(20, lambda _: 1 / 0)
+        waiter.add(30, partial(_note, done, 30))
+        await _turn()
+        flush.reached_offset = 30
+        flush.requests[0].finish()
+        await _turn()
+        assert done == [10, 30]
+        assert [type(each["exception"]) for each in reported] == [ZeroDivisionError]
+
+    asyncio.run(scenario())
+
+
+def test_a_wait_that_a_callback_adds_is_served_by_the_next_sync() -> None:
+    async def scenario() -> None:
+        flush = _Flush()
+        waiter = _waiter(flush)
+        done: list[int] = []
+
+        def again(error: Exception | None) -> None:
+            _note(done, 10, error)
+            waiter.add(20, partial(_note, done, 20))
+
+        waiter.add(10, again)
+        waiter.add(15, partial(_note, done, 15))
+        await _turn()
+        for number, reached in enumerate((15, 20)):
+            flush.reached_offset = reached
+            flush.requests[number].finish()
+            await _turn()
+        assert done == [10, 15, 20]
+        assert [request.offset for request in flush.requests] == [15, 20]
+
+    asyncio.run(scenario())
+
+
+def test_each_wait_has_its_own_deadline() -> None:
+    async def scenario() -> None:
+        flush = _Flush()
+        waiter = _waiter(flush, timeout_s=0.001)
+        late = [asyncio.create_task(waiter.wait(end)) for end in (10, 20)]
+        await asyncio.wait(late)
+        with pytest.raises(FlushTimeout):
+            await waiter.wait(30)  # the timer is set again
+        assert all(isinstance(task.exception(), FlushTimeout) for task in late)
 
     asyncio.run(scenario())

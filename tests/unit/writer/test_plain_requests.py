@@ -15,7 +15,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mqstore.service.http import DeferredReply, HotRequest, Prepared, Reply, problem_of
+from mqstore.service.http import (
+    DeferredReply,
+    HotRequest,
+    Prepared,
+    Reply,
+    await_reply,
+    problem_of,
+)
 from mqstore.service.problems import Problem
 from mqstore.service.settings import Settings
 from mqstore.storage import StoreConfig
@@ -109,8 +116,7 @@ class Writer:
         general.close()
         try:
             if isinstance(found, DeferredReply):
-                await asyncio.wait({found.future})
-                found = found.reply(found.future)
+                found = await await_reply(found)
         except (Problem, StorageError) as error:
             return _refusal(error)
         return prepared.status, json.loads(found)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mqstore.service.http import DeferredReply, HotRequest, Reply
+from mqstore.service.http import DeferredReply, HotRequest, Reply, await_reply
 from mqstore.service.problems import Problem
 from mqstore.service.settings import Settings
 from mqstore.storage import StoreConfig
@@ -94,8 +94,7 @@ class Writer:
             return await self._general(body, topic, query)
         self.lanes_used += 1
         if isinstance(found, DeferredReply):
-            await asyncio.wait({found.future})
-            found = found.reply(found.future)
+            found = await await_reply(found)
         return (201, json.loads(found)) if isinstance(found, bytes) else _decoded(found)
 
     async def _general(self, body: bytes, topic: str, query: bytes | None) -> tuple[int, Any]:

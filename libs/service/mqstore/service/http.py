@@ -11,6 +11,7 @@ import asyncio
 import re
 import secrets
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -76,16 +77,70 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-class DeferredReply(msgspec.Struct, frozen=True):
+class DeferredReply(ABC):
+    """A reply that is sent later. Used on the event loop only."""
+
+    __slots__ = ()
+    needs_client: bool = False
+    """Whether ``task`` is cancelled when the client disconnects."""
+
+    @abstractmethod
+    def then(self, callback: Callable[[], object]) -> None:
+        """Call back once, after the caller has returned, when ``reply`` may be called."""
+
+    @abstractmethod
+    def reply(self) -> bytes | Reply:
+        """Return the reply, or its body in JSON. Raises the problem of the request."""
+
+    @property
+    def task(self) -> asyncio.Task[Any] | None:
+        """The task that makes the reply, if there is one."""
+        return None
+
+    def disconnect(self) -> None:
+        """Cancel the work that only this client needs, after the client disconnected."""
+        if self.needs_client and self.task is not None:
+            self.task.cancel()
+
+
+class FutureReply(DeferredReply):
     """A reply that is sent when a future resolves."""
 
-    future: asyncio.Future[Any]
-    """Resolves with the result; never cancelled, unless it is a task."""
-    reply: Callable[[asyncio.Future[Any]], bytes | Reply] = asyncio.Future.result
-    """Returns the reply, or its body in JSON, from the resolved future. Raises the future's
-    exception."""
-    needs_client: bool = False
-    """Whether ``future`` is a task to cancel when the client disconnects."""
+    __slots__ = ("_future", "_reply", "needs_client")
+
+    def __init__(
+        self,
+        future: asyncio.Future[Any],
+        reply: Callable[[asyncio.Future[Any]], bytes | Reply] = asyncio.Future.result,
+        *,
+        needs_client: bool = False,
+    ) -> None:
+        """``future`` is never cancelled, unless it is a task. ``reply`` returns the reply from the
+        resolved future."""
+        self._future = future
+        self._reply = reply
+        self.needs_client = needs_client
+
+    def then(self, callback: Callable[[], object]) -> None:
+        """See ``DeferredReply``."""
+        self._future.add_done_callback(lambda _: callback())
+
+    def reply(self) -> bytes | Reply:
+        """See ``DeferredReply``. Raises the future's exception."""
+        return self._reply(self._future)
+
+    @property
+    def task(self) -> asyncio.Task[Any] | None:
+        """See ``DeferredReply``."""
+        return self._future if isinstance(self._future, asyncio.Task) else None
+
+
+async def await_reply(deferred: DeferredReply) -> bytes | Reply:
+    """Wait for a deferred reply, and return it. Raises the problem of the request."""
+    is_ready = asyncio.Event()
+    deferred.then(is_ready.set)
+    await is_ready.wait()
+    return deferred.reply()
 
 
 HotResult = bytes | Reply | DeferredReply | None

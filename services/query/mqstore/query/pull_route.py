@@ -24,7 +24,7 @@ from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint, Hot
 from mqstore.service.forwarding import ForwardedRequest
 from mqstore.service.http import (
-    DeferredReply,
+    FutureReply,
     HotRequest,
     HotResult,
     Lane,
@@ -137,7 +137,7 @@ class PullRoute:
 
         def begin(_: bytes, __: Mapping[str, str]) -> HotResult:
             pulling = self._serve(request, dataclasses.replace(requested))
-            return DeferredReply(asyncio.create_task(pulling), needs_client=True)
+            return FutureReply(asyncio.create_task(pulling), needs_client=True)
 
         return Prepared(begin, lane=self._lane(request, requested))
 

@@ -1,15 +1,28 @@
-"""Coroutines that wait for the disk, or the page cache; one sync serves many requests."""
+"""Requests that wait for the disk, or the page cache; one sync serves many of them."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable
+
+import msgspec
 
 from mqstore.storage.errors import FlushTimeout, StoreFailed
 from mqstore.storage.puts import OffsetRequest, RequestService
 
+WaitError = FlushTimeout | StoreFailed
+
+
+class _Wait(msgspec.Struct, gc=False):
+    """One wait, up to the end offset."""
+
+    end: int
+    deadline: float
+    callback: Callable[[WaitError | None], object]
+
 
 class DurabilityWaiter:
-    """Lets coroutines wait until the log is on disk (or in ``place``) up to an offset.
+    """Calls back when the log is on disk (or in ``place``) up to an offset.
 
     Used on one event loop only. Requests of one loop turn, and those that arrive during a sync,
     wait together for the next one.
@@ -22,53 +35,58 @@ class DurabilityWaiter:
         self._place = place
         self._timeout_s = timeout_s
         self._loop = asyncio.get_running_loop()
-        self._waiting: dict[asyncio.Future[None], tuple[int, float]] = {}
-        """Each waiter with its end offset and its deadline, in the order of arrival."""
+        self._waiting: list[_Wait] = []
+        """In the order of arrival, which is that of the deadlines."""
         self._deadline: asyncio.TimerHandle | None = None
-        """One timer for all waiters, because a timer for each is the largest cost of a wait."""
+        """One timer for all waits, because a timer for each is the largest cost of a wait."""
         self._is_requested = False
 
     async def wait(self, end: int) -> None:
         """Wait until every byte below ``end`` is in place. Raises FlushTimeout, StoreFailed."""
-        waiter = self.start(end)
-        try:
-            await waiter
-        finally:
-            self._waiting.pop(waiter, None)
+        future: asyncio.Future[None] = self._loop.create_future()
 
-    def start(self, end: int) -> asyncio.Future[None]:
-        """Return a future that resolves as ``wait`` returns or raises; it is never cancelled."""
-        waiter: asyncio.Future[None] = self._loop.create_future()
-        self._waiting[waiter] = end, self._loop.time() + self._timeout_s
+        def settle(error: WaitError | None) -> None:
+            if future.done():  # cancelled
+                return
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+        self.add(end, settle)
+        await future
+
+    def add(self, end: int, callback: Callable[[WaitError | None], object]) -> None:
+        """Call back once, later, with None when every byte below ``end`` is in place, else with
+        the error.
+
+        Callbacks run in the order of their calls. An exception of one is reported to the loop's
+        exception handler.
+        """
+        self._waiting.append(_Wait(end, self._loop.time() + self._timeout_s, callback))
         if not self._is_requested:
             self._is_requested = True
             self._loop.call_soon(self._request)  # behind the other requests of this turn
         if self._deadline is None:
             self._deadline = self._loop.call_later(self._timeout_s, self._expire)
-        return waiter
 
     def _expire(self) -> None:
-        """Fail the waiters whose deadline has passed, and set the timer for the next one."""
+        """Fail the waits whose deadline has passed, and set the timer for the next one."""
         now = self._loop.time()
+        late = [each for each in self._waiting if each.deadline <= now]
+        self._waiting = self._waiting[len(late) :]
         self._deadline = None
-        for waiter, (_, deadline) in list(self._waiting.items()):
-            if deadline > now:
-                self._deadline = self._loop.call_at(deadline, self._expire)
-                return
-            _settle(
-                waiter,
-                FlushTimeout(
-                    f"not known to be {self._place} after {self._timeout_s:g} s; "
-                    "the messages are stored"
-                ),
-            )
-            del self._waiting[waiter]
+        if self._waiting:
+            self._deadline = self._loop.call_at(self._waiting[0].deadline, self._expire)
+        text = f"not known to be {self._place} after {self._timeout_s:g} s; the messages are stored"
+        for each in late:
+            self._call((each,), FlushTimeout(text))
 
     def _request(self) -> None:
         if not self._waiting:
             self._is_requested = False
             return
-        request = self._service.request(max(end for end, _ in self._waiting.values()))
+        request = self._service.request(max(each.end for each in self._waiting))
         request.add_done_callback(self._wake)
 
     def _wake(self, request: OffsetRequest) -> None:
@@ -76,22 +94,21 @@ class DurabilityWaiter:
         self._loop.call_soon_threadsafe(self._finish, request.error)
 
     def _finish(self, error: StoreFailed | None) -> None:
-        reached = self._service.reached_offset  # at least what was requested
-        for waiter, (end, _) in list(self._waiting.items()):
-            if error is not None:
-                _settle(waiter, error)
-            elif end <= reached:
-                _settle(waiter, None)
-            else:
-                continue
-            del self._waiting[waiter]
+        """Call back the waits that are over, while the disk serves the next request."""
+        waiting, reached = self._waiting, self._service.reached_offset
+        if error is None:  # reached is at least what was requested
+            self._waiting = [each for each in waiting if each.end > reached]
+            waiting = [each for each in waiting if each.end <= reached]
+        else:
+            self._waiting = []
         self._request()
+        self._call(waiting, error)
 
-
-def _settle(waiter: asyncio.Future[None], error: FlushTimeout | StoreFailed | None) -> None:
-    if waiter.done():
-        return
-    if error is None:
-        waiter.set_result(None)
-    else:
-        waiter.set_exception(error)
+    def _call(self, waits: Iterable[_Wait], error: WaitError | None) -> None:
+        for each in waits:
+            try:
+                each.callback(error)
+            except Exception as defect:
+                self._loop.call_exception_handler(
+                    {"message": "a callback of a durable wait failed", "exception": defect}
+                )

@@ -17,7 +17,7 @@ from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint, Hot
 from mqstore.service.forwarding import ForwardedRequest, read_client, was_forwarded
 from mqstore.service.http import (
-    DeferredReply,
+    FutureReply,
     HotRequest,
     HotResult,
     Prepared,
@@ -54,6 +54,7 @@ from mqstore.writer.key_routing import Parts, divide, divide_json, join
 from mqstore.writer.produce import JSON_TYPE
 from mqstore.writer.send_lanes import SendLanes
 from mqstore.writer.service import WriterService
+from mqstore.writer.synced_reply import SyncedReply
 
 BATCH_TYPE: Final = operations.BATCH_TYPE.encode()
 _CREATED: Final = int(HTTPStatus.CREATED)
@@ -179,20 +180,17 @@ class ProduceRoute:
         sync = self._is_sync(head.durability)
         return self._lanes.send_batch(topic, body, client, head.queue_id, sync=sync, stays=stays)
 
-    def _synced(self, topic: str, sent: StoredSend) -> DeferredReply:
+    def _synced(self, topic: str, sent: StoredSend) -> SyncedReply:
         """Return the reply that a request gets once its messages are on disk."""
-        service, started = self._service, time.perf_counter()
+        service = self._service
+        late = partial(self._send_not_synced, topic, sent)
+        return SyncedReply(
+            service.durability, sent.end, sent.reply, service.metrics.sync_seconds, late
+        )
 
-        def finish(synced: asyncio.Future[None]) -> bytes:
-            service.metrics.sync_seconds.observe(time.perf_counter() - started)
-            try:
-                synced.result()
-            except FlushTimeout as error:
-                put: Put = sent.placements, frozenset()
-                raise self._not_synced(topic, put, sent.keys, error) from error
-            return sent.reply
-
-        return DeferredReply(service.durability.start(sent.end), finish)
+    def _send_not_synced(self, topic: str, sent: StoredSend, error: FlushTimeout) -> Problem:
+        put: Put = sent.placements, frozenset()
+        return self._not_synced(topic, put, sent.keys, error)
 
     async def _store(self, topic: TopicConfig, batch: Batch | RawBatch) -> Reply:
         pending_files, store = self._service.pending_files, self._service.store
@@ -429,8 +427,8 @@ class ProduceRoute:
         )
 
 
-def _defer(reply: Coroutine[Any, Any, Reply]) -> DeferredReply:
-    return DeferredReply(asyncio.get_running_loop().create_task(reply))
+def _defer(reply: Coroutine[Any, Any, Reply]) -> FutureReply:
+    return FutureReply(asyncio.get_running_loop().create_task(reply))
 
 
 def _client_keys(messages: Sequence[NewMessage]) -> list[str | None] | None:

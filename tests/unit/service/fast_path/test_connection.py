@@ -23,7 +23,7 @@ from mqstore.service.app import Api
 from mqstore.service.fast_path import plain
 from mqstore.service.fast_path.connection import FastConnection, connection_class
 from mqstore.service.health import Health
-from mqstore.service.http import DeferredReply, Handler, HotRequest, HotRoute, Prepared, Reply
+from mqstore.service.http import FutureReply, Handler, HotRequest, HotRoute, Prepared, Reply
 from mqstore.service.limits import Limits
 from mqstore.service.settings import load
 from mqstore.storage.errors import TopicUnknown
@@ -115,13 +115,13 @@ def hot_route(method: str, path: str, handler: Handler) -> HotRoute:
     """A route whose handler does its requests on both ways."""
 
     def prepare(head: HotRequest) -> Prepared:
-        def begin(body: bytes, params: Mapping[str, str]) -> DeferredReply:
+        def begin(body: bytes, params: Mapping[str, str]) -> FutureReply:
             async def receive() -> dict[str, Any]:
                 return {"type": "http.request", "body": body}
 
             request = HotRequest(head.scope, receive, params, Limits.of(load()))
             coroutine: Coroutine[Any, Any, Reply] = handler(request)  # type: ignore[assignment]
-            return DeferredReply(asyncio.get_running_loop().create_task(coroutine))
+            return FutureReply(asyncio.get_running_loop().create_task(coroutine))
 
         return Prepared(begin)
 

@@ -11,7 +11,7 @@ import pytest
 
 from mqstore.service import auth, http, problems
 from mqstore.service.fast_path.connection import HEADS_MAX
-from mqstore.service.http import DeferredReply, HotRequest, HotResult, HotRoute, Prepared, Reply
+from mqstore.service.http import FutureReply, HotRequest, HotResult, HotRoute, Prepared, Reply
 from mqstore.service.problems import Problem
 from mqstore.storage.errors import TopicUnknown
 from mqstore.wire.operation import Role
@@ -74,12 +74,12 @@ class Echo:
             self.quick.append(body)
             if body == b"later":
                 self.waiting.set()
-                return DeferredReply(self.deferred)
+                return FutureReply(self.deferred)
             if body == b"name":
                 return params["name"].encode()
             if body in (b"wait", b"needs client"):
                 task = asyncio.get_running_loop().create_task(self.rest(body))
-                return DeferredReply(task, needs_client=body == b"needs client")
+                return FutureReply(task, needs_client=body == b"needs client")
             return body
 
         return Prepared(begin, 201)

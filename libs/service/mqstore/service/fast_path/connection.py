@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, ClassVar, Final
 
 from mqstore.service.fast_path import plain
@@ -69,7 +68,7 @@ class FastConnection(BoundedProtocol):
         self._forget_collected()
         self._take_behind()
         if self._pending is not None:
-            self._pending.disconnect()
+            self._pending.deferred.disconnect()
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
@@ -207,10 +206,11 @@ class FastConnection(BoundedProtocol):
         else:
             self._is_ready = False
             self._pending = reply
-            if isinstance(reply.future, asyncio.Task):  # uvicorn cancels tasks in a long shutdown
-                self.tasks.add(reply.future)
-                reply.future.add_done_callback(self.tasks.discard)
-            reply.future.add_done_callback(partial(self._finish, reply))
+            task = reply.deferred.task
+            if task is not None:  # uvicorn cancels tasks in a long shutdown
+                self.tasks.add(task)
+                task.add_done_callback(self.tasks.discard)
+            reply.deferred.then(self._finish)
         return True
 
     def _keep_lane(self, data: bytes, head: PreparedHead) -> None:
@@ -235,7 +235,10 @@ class FastConnection(BoundedProtocol):
         self._write_reply(reply)
         return True
 
-    def _finish(self, pending: PendingReply, _: asyncio.Future[Any]) -> None:
+    def _finish(self) -> None:
+        """Write the pending reply, if the client is still connected."""
+        pending = self._pending
+        assert pending is not None, "a pending reply calls back once"
         is_connected = not self.transport.is_closing()
         reply = pending.finish(is_connected=is_connected)
         self._pending, behind = None, self._take_behind()

@@ -260,25 +260,15 @@ class PendingReply:
     def __post_init__(self) -> None:
         self.head.hold(self.size)
 
-    @property
-    def future(self) -> asyncio.Future[Any]:
-        """Resolves when the reply can be built."""
-        return self.deferred.future
-
-    def disconnect(self) -> None:
-        """Cancel the work that only this client needs, after the client disconnected."""
-        if self.deferred.needs_client:
-            self.future.cancel()
-
     def finish(self, *, is_connected: bool) -> bytes:
-        """Return the bytes of the reply when ``future`` is done. Call it once."""
+        """Return the bytes of the reply when ``deferred`` has called back. Call it once."""
         self.head.release(self.size)
         logs.request_id.set(self.request_id)
         rest = self.default_headers, self.request_id, self.started
         try:
-            found = self.deferred.reply(self.future)
+            found = self.deferred.reply()
         except (Exception, asyncio.CancelledError) as error:
-            if not is_connected and self.future.cancelled():
+            if not is_connected and isinstance(error, asyncio.CancelledError):
                 self.head.count_disconnected(self.started)
                 return b""
             return self.head.encode_problem(error, *rest)

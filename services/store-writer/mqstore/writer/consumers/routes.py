@@ -15,7 +15,7 @@ from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint, Hot
 from mqstore.service.expressions import Compilations
 from mqstore.service.http import (
-    DeferredReply,
+    FutureReply,
     HotRequest,
     HotResult,
     Prepared,
@@ -96,7 +96,7 @@ class ConsumerRoutes:
             if found is not None:
                 return self._encode(group, found, spec.invisible_s)
             receiving = self._receive(request, group, spec, body)
-            return DeferredReply(asyncio.create_task(receiving), needs_client=True)
+            return FutureReply(asyncio.create_task(receiving), needs_client=True)
 
         return Prepared(begin)
 

@@ -14,7 +14,7 @@ from mqstore.service import bodies, http, idempotency, problems
 from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint, Hot
 from mqstore.service.forwarding import ForwardedRequest, format_address, read_client, was_forwarded
-from mqstore.service.http import DeferredReply, HotRequest, Prepared, Reply
+from mqstore.service.http import FutureReply, HotRequest, Prepared, Reply
 from mqstore.service.membership import ShardEntry
 from mqstore.service.problems import Problem
 from mqstore.service.transaction_parameters import (
@@ -134,7 +134,7 @@ class HotRoutes:
         """``address:port`` of the producer."""
         return format_address(read_client(request.scope, self._service.api.auth))
 
-    def _begun(self, spec: TransactionSpec, client: str) -> DeferredReply:
+    def _begun(self, spec: TransactionSpec, client: str) -> FutureReply:
         """Raises Problem, StorageError."""
         service = self._service
         service.require_transactions()
@@ -150,7 +150,7 @@ class HotRoutes:
                 )
             )
 
-        return DeferredReply(service.transactions.turns.begin(command), answer)
+        return FutureReply(service.transactions.turns.begin(command), answer)
 
     def _look_up(self, name: str) -> TopicConfig:
         """A topic that takes messages. Raises TopicNameError, TopicUnknown, Problem."""
@@ -194,7 +194,7 @@ class HotRoutes:
         check_transaction_id(transaction_id)
         return shard_and_key(self._service.shards, transaction_id, is_forwarded=is_forwarded)
 
-    def _decided(self, key: str, verdict: Verdict, why: str) -> DeferredReply:
+    def _decided(self, key: str, verdict: Verdict, why: str) -> FutureReply:
         """Raises Problem, StorageError."""
         service = self._service
         service.require_transactions()
@@ -203,7 +203,7 @@ class HotRoutes:
             return _encode(view(service.settings.shard, result.result().story))
 
         command = Decide(key, verdict, why or _BY_PRODUCER)
-        return DeferredReply(service.transactions.turns.decide(command), answer)
+        return FutureReply(service.transactions.turns.decide(command), answer)
 
     async def _relayed(self, other: ShardEntry, request: HotRequest, body: bytes) -> Reply:
         """Another shard's answer. Raises Problem."""
@@ -215,9 +215,8 @@ _check_send_topic: Final = lru_cache(maxsize=TOPICS_KEPT)(topic_names.check_send
 """Refusals are not kept."""
 
 
-async def _reply(deferred: DeferredReply, status: int) -> Reply:
-    await asyncio.wait((deferred.future,))
-    found = deferred.reply(deferred.future)
+async def _reply(deferred: FutureReply, status: int) -> Reply:
+    found = await http.await_reply(deferred)
     return Reply(found, status) if isinstance(found, bytes) else found
 
 

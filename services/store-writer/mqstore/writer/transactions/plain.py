@@ -5,17 +5,16 @@ Called from ``hot_routes`` before its general way, which has every reply.
 
 from __future__ import annotations
 
-import asyncio
 import time
 
 import msgspec
 
-from mqstore.service.http import DeferredReply
 from mqstore.storage.formats import Host
 from mqstore.storage.puts import QueueTurns, UniqueKeys
 from mqstore.storage.settings import FlushDiskType
 from mqstore.storage.transactions import Verdict, begin_reader
 from mqstore.writer.service import WriterService
+from mqstore.writer.synced_reply import SyncedReply
 from mqstore.writer.transactions.views import view
 
 _encode = msgspec.json.Encoder().encode
@@ -29,7 +28,7 @@ class PlainTransactions:
         self._reader = begin_reader(keys)
         self._turns = turns
 
-    def begin(self, body: bytes, client: Host) -> bytes | DeferredReply | None:
+    def begin(self, body: bytes, client: Host) -> bytes | SyncedReply | None:
         """Begin a transaction of one message to a known topic. Raises Problem."""
         service = self._service
         service.require_transactions()
@@ -50,7 +49,7 @@ class PlainTransactions:
         reply = b'{"transactionId":"%d-%b","state":"pending"}'
         return self._settled(reply % (service.settings.shard, begun.key.encode()), begun.end)
 
-    def decide(self, key: str, verdict: Verdict, why: str) -> bytes | DeferredReply | None:
+    def decide(self, key: str, verdict: Verdict, why: str) -> bytes | SyncedReply | None:
         """Decide a transaction of one message. Raises Problem."""
         service = self._service
         service.require_transactions()
@@ -69,16 +68,9 @@ class PlainTransactions:
         window_ms = service.store.config.unique_key_window
         return service.key_routing.are_own(service.key_routing.parts([key], window_ms))
 
-    def _settled(self, reply: bytes, end: int) -> bytes | DeferredReply:
+    def _settled(self, reply: bytes, end: int) -> bytes | SyncedReply:
         """A reply, which waits for the disk where the store flushes synchronously."""
         service = self._service
         if service.store.config.flush_disk_type is not FlushDiskType.SYNC:
             return reply
-        started = time.perf_counter()
-
-        def finish(synced: asyncio.Future[None]) -> bytes:
-            service.metrics.sync_seconds.observe(time.perf_counter() - started)
-            synced.result()
-            return reply
-
-        return DeferredReply(service.durability.start(end), finish)
+        return SyncedReply(service.durability, end, reply, service.metrics.sync_seconds)
