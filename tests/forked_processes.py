@@ -2,18 +2,20 @@
 
 The import of its modules takes most of the time in which a service starts, and the tests start
 hundreds of services. A forked process runs a module as ``python -m`` does, with an environment,
-arguments and files of its own. It shares only imported modules with the server.
+arguments and files of its own. It shares imported modules and their caches with the server.
 
 ``python -m tests.forked_processes FD`` is the server; it ends when the other end of FD is closed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import functools
 import gc
 import importlib
+import inspect
 import json
 import os
 import runpy
@@ -175,6 +177,7 @@ def _serve(connection: socket.socket) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for module in PRELOADED:
         importlib.import_module(module)
+    asyncio.run(_build_services())
     assert len(list(Path("/proc/self/task").iterdir())) == 1, "a fork copies one thread only"
     gc.freeze()
     while True:
@@ -189,6 +192,22 @@ def _serve(connection: socket.socket) -> None:
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass  # an ended monitor
+
+
+async def _build_services() -> None:
+    """Build each service once: most of what a further one takes is then in caches, as those of
+    regular expressions and types."""
+    from mqstore.client.tls import public_authorities
+    from mqstore.coordinator.service import CoordinatorService
+    from mqstore.query.__main__ import build as build_query
+    from mqstore.service.settings import Settings
+    from mqstore.writer.__main__ import build as build_writer
+
+    for build in (build_writer, build_query, CoordinatorService):
+        build(Settings(store=ROOT / "build" / "no-store"))
+    for trust_env in (False, True):
+        public_authorities(trust_env=trust_env)
+    inspect.getsourcelines(main)  # as FastAPI does at the first request of a route
 
 
 def _monitor(request: dict[str, Any], status: int, *files: int) -> None:

@@ -6,6 +6,7 @@ Time and size of the exchange are limited. Redirects are not followed.
 from __future__ import annotations
 
 import asyncio
+import functools
 import ssl
 import time
 from enum import StrEnum
@@ -120,10 +121,17 @@ class Caller:
 
 def _trusted(settings: Settings) -> ssl.SSLContext:
     """The system's authorities, and the operator's own. Raises ConfigurationError."""
+    if settings.callback_ca is None:
+        return _system_authorities()
     context = ssl.create_default_context()
-    if settings.callback_ca is not None:
-        try:
-            context.load_verify_locations(settings.callback_ca)
-        except OSError as error:
-            raise ConfigurationError(f"callbackCa cannot be used: {error}") from None
+    try:
+        context.load_verify_locations(settings.callback_ca)
+    except OSError as error:
+        raise ConfigurationError(f"callbackCa cannot be used: {error}") from None
     return context
+
+
+@functools.cache
+def _system_authorities() -> ssl.SSLContext:
+    """Made once in a process, as their reading takes 25 ms of CPU: do not change it."""
+    return ssl.create_default_context()
