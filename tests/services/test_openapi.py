@@ -28,7 +28,7 @@ from tests.services.service_processes import Run, running
 TOPIC: Final = "orders"
 """The examples' topic: it is there, so that generated requests get somewhere."""
 SEED: Final = 20261122
-FEW: Final = 3
+FEW: Final = 1
 EXAMPLES: Final = [
     pytest.param(5, id="more", marks=pytest.mark.slow),
     pytest.param(60, id="many", marks=pytest.mark.nightly),

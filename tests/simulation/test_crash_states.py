@@ -42,7 +42,7 @@ from tests.simulation.world import (
     seams_on,
 )
 
-QUICK_POINTS = 60
+QUICK_POINTS = 24
 SHARDS = 16
 """Parts of one workload; each is a test of its own, so that they spread over the cores."""
 REFEREE_STATES = 12
@@ -150,7 +150,7 @@ def test_a_state_that_breaks_its_promise_says_how_to_see_it_again() -> None:
 
 def test_a_state_that_breaks_in_a_services_step_is_reported() -> None:
     """The store takes whatever its services raise for its own failure, and goes on."""
-    states = CrashStates(Replay(1, None, Crash.KILL), points=QUICK_POINTS)
+    states = CrashStates(Replay(1, None, Crash.KILL), points=3 * QUICK_POINTS)
     world = states.world
     world.open()
 

@@ -29,7 +29,7 @@ CRASHES = 4
 """Crash states that are tested of an opening that continues after a loss."""
 
 
-@pytest.mark.parametrize("change", few_first(CHANGES, 2))
+@pytest.mark.parametrize("change", few_first(CHANGES))
 def test_what_is_missing_is_noticed_and_what_is_accepted_goes_on(change: str) -> None:
     noticed = sum(_examine(seed, change) for seed in SEEDS)
     assert noticed > 0 or change in ("nothing", "older root")

@@ -209,7 +209,7 @@ def test_no_acknowledgement_rests_on_a_failed_operation_of_the_process_before(
     name: str, loss: Loss
 ) -> None:
     """Data of a failed sync is in the page cache only, and lost at the next power cut."""
-    for seed in range(4):
+    for seed in range(examples(4)):
         world = opened(seed)
         world.disk.fail_next(name, errno.EIO)
         for _ in range(40):
@@ -223,7 +223,7 @@ def test_no_acknowledgement_rests_on_a_failed_operation_of_the_process_before(
 
 def test_queue_entries_that_a_failed_sync_left_in_memory_are_written_again() -> None:
     """The next process finds them present, which is not the same as durable."""
-    for torn_format in range(8):
+    for torn_format in range(examples(8)):
         world = opened(torn_format, 60)
         put(world)
         queue = world.store.queues.get("T", 0)
@@ -383,7 +383,7 @@ def _expire_it(world: World) -> None:
 
 
 def each_life(life: Callable[[World], None]) -> None:
-    for seed in range(12):
+    for seed in range(examples(12)):
         life(opened(seed, 40))
 
 

@@ -25,6 +25,7 @@ from mqstore.storage.paths import StorePaths, segment_name
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.tables.config_tables import ConsumerOffsets, DelayOffsets
+from tests.long_runs import few_first
 from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import CONFIG, abandon, message, open_store
 
@@ -235,7 +236,7 @@ def _warm(beside: Beside, look: Look, *, is_known: bool) -> None:
 
 @every_path
 @known_and_new
-@pytest.mark.parametrize("copies", [0, MIDDLE])
+@pytest.mark.parametrize("copies", few_first([MIDDLE, 0]))
 def test_no_message_is_answered_that_was_lost_while_it_was_read(
     unsynced: Beside, look: Look, is_known: bool, copies: int
 ) -> None:
@@ -248,8 +249,8 @@ def test_no_message_is_answered_that_was_lost_while_it_was_read(
 
 @every_path
 @known_and_new
-@pytest.mark.parametrize("copies", [0, MIDDLE])
-@pytest.mark.parametrize("change", ["recover", "recover_and_look"])
+@pytest.mark.parametrize("copies", few_first([MIDDLE, 0]))
+@pytest.mark.parametrize("change", few_first(["recover_and_look", "recover"]))
 def test_no_message_is_answered_that_a_recovery_changed_while_it_was_read(
     beside: Beside, look: Look, is_known: bool, copies: int, change: str
 ) -> None:

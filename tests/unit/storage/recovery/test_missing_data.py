@@ -15,6 +15,7 @@ from mqstore.storage.lost_data import Loss
 from mqstore.storage.message_store import Durability, MessageStore
 from mqstore.storage.recovery.report import StartReason
 from mqstore.storage.system.threads import production_seams
+from tests.long_runs import few_first
 from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import (
     CONFIG,
@@ -185,7 +186,7 @@ def test_what_is_left_can_be_read_and_what_is_lost_is_named(
                     store.log.record_at(entry.physical_offset)
 
 
-@pytest.mark.parametrize("lose", LOSSES)
+@pytest.mark.parametrize("lose", few_first(LOSSES, 4))
 def test_an_accepted_loss_gives_no_queue_offset_and_no_message_id_out_again(
     root: Path, lose: Callable[[Path], None]
 ) -> None:
@@ -216,7 +217,7 @@ def assert_goes_on(store: MessageStore, end: int) -> None:
         assert store.lookups.records("T", queue_id, placed.queue_offset, 1).records[0].body
 
 
-@pytest.mark.parametrize("lose", LOSSES)
+@pytest.mark.parametrize("lose", few_first(LOSSES, 4))
 def test_messages_that_are_left_stay_where_they_were(
     root: Path, lose: Callable[[Path], None]
 ) -> None:
