@@ -45,6 +45,7 @@ RUN_HERE: Final = {
     ("consume-messages", "curl -X POST localhost:8081/v1/groups/shipping:ack"),
     ("find-a-lost-message", ".venv/bin/mqstore message trace"),
     ("find-a-lost-message", "curl 'localhost:8082/v1/messages/ID'"),
+    ("find-a-lost-message", ".venv/bin/mqstore message get"),
     ("find-a-lost-message", "curl 'localhost:8082/v1/topics/TOPIC/messages?key=KEY'"),
     ("find-a-lost-message", "curl 'localhost:8082/v1/topics/TOPIC/messages?from=MS"),
     ("find-a-lost-message", "curl localhost:8081/v1/store/recovery"),
@@ -64,6 +65,7 @@ RUN_HERE: Final = {
     ("repair-damage", "mqstore store repair"),
     ("replay-from-a-time", "curl -X POST"),
     ("replay-from-a-time", "curl 'localhost:8082/v1/topics/orders/queues/0/offset"),
+    ("replay-from-a-time", "curl -X POST localhost:8082/v1/offsets:by-time"),
     ("rotate-tokens", "printf"),
     ("send-transactions", "curl localhost:8083/v1/transactions"),
 }
@@ -237,6 +239,13 @@ def test_find_a_lost_message(reader: Reader) -> None:
     (look,) = _block("find-a-lost-message", "curl 'localhost:8082/v1/messages/ID'")
     (found,) = reader.replies([look], ID=message_id)
     assert found["body"] == "two teapots"
+    named, listed, many = _block("find-a-lost-message", ".venv/bin/mqstore message get")
+    two = {"OTHER-ID": message_id, "ID": message_id}
+    (reader.home / "ids.txt").write_text(f"{message_id}\n{message_id}\n", encoding="utf-8")
+    for printed in reader.replies([named, listed], **two):
+        assert printed.count("two teapots") == 2
+    (lot,) = reader.replies([many], **two)
+    assert [each["message"]["body"] for each in lot["results"]] == ["two teapots"] * 2
     keyed = _block("find-a-lost-message", "curl 'localhost:8082/v1/topics/TOPIC/messages?key=KEY'")
     (matches,) = reader.replies(keyed, TOPIC="orders", KEY="order-1")
     assert matches["complete"]
@@ -436,6 +445,9 @@ def test_replay_from_a_time(reader: Reader) -> None:
     (pulled,) = reader.replies([pull], N=str(place["offset"]))
     assert pulled["messages"][0]["body"] == "two teapots"
     assert "two teapots" in reader.first_line(follow)
+    beginning = "curl -X POST localhost:8082/v1/offsets:by-time"
+    (offsets,) = reader.replies(_block("replay-from-a-time", beginning))
+    assert offsets["results"][0]["offset"] == place["offset"]
 
 
 def test_pause_writes(reader: Reader) -> None:

@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from mqstore.cli.main import app
-from mqstore.client import Client, NewMessage, ProblemError
+from mqstore.client import Client, NewMessage, ProblemError, QueueName
 from mqstore.service.forwarding import FORWARDED
 from tests.services.service_processes import query
 from tests.services.shard_processes import TIMEOUT_S, Cluster, cluster, store_host
@@ -88,6 +88,43 @@ def test_an_id_is_looked_up_where_its_store_host_is(shards: Cluster, client: Cli
         by_key = client.message(message.uniq_key or "", topic="t")
         assert by_key.offset_msg_id == message.offset_msg_id
         assert client.message_body(message.offset_msg_id, start=0, stop=1).content
+
+
+def test_many_ids_are_looked_up_on_all_shards(client: Client) -> None:
+    stored = client.messages_by_key("t", "k", limit=20).messages
+    ids = [each.offset_msg_id for each in stored]
+    ids[3:3] = ["no id", "0A090005" + "00002A9F" + "0" * 16]
+    results = client.messages_by_id(ids).results
+    assert [each.id for each in results] == ids
+    assert [each.message for each in results if each.message is not None] == list(stored)
+    problems = [each.problem.type for each in results if each.problem is not None]
+    assert [each.rpartition(":")[2] for each in problems] == ["bad-message-id", "message-unknown"]
+    keys = [each.uniq_key or "" for each in stored]
+    found = client.messages_by_id([*keys, "none"], topic="t")
+    assert [each.message for each in found.results] == [*stored, None]
+    unknown = found.results[-1].problem
+    assert unknown is not None and (unknown.status, unknown.complete) == (404, True)
+    assert found.shards is not None and found.shards.requested == (0, 1)
+
+
+def test_offsets_of_a_time_are_those_of_all_shards(client: Client) -> None:
+    at = client.messages_by_key("t", "k", limit=5).messages[-1].store_timestamp
+    queues = [
+        QueueName(topic="t", queue_id=queue_id, shard=shard)
+        for queue_id, shard in ((1, 1), (0, 0), (0, None), (0, 7), (0, 1))
+    ]
+    found = client.offsets_by_time(at, queues=queues, topics=["t", "none"])
+    single, of_topics = found.results[:5], found.results[5:]
+    assert [each.problem and each.problem.type.rpartition(":")[2] for each in single] == [
+        *(None, None, "shard-needed", "shard-unknown", None)
+    ]
+    assert [(each.shard, each.queue_id) for each in of_topics] == [
+        *((0, 0), (0, 1), (1, 0), (1, 1), (0, None))
+    ]
+    for each in (single[0], single[1], single[4], *of_topics[:4]):
+        assert each.queue_id is not None
+        one = client.offset_by_time("t", each.queue_id, at, shard=each.shard)
+        assert (each.offset, each.max_offset) == (one.offset, one.max_offset)
 
 
 def test_a_message_of_no_shard_is_unknown(client: Client) -> None:
@@ -328,6 +365,7 @@ def test_a_shard_that_is_down_is_named_and_comes_back(tmp_path: Path) -> None:
             with pytest.raises(ProblemError) as error:
                 client.message(ids[0])
             assert (error.value.type, error.value.problem["shard"]) == ("shard-unreachable", 1)
+            _assert_many_are_found_without_one(client, ids, len(found.messages))
             with pytest.raises(ProblemError) as error:
                 client.message("A" * 32, topic="t")
             assert error.value.type == "message-unknown"
@@ -374,3 +412,21 @@ def test_tokens_are_in_no_log(shards: Cluster) -> None:
             _, said = process.ended()
             assert all(token not in said for token in (ADMIN, CONSUME, SYSTEM))
             assert all(json.loads(line) for line in said.splitlines())
+
+
+def _assert_many_are_found_without_one(client: Client, ids: list[str], there: int) -> None:
+    """Look-ups of shard 0 have their results while shard 1, of the first id, is down."""
+    lost, kept = client.messages_by_id(ids).results
+    assert kept.message is not None and (kept.message.body, there) == ("0", 1)
+    assert lost.problem is not None and lost.problem.type.endswith("shard-unreachable")
+    unknown = client.messages_by_id(["none", kept.message.uniq_key or ""], topic="t")
+    first, second = unknown.results
+    assert first.problem is not None and first.problem.complete is False
+    assert second.message == kept.message
+    assert unknown.shards is not None and unknown.shards.missing == (1,)
+    queues = [QueueName(topic="t", queue_id=0, shard=shard) for shard in (1, 0)]
+    offsets = client.offsets_by_time(0, queues=queues, topics=["t"])
+    assert [each.offset for each in offsets.results] == [None, 0, 0]
+    assert offsets.results[0].problem is not None
+    assert offsets.results[0].problem.type.endswith("shard-unreachable")
+    assert offsets.shards is not None and offsets.shards.missing == (1,)

@@ -22,7 +22,7 @@ from mqstore.cli.service_access import (
     in_json,
     run_with_client,
 )
-from mqstore.client import QUERY_URL, Client, TopicEvent, parse_time
+from mqstore.client import QUERY_URL, Client, Message, TopicEvent, parse_time
 
 BODY_SHOWN: Final = 60
 """Maximum number of characters of a body in a row of the table."""
@@ -79,6 +79,11 @@ def _row(event: TopicEvent) -> str:
     if found is None:
         damaged = event.unreadable
         return "" if damaged is None else f"offset {damaged.physical_offset}: {damaged.detail}"
+    return message_row(found)
+
+
+def message_row(found: Message) -> str:
+    """A message in a row: store time, queue and offset, tags, and the beginning of its body."""
     at = datetime.fromtimestamp(found.store_timestamp / 1000, UTC)
     body = found.body if found.body is not None else f"({found.body_size} bytes)"
     return (

@@ -45,10 +45,26 @@ from mqstore.wire.groups import (
 )
 from mqstore.wire.lags import GroupLag, GroupLags, GroupSum, LagStates, TopicLag, TopicSum
 from mqstore.wire.members import LeavingQueue, Member, MemberQueue, Members
-from mqstore.wire.messages import Message, MessageDetail, Messages, UnreadableMessage
+from mqstore.wire.messages import (
+    LookupProblem,
+    Message,
+    MessageDetail,
+    MessageResult,
+    Messages,
+    MessagesById,
+    UnreadableMessage,
+)
 from mqstore.wire.operation import Target
 from mqstore.wire.produce import MessagePlace, ProduceReply
-from mqstore.wire.queues import Pull, Queue, QueueOffset, Queues
+from mqstore.wire.queues import (
+    OffsetResult,
+    Pull,
+    Queue,
+    QueueName,
+    QueueOffset,
+    QueueOffsets,
+    Queues,
+)
 from mqstore.wire.rebuilds import (
     EndedIndexRebuild,
     IndexPart,
@@ -124,6 +140,7 @@ __all__ = [
     "LogFile",
     "LogFiles",
     "LongOperation",
+    "LookupProblem",
     "Member",
     "MemberQueue",
     "Members",
@@ -131,10 +148,13 @@ __all__ = [
     "MessageCopy",
     "MessageDetail",
     "MessagePlace",
+    "MessageResult",
     "MessageTrace",
     "Messages",
+    "MessagesById",
     "NewMessage",
     "OffsetChange",
+    "OffsetResult",
     "OffsetsReset",
     "Operations",
     "OrderedConsumer",
@@ -149,7 +169,9 @@ __all__ = [
     "Quarantine",
     "QuarantineEntry",
     "Queue",
+    "QueueName",
     "QueueOffset",
+    "QueueOffsets",
     "Queues",
     "ReceiptResult",
     "ReceiptResults",

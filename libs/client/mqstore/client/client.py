@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import os
 import ssl
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 import httpx
 from httpx_sse import EventSource
@@ -35,6 +34,14 @@ from mqstore.client.events import (
     store_events,
     topic_events,
 )
+from mqstore.client.methods import (
+    asynchronous,
+    blocking,
+    streaming,
+    streaming_asynchronously,
+    working,
+    working_asynchronously,
+)
 from mqstore.client.ordered import AsyncOrderedConsumer, OrderedConsumer, ordered_consumer
 from mqstore.client.producers import AsyncProducer, Producer, producer
 from mqstore.client.replies import answer, problem_error, redirect, unreachable
@@ -51,11 +58,7 @@ from mqstore.wire.produce import ProduceReply
 if TYPE_CHECKING:
     from mqstore.client.otel import Tracing
 
-P = ParamSpec("P")
 Answer = TypeVar("Answer", bound=BaseModel)
-Method = TypeVar("Method", bound=Callable[..., Any])
-Spec = TypeVar("Spec")
-Worker = TypeVar("Worker")
 
 WRITER_URL: Final = "http://127.0.0.1:8081"
 QUERY_URL: Final = "http://127.0.0.1:8082"
@@ -178,88 +181,6 @@ class _Base(Generic[Http]):
         }
 
 
-def _describe(
-    method: Method, build: Callable[..., Any], result: Callable[..., object] | None = None
-) -> Method:
-    """Give a method the name, docstring and signature of its call, for ``help`` and ``inspect``.
-
-    ``result`` is the class that it returns; None: that of the call's reply.
-    """
-    signature = inspect.signature(build)
-    this = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
-    reply = str(signature.return_annotation).partition("[")[2].removesuffix("]")
-    if result is not None:
-        reply = result.__name__
-    elif not inspect.iscoroutinefunction(method) and signature.return_annotation.startswith(
-        "Stream"
-    ):
-        reply = str(inspect.signature(method).return_annotation).replace("Event", reply, 1)
-    described = signature.replace(
-        parameters=[this, *signature.parameters.values()], return_annotation=reply
-    )
-    method.__signature__ = described  # type: ignore[attr-defined] # inspect reads it
-    method.__name__, method.__doc__ = build.__name__, build.__doc__
-    method.__qualname__ = build.__qualname__
-    return method
-
-
-def _blocking(
-    build: Callable[P, Call[Answer]],
-) -> Callable[Concatenate[Client, P], Answer]:
-    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
-        return self.send(build(*args, **kwargs))
-
-    return _describe(method, build)
-
-
-def _asynchronous(
-    build: Callable[P, Call[Answer]],
-) -> Callable[Concatenate[AsyncClient, P], Awaitable[Answer]]:
-    async def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
-        return await self.send(build(*args, **kwargs))
-
-    return _describe(method, build)
-
-
-def _working(
-    build: Callable[P, Spec], worker: Callable[[Callable[[], AsyncClient], Spec], Worker]
-) -> Callable[Concatenate[Client, P], Worker]:
-    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Worker:
-        return worker(self._asynchronous, build(*args, **kwargs))
-
-    return _describe(method, build, worker)
-
-
-def _working_asynchronously(
-    build: Callable[P, Spec],
-    worker: Callable[[AsyncClient, Spec], Worker],
-) -> Callable[Concatenate[AsyncClient, P], Worker]:
-    def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> Worker:
-        return worker(self, build(*args, **kwargs))
-
-    return _describe(method, build, worker)
-
-
-def _streaming(
-    build: Callable[P, Stream[Event]],
-) -> Callable[Concatenate[Client, P], Generator[Event, None, None]]:
-    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Generator[Event, None, None]:
-        return self.stream(build(*args, **kwargs))
-
-    return _describe(method, build)
-
-
-def _streaming_asynchronously(
-    build: Callable[P, Stream[Event]],
-) -> Callable[Concatenate[AsyncClient, P], AsyncGenerator[Event, None]]:
-    def method(
-        self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs
-    ) -> AsyncGenerator[Event, None]:
-        return self.stream(build(*args, **kwargs))
-
-    return _describe(method, build)
-
-
 class Client(_Base[httpx.Client]):
     """A blocking client of store-writer, query and coordinator. Thread-safe.
 
@@ -336,97 +257,99 @@ class Client(_Base[httpx.Client]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    produce = _blocking(calls.produce)
-    produce_batch = _blocking(calls.produce_batch)
-    create_topic = _blocking(calls.create_topic)
-    topic = _blocking(calls.topic)
-    topics = _blocking(calls.topics)
-    change_topic = _blocking(calls.change_topic)
-    delete_topic = _blocking(calls.delete_topic)
-    groups = _blocking(calls.groups)
-    group = _blocking(calls.group)
-    put_group = _blocking(calls.put_group)
-    delete_group = _blocking(calls.delete_group)
-    offsets = _blocking(calls.offsets)
-    commit = _blocking(calls.commit)
-    reset_offsets = _blocking(calls.reset_offsets)
-    subscriptions = _blocking(calls.subscriptions)
-    subscribe = _blocking(calls.subscribe)
-    subscription = _blocking(calls.subscription)
-    unsubscribe = _blocking(calls.unsubscribe)
-    producer = _working(producer, Producer)
-    consumer = _working(consumer, Consumer)
-    ordered_consumer = _working(ordered_consumer, OrderedConsumer)
-    transactional_producer = _working(transactional_producer, TransactionalProducer)
-    receive = _blocking(consumer_calls.receive)
-    acknowledge = _blocking(consumer_calls.acknowledge)
-    give_back = _blocking(consumer_calls.give_back)
-    extend = _blocking(consumer_calls.extend)
-    join = _blocking(consumer_calls.join)
-    leave = _blocking(consumer_calls.leave)
-    members = _blocking(consumer_calls.members)
-    dead_letters = _blocking(consumer_calls.dead_letters)
-    resend_dead_letters = _blocking(consumer_calls.resend_dead_letters)
-    purge_dead_letters = _blocking(consumer_calls.purge_dead_letters)
-    store = _blocking(calls.store)
-    recovery = _blocking(calls.recovery)
-    delays = _blocking(calls.delays)
-    segments = _blocking(calls.segments)
-    retention = _blocking(calls.retention)
-    run_retention = _blocking(calls.run_retention)
-    flush = _blocking(calls.flush)
-    writes = _blocking(calls.writes)
-    put_writes = _blocking(calls.put_writes)
-    quarantine = _blocking(calls.quarantine)
-    remove_quarantined = _blocking(calls.remove_quarantined)
-    operations = _blocking(calls.operations)
-    scrub = _blocking(calls.scrub)
-    run_scrub = _blocking(calls.run_scrub)
-    repair_log = _blocking(calls.repair_log)
-    archive = _blocking(calls.archive)
-    put_archive = _blocking(calls.put_archive)
-    end_archive = _blocking(calls.end_archive)
-    begin_index_rebuild = _blocking(rebuild_calls.begin_index_rebuild)
-    renew_index_rebuild = _blocking(rebuild_calls.renew_index_rebuild)
-    plan_index_rebuild = _blocking(rebuild_calls.plan_index_rebuild)
-    send_index_part = _blocking(rebuild_calls.send_index_part)
-    publish_index_rebuild = _blocking(rebuild_calls.publish_index_rebuild)
-    end_index_rebuild = _blocking(rebuild_calls.end_index_rebuild)
-    index_rebuilds = _blocking(rebuild_calls.index_rebuilds)
-    expiry_report = _blocking(calls.expiry_report)
-    put_expiry_report = _blocking(calls.put_expiry_report)
-    pin = _blocking(calls.pin)
-    pins = _blocking(calls.pins)
-    put_pin = _blocking(calls.put_pin)
-    remove_pin = _blocking(calls.remove_pin)
-    message = _blocking(lookup_calls.message)
-    message_at = _blocking(lookup_calls.message_at)
-    message_body = _blocking(lookup_calls.message_body)
-    store_state = _blocking(lookup_calls.store_state)
-    log_files = _blocking(lookup_calls.log_files)
-    log_bytes = _blocking(lookup_calls.log_bytes)
-    messages_by_key = _blocking(lookup_calls.messages_by_key)
-    messages_by_time = _blocking(lookup_calls.messages_by_time)
-    queues = _blocking(lookup_calls.queues)
-    pull = _blocking(lookup_calls.pull)
-    offset_by_time = _blocking(lookup_calls.offset_by_time)
-    trace = _blocking(lookup_calls.trace)
-    traces = _blocking(lookup_calls.traces)
-    lags = _blocking(lookup_calls.lags)
-    lag = _blocking(lookup_calls.lag)
-    health = _blocking(calls.health)
-    events = _streaming(store_events)
-    follow = _streaming(topic_events)
-    begin = _blocking(transaction_calls.begin)
-    commit_transaction = _blocking(transaction_calls.commit_transaction)
-    rollback_transaction = _blocking(transaction_calls.rollback_transaction)
-    resolve_transaction = _blocking(transaction_calls.resolve_transaction)
-    transaction = _blocking(transaction_calls.transaction)
-    transactions = _blocking(transaction_calls.transactions)
-    take_checks = _blocking(transaction_calls.take_checks)
-    register_producer = _blocking(transaction_calls.register_producer)
-    remove_producer = _blocking(transaction_calls.remove_producer)
-    producers = _blocking(transaction_calls.producers)
+    produce = blocking(calls.produce)
+    produce_batch = blocking(calls.produce_batch)
+    create_topic = blocking(calls.create_topic)
+    topic = blocking(calls.topic)
+    topics = blocking(calls.topics)
+    change_topic = blocking(calls.change_topic)
+    delete_topic = blocking(calls.delete_topic)
+    groups = blocking(calls.groups)
+    group = blocking(calls.group)
+    put_group = blocking(calls.put_group)
+    delete_group = blocking(calls.delete_group)
+    offsets = blocking(calls.offsets)
+    commit = blocking(calls.commit)
+    reset_offsets = blocking(calls.reset_offsets)
+    subscriptions = blocking(calls.subscriptions)
+    subscribe = blocking(calls.subscribe)
+    subscription = blocking(calls.subscription)
+    unsubscribe = blocking(calls.unsubscribe)
+    producer = working(producer, Producer)
+    consumer = working(consumer, Consumer)
+    ordered_consumer = working(ordered_consumer, OrderedConsumer)
+    transactional_producer = working(transactional_producer, TransactionalProducer)
+    receive = blocking(consumer_calls.receive)
+    acknowledge = blocking(consumer_calls.acknowledge)
+    give_back = blocking(consumer_calls.give_back)
+    extend = blocking(consumer_calls.extend)
+    join = blocking(consumer_calls.join)
+    leave = blocking(consumer_calls.leave)
+    members = blocking(consumer_calls.members)
+    dead_letters = blocking(consumer_calls.dead_letters)
+    resend_dead_letters = blocking(consumer_calls.resend_dead_letters)
+    purge_dead_letters = blocking(consumer_calls.purge_dead_letters)
+    store = blocking(calls.store)
+    recovery = blocking(calls.recovery)
+    delays = blocking(calls.delays)
+    segments = blocking(calls.segments)
+    retention = blocking(calls.retention)
+    run_retention = blocking(calls.run_retention)
+    flush = blocking(calls.flush)
+    writes = blocking(calls.writes)
+    put_writes = blocking(calls.put_writes)
+    quarantine = blocking(calls.quarantine)
+    remove_quarantined = blocking(calls.remove_quarantined)
+    operations = blocking(calls.operations)
+    scrub = blocking(calls.scrub)
+    run_scrub = blocking(calls.run_scrub)
+    repair_log = blocking(calls.repair_log)
+    archive = blocking(calls.archive)
+    put_archive = blocking(calls.put_archive)
+    end_archive = blocking(calls.end_archive)
+    begin_index_rebuild = blocking(rebuild_calls.begin_index_rebuild)
+    renew_index_rebuild = blocking(rebuild_calls.renew_index_rebuild)
+    plan_index_rebuild = blocking(rebuild_calls.plan_index_rebuild)
+    send_index_part = blocking(rebuild_calls.send_index_part)
+    publish_index_rebuild = blocking(rebuild_calls.publish_index_rebuild)
+    end_index_rebuild = blocking(rebuild_calls.end_index_rebuild)
+    index_rebuilds = blocking(rebuild_calls.index_rebuilds)
+    expiry_report = blocking(calls.expiry_report)
+    put_expiry_report = blocking(calls.put_expiry_report)
+    pin = blocking(calls.pin)
+    pins = blocking(calls.pins)
+    put_pin = blocking(calls.put_pin)
+    remove_pin = blocking(calls.remove_pin)
+    message = blocking(lookup_calls.message)
+    messages_by_id = blocking(lookup_calls.messages_by_id)
+    message_at = blocking(lookup_calls.message_at)
+    message_body = blocking(lookup_calls.message_body)
+    store_state = blocking(lookup_calls.store_state)
+    log_files = blocking(lookup_calls.log_files)
+    log_bytes = blocking(lookup_calls.log_bytes)
+    messages_by_key = blocking(lookup_calls.messages_by_key)
+    messages_by_time = blocking(lookup_calls.messages_by_time)
+    queues = blocking(lookup_calls.queues)
+    pull = blocking(lookup_calls.pull)
+    offset_by_time = blocking(lookup_calls.offset_by_time)
+    offsets_by_time = blocking(lookup_calls.offsets_by_time)
+    trace = blocking(lookup_calls.trace)
+    traces = blocking(lookup_calls.traces)
+    lags = blocking(lookup_calls.lags)
+    lag = blocking(lookup_calls.lag)
+    health = blocking(calls.health)
+    events = streaming(store_events)
+    follow = streaming(topic_events)
+    begin = blocking(transaction_calls.begin)
+    commit_transaction = blocking(transaction_calls.commit_transaction)
+    rollback_transaction = blocking(transaction_calls.rollback_transaction)
+    resolve_transaction = blocking(transaction_calls.resolve_transaction)
+    transaction = blocking(transaction_calls.transaction)
+    transactions = blocking(transaction_calls.transactions)
+    take_checks = blocking(transaction_calls.take_checks)
+    register_producer = blocking(transaction_calls.register_producer)
+    remove_producer = blocking(transaction_calls.remove_producer)
+    producers = blocking(transaction_calls.producers)
 
 
 class AsyncClient(_Base[httpx.AsyncClient]):
@@ -504,96 +427,98 @@ class AsyncClient(_Base[httpx.AsyncClient]):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    produce = _asynchronous(calls.produce)
-    produce_batch = _asynchronous(calls.produce_batch)
-    create_topic = _asynchronous(calls.create_topic)
-    topic = _asynchronous(calls.topic)
-    topics = _asynchronous(calls.topics)
-    change_topic = _asynchronous(calls.change_topic)
-    delete_topic = _asynchronous(calls.delete_topic)
-    groups = _asynchronous(calls.groups)
-    group = _asynchronous(calls.group)
-    put_group = _asynchronous(calls.put_group)
-    delete_group = _asynchronous(calls.delete_group)
-    offsets = _asynchronous(calls.offsets)
-    commit = _asynchronous(calls.commit)
-    reset_offsets = _asynchronous(calls.reset_offsets)
-    subscriptions = _asynchronous(calls.subscriptions)
-    subscribe = _asynchronous(calls.subscribe)
-    subscription = _asynchronous(calls.subscription)
-    unsubscribe = _asynchronous(calls.unsubscribe)
-    producer = _working_asynchronously(producer, AsyncProducer)
-    consumer = _working_asynchronously(consumer, AsyncConsumer)
-    ordered_consumer = _working_asynchronously(ordered_consumer, AsyncOrderedConsumer)
-    transactional_producer = _working_asynchronously(
+    produce = asynchronous(calls.produce)
+    produce_batch = asynchronous(calls.produce_batch)
+    create_topic = asynchronous(calls.create_topic)
+    topic = asynchronous(calls.topic)
+    topics = asynchronous(calls.topics)
+    change_topic = asynchronous(calls.change_topic)
+    delete_topic = asynchronous(calls.delete_topic)
+    groups = asynchronous(calls.groups)
+    group = asynchronous(calls.group)
+    put_group = asynchronous(calls.put_group)
+    delete_group = asynchronous(calls.delete_group)
+    offsets = asynchronous(calls.offsets)
+    commit = asynchronous(calls.commit)
+    reset_offsets = asynchronous(calls.reset_offsets)
+    subscriptions = asynchronous(calls.subscriptions)
+    subscribe = asynchronous(calls.subscribe)
+    subscription = asynchronous(calls.subscription)
+    unsubscribe = asynchronous(calls.unsubscribe)
+    producer = working_asynchronously(producer, AsyncProducer)
+    consumer = working_asynchronously(consumer, AsyncConsumer)
+    ordered_consumer = working_asynchronously(ordered_consumer, AsyncOrderedConsumer)
+    transactional_producer = working_asynchronously(
         transactional_producer, AsyncTransactionalProducer
     )
-    receive = _asynchronous(consumer_calls.receive)
-    acknowledge = _asynchronous(consumer_calls.acknowledge)
-    give_back = _asynchronous(consumer_calls.give_back)
-    extend = _asynchronous(consumer_calls.extend)
-    join = _asynchronous(consumer_calls.join)
-    leave = _asynchronous(consumer_calls.leave)
-    members = _asynchronous(consumer_calls.members)
-    dead_letters = _asynchronous(consumer_calls.dead_letters)
-    resend_dead_letters = _asynchronous(consumer_calls.resend_dead_letters)
-    purge_dead_letters = _asynchronous(consumer_calls.purge_dead_letters)
-    store = _asynchronous(calls.store)
-    recovery = _asynchronous(calls.recovery)
-    delays = _asynchronous(calls.delays)
-    segments = _asynchronous(calls.segments)
-    retention = _asynchronous(calls.retention)
-    run_retention = _asynchronous(calls.run_retention)
-    flush = _asynchronous(calls.flush)
-    writes = _asynchronous(calls.writes)
-    put_writes = _asynchronous(calls.put_writes)
-    quarantine = _asynchronous(calls.quarantine)
-    remove_quarantined = _asynchronous(calls.remove_quarantined)
-    operations = _asynchronous(calls.operations)
-    scrub = _asynchronous(calls.scrub)
-    run_scrub = _asynchronous(calls.run_scrub)
-    repair_log = _asynchronous(calls.repair_log)
-    archive = _asynchronous(calls.archive)
-    put_archive = _asynchronous(calls.put_archive)
-    end_archive = _asynchronous(calls.end_archive)
-    begin_index_rebuild = _asynchronous(rebuild_calls.begin_index_rebuild)
-    renew_index_rebuild = _asynchronous(rebuild_calls.renew_index_rebuild)
-    plan_index_rebuild = _asynchronous(rebuild_calls.plan_index_rebuild)
-    send_index_part = _asynchronous(rebuild_calls.send_index_part)
-    publish_index_rebuild = _asynchronous(rebuild_calls.publish_index_rebuild)
-    end_index_rebuild = _asynchronous(rebuild_calls.end_index_rebuild)
-    index_rebuilds = _asynchronous(rebuild_calls.index_rebuilds)
-    expiry_report = _asynchronous(calls.expiry_report)
-    put_expiry_report = _asynchronous(calls.put_expiry_report)
-    pin = _asynchronous(calls.pin)
-    pins = _asynchronous(calls.pins)
-    put_pin = _asynchronous(calls.put_pin)
-    remove_pin = _asynchronous(calls.remove_pin)
-    message = _asynchronous(lookup_calls.message)
-    message_at = _asynchronous(lookup_calls.message_at)
-    message_body = _asynchronous(lookup_calls.message_body)
-    store_state = _asynchronous(lookup_calls.store_state)
-    log_files = _asynchronous(lookup_calls.log_files)
-    log_bytes = _asynchronous(lookup_calls.log_bytes)
-    messages_by_key = _asynchronous(lookup_calls.messages_by_key)
-    messages_by_time = _asynchronous(lookup_calls.messages_by_time)
-    queues = _asynchronous(lookup_calls.queues)
-    pull = _asynchronous(lookup_calls.pull)
-    offset_by_time = _asynchronous(lookup_calls.offset_by_time)
-    trace = _asynchronous(lookup_calls.trace)
-    traces = _asynchronous(lookup_calls.traces)
-    lags = _asynchronous(lookup_calls.lags)
-    lag = _asynchronous(lookup_calls.lag)
-    health = _asynchronous(calls.health)
-    events = _streaming_asynchronously(store_events)
-    follow = _streaming_asynchronously(topic_events)
-    begin = _asynchronous(transaction_calls.begin)
-    commit_transaction = _asynchronous(transaction_calls.commit_transaction)
-    rollback_transaction = _asynchronous(transaction_calls.rollback_transaction)
-    resolve_transaction = _asynchronous(transaction_calls.resolve_transaction)
-    transaction = _asynchronous(transaction_calls.transaction)
-    transactions = _asynchronous(transaction_calls.transactions)
-    take_checks = _asynchronous(transaction_calls.take_checks)
-    register_producer = _asynchronous(transaction_calls.register_producer)
-    remove_producer = _asynchronous(transaction_calls.remove_producer)
-    producers = _asynchronous(transaction_calls.producers)
+    receive = asynchronous(consumer_calls.receive)
+    acknowledge = asynchronous(consumer_calls.acknowledge)
+    give_back = asynchronous(consumer_calls.give_back)
+    extend = asynchronous(consumer_calls.extend)
+    join = asynchronous(consumer_calls.join)
+    leave = asynchronous(consumer_calls.leave)
+    members = asynchronous(consumer_calls.members)
+    dead_letters = asynchronous(consumer_calls.dead_letters)
+    resend_dead_letters = asynchronous(consumer_calls.resend_dead_letters)
+    purge_dead_letters = asynchronous(consumer_calls.purge_dead_letters)
+    store = asynchronous(calls.store)
+    recovery = asynchronous(calls.recovery)
+    delays = asynchronous(calls.delays)
+    segments = asynchronous(calls.segments)
+    retention = asynchronous(calls.retention)
+    run_retention = asynchronous(calls.run_retention)
+    flush = asynchronous(calls.flush)
+    writes = asynchronous(calls.writes)
+    put_writes = asynchronous(calls.put_writes)
+    quarantine = asynchronous(calls.quarantine)
+    remove_quarantined = asynchronous(calls.remove_quarantined)
+    operations = asynchronous(calls.operations)
+    scrub = asynchronous(calls.scrub)
+    run_scrub = asynchronous(calls.run_scrub)
+    repair_log = asynchronous(calls.repair_log)
+    archive = asynchronous(calls.archive)
+    put_archive = asynchronous(calls.put_archive)
+    end_archive = asynchronous(calls.end_archive)
+    begin_index_rebuild = asynchronous(rebuild_calls.begin_index_rebuild)
+    renew_index_rebuild = asynchronous(rebuild_calls.renew_index_rebuild)
+    plan_index_rebuild = asynchronous(rebuild_calls.plan_index_rebuild)
+    send_index_part = asynchronous(rebuild_calls.send_index_part)
+    publish_index_rebuild = asynchronous(rebuild_calls.publish_index_rebuild)
+    end_index_rebuild = asynchronous(rebuild_calls.end_index_rebuild)
+    index_rebuilds = asynchronous(rebuild_calls.index_rebuilds)
+    expiry_report = asynchronous(calls.expiry_report)
+    put_expiry_report = asynchronous(calls.put_expiry_report)
+    pin = asynchronous(calls.pin)
+    pins = asynchronous(calls.pins)
+    put_pin = asynchronous(calls.put_pin)
+    remove_pin = asynchronous(calls.remove_pin)
+    message = asynchronous(lookup_calls.message)
+    messages_by_id = asynchronous(lookup_calls.messages_by_id)
+    message_at = asynchronous(lookup_calls.message_at)
+    message_body = asynchronous(lookup_calls.message_body)
+    store_state = asynchronous(lookup_calls.store_state)
+    log_files = asynchronous(lookup_calls.log_files)
+    log_bytes = asynchronous(lookup_calls.log_bytes)
+    messages_by_key = asynchronous(lookup_calls.messages_by_key)
+    messages_by_time = asynchronous(lookup_calls.messages_by_time)
+    queues = asynchronous(lookup_calls.queues)
+    pull = asynchronous(lookup_calls.pull)
+    offset_by_time = asynchronous(lookup_calls.offset_by_time)
+    offsets_by_time = asynchronous(lookup_calls.offsets_by_time)
+    trace = asynchronous(lookup_calls.trace)
+    traces = asynchronous(lookup_calls.traces)
+    lags = asynchronous(lookup_calls.lags)
+    lag = asynchronous(lookup_calls.lag)
+    health = asynchronous(calls.health)
+    events = streaming_asynchronously(store_events)
+    follow = streaming_asynchronously(topic_events)
+    begin = asynchronous(transaction_calls.begin)
+    commit_transaction = asynchronous(transaction_calls.commit_transaction)
+    rollback_transaction = asynchronous(transaction_calls.rollback_transaction)
+    resolve_transaction = asynchronous(transaction_calls.resolve_transaction)
+    transaction = asynchronous(transaction_calls.transaction)
+    transactions = asynchronous(transaction_calls.transactions)
+    take_checks = asynchronous(transaction_calls.take_checks)
+    register_producer = asynchronous(transaction_calls.register_producer)
+    remove_producer = asynchronous(transaction_calls.remove_producer)
+    producers = asynchronous(transaction_calls.producers)

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from mqstore.client.models import Download, Hidden
-from mqstore.client.requests import Call, call, download, given
+from mqstore.client.requests import Call, call, document, download, given
 from mqstore.wire.lags import LAG, LAGS, GroupLag, GroupLags
 from mqstore.wire.messages import (
     MESSAGE,
     MESSAGE_AT,
     MESSAGE_BODY,
     MESSAGES,
+    MESSAGES_BY_ID,
     MessageDetail,
     Messages,
+    MessagesById,
 )
-from mqstore.wire.queues import OFFSET_BY_TIME, PULL, QUEUES, Pull, QueueOffset, Queues
+from mqstore.wire.queues import (
+    OFFSET_BY_TIME,
+    OFFSETS_BY_TIME,
+    PULL,
+    QUEUES,
+    Pull,
+    QueueName,
+    QueueOffset,
+    QueueOffsets,
+    Queues,
+)
 from mqstore.wire.segments import LOG_BYTES, LOG_FILES, STORE_STATE, LogFiles, StoreState
 from mqstore.wire.traces import MESSAGE_TRACE, TRACES, MessageTrace, Traces
 
@@ -30,6 +42,22 @@ def message(
     """
     params = given(topic=topic, inflate=inflate)
     return call(MESSAGE, at={"id": message_id}, params=params)
+
+
+def messages_by_id(
+    ids: Iterable[str],
+    *,
+    topic: str | None = None,
+    body: Literal["auto", "text", "json", "base64", "none"] | None = None,
+    inflate: bool | None = None,
+) -> Call[MessagesById]:
+    """Return many messages by their ids, which are as for ``message``; at most 1,000.
+
+    Each id has a result, in their order: its message, or the problem. ``remaining`` has the ids
+    that a full reply left out: repeat the call with them. ``body`` is how bodies are shown.
+    """
+    content = document(MESSAGES_BY_ID, ids=list(ids), topic=topic)
+    return call(MESSAGES_BY_ID, params=given(body=body, inflate=inflate), json=content)
 
 
 def message_body(
@@ -148,6 +176,22 @@ def offset_by_time(
     """
     params = {"timestamp": timestamp_ms} | given(shard=shard)
     return call(OFFSET_BY_TIME, at={"topic": topic, "queue": queue_id}, params=params)
+
+
+def offsets_by_time(
+    timestamp_ms: int,
+    *,
+    topics: str | Iterable[str] = (),
+    queues: Iterable[QueueName] = (),
+) -> Call[QueueOffsets]:
+    """Return the offset by time of many queues, as ``offset_by_time``: of all queues of topics, and
+    of single queues. Each queue has a result: its offset, or the problem."""
+    names = [topics] if isinstance(topics, str) else list(topics)
+    chosen = [each.model_dump(by_alias=True, exclude_none=True) for each in queues]
+    content = document(
+        OFFSETS_BY_TIME, timestamp=timestamp_ms, topics=names or None, queues=chosen or None
+    )
+    return call(OFFSETS_BY_TIME, json=content)
 
 
 def trace(message_id: str, *, topic: str | None = None) -> Call[MessageTrace]:

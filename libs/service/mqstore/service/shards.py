@@ -226,6 +226,10 @@ class Shards:
                 raise _unreachable(entry, error) from error
         raise RelayedResponse(_Stream(answer))
 
+    def forwarded(self, scope: Scope, content: bytes) -> ForwardedRequest:
+        """Return a request as this shard forwards it, with another body."""
+        return ForwardedRequest.of(scope, str(self.own), content)
+
     async def reply(self, entry: ShardEntry, forwarded: ForwardedRequest) -> Reply:
         """Forward a request of a hot route, and return the whole reply. Raises Problem."""
         with self._counted(), self._holding() as hold:
@@ -259,19 +263,32 @@ class Shards:
         forwarded = ForwardedRequest.of(request.scope, str(self.own), await _content(request))
         given = request.query_params.multi_items() if target is None else []
         path = forwarded.target.partition("?")[0] if target is None else target
+        requests = {
+            each.shard: _with(forwarded, path, given, changed(each.shard))
+            for each in self.members.others
+            if each.shard not in skip
+        }
+        async with self.spread(requests, None if self.own in skip else own) as spread:
+            yield spread
+
+    @contextlib.asynccontextmanager
+    async def spread(
+        self, requests: Mapping[int, ForwardedRequest], own: LocalReply | None
+    ) -> AsyncIterator[ShardReplies]:
+        """Send a request to each of some other shards at one time. The context holds the replies.
+
+        ``own`` computes this shard's reply, if it is one of them. Raises as ``fan_out``.
+        """
         spread = ShardReplies()
         with self._holding() as hold:
             tasks = [
                 asyncio.ensure_future(
-                    self._send(
-                        each, _with(forwarded, path, given, changed(each.shard)), spread, hold
-                    )
+                    self._send(self.members.entries[shard], request, spread, hold)
                 )
-                for each in self.members.others
-                if each.shard not in skip
+                for shard, request in requests.items()
             ]
             try:
-                if self.own not in skip:
+                if own is not None:
                     await self._run_own(own, spread)
                 if tasks:
                     await asyncio.wait(tasks)

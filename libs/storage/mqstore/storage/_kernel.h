@@ -48,6 +48,11 @@ static inline void prefetch(const uint8_t *p, int64_t size) {
     for (int i = 0; i < 4; i++) __builtin_prefetch(tail + 64 * i);
 }
 static inline void prefetch_line(const uint8_t *p) { __builtin_prefetch(p, 1); }
+/* Read a byte of each page of a mapped file's bytes, so that all of them are in memory */
+static inline void mq_touch(const uint8_t *p, size_t n) {
+    for (size_t at = 0; at < n; at += 4096) *(const volatile uint8_t *)(p + at);
+    if (n) *(const volatile uint8_t *)(p + n - 1);
+}
 /* Whether all pages of a mapped file's bytes are in the page cache: reading them waits for no disk */
 static int mq_in_memory(const uint8_t *p, size_t n) {
     unsigned char pages[256];

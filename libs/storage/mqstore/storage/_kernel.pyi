@@ -112,6 +112,9 @@ from mqstore.storage.kernel.keys import (
 from mqstore.storage.kernel.lookup import (
     LogWindow as LogWindow,
 )
+from mqstore.storage.kernel.lots import (
+    records_by_id as records_by_id,
+)
 from mqstore.storage.kernel.memory import (
     in_memory as in_memory,
 )

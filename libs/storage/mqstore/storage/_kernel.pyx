@@ -39,6 +39,7 @@ cdef extern from "_kernel.h":
     void prefetch_line(const uint8_t *p) noexcept nogil
     int mq_is_zero(const uint8_t *p, size_t n) noexcept nogil
     bint mq_in_memory(const uint8_t *p, size_t n) noexcept nogil
+    void mq_touch(const uint8_t *p, size_t n) noexcept nogil
     size_t mq_json_run(const uint8_t *p, size_t n) noexcept nogil
     bint mq_is_ascii(const uint8_t *p, size_t n) noexcept nogil
     void acquire_fence() noexcept nogil
@@ -401,6 +402,7 @@ include "kernel/entries.pxi"
 include "kernel/key_search.pxi"
 include "kernel/lookup.pxi"
 include "kernel/memory.pxi"
+include "kernel/lots.pxi"
 include "kernel/answers.pxi"
 include "kernel/json_text.pxi"
 include "kernel/json_scan.pxi"

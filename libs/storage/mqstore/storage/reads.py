@@ -36,6 +36,7 @@ from mqstore.storage.lookup.hidden_messages import query_text as hidden_query_te
 from mqstore.storage.lookup.hidden_messages import topics_of as hidden_topics_of
 from mqstore.storage.lookup.key_query import KeyQuery
 from mqstore.storage.lookup.lookups import TIME_MAX, Lookups
+from mqstore.storage.lookup.lots import by_message_ids, by_unique_keys
 from mqstore.storage.lookup.message_trace import Copy, GroupStand, MessageTraces, Trace
 from mqstore.storage.lookup.pull_filter import PullFilter, RetryFilter, SqlFilter, parse_tags
 from mqstore.storage.lookup.record_place import RecordPlace
@@ -80,6 +81,8 @@ __all__ = [
     "TopicQuery",
     "Trace",
     "Unreadable",
+    "by_message_ids",
+    "by_unique_keys",
     "compression_of",
     "count_open",
     "first_open",

@@ -16,7 +16,7 @@ REBUILD_LEASE_MAX_S: Final = 3_600
 ORDERING_KEY_LENGTH_MAX: Final = 255
 """Characters of an ordering key."""
 COUNT_MAX: Final = 1_000
-"""Messages of one reply."""
+"""Messages of one reply, and ids of one request."""
 BODY_MAX: Final = 1 << 30
 """Bytes of a body that a reply shows."""
 PULL_COUNT_DEFAULT: Final = 32
@@ -33,7 +33,7 @@ SESSION_MAX_S: Final = 3_600
 DELAY_MAX_S: Final = 7_200
 """Seconds for which a returned message may hold its ordered queue; as the longest delay level."""
 TOPICS_MAX: Final = 64
-"""Topics that one receive names."""
+"""Topics that one receive, or one request for offsets, names."""
 RECEIPT_LENGTH_MAX: Final = 512
 """Characters; the longest topic has 255."""
 REASON_LENGTH_MAX: Final = 500

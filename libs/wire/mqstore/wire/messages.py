@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from mqstore.wire import problems
-from mqstore.wire.base import Milliseconds, Reply, left_out
+from mqstore.wire.base import INT32_MAX, Milliseconds, Reply, Request, left_out
 from mqstore.wire.examples import lookups as examples
-from mqstore.wire.operation import BYTES, Nothing, Operation, Role, Target
+from mqstore.wire.limits import BODY_MAX, COUNT_MAX
+from mqstore.wire.operation import BYTES, Nothing, Operation, Role, Target, query_parameter
 from mqstore.wire.shards import OfShards
 
 ORDERING_KEY_PROPERTY: Final = "__SHARDINGKEY"
@@ -163,6 +164,80 @@ class Messages(OfShards, title="MessagesView"):
     store_id: str | None = left_out("The store that answered; absent where several shards did.")
 
 
+class MessageIds(Request):
+    """The messages to look up: offset message ids or, with a topic, unique keys."""
+
+    ids: Annotated[
+        list[str],
+        Field(
+            min_length=1,
+            max_length=COUNT_MAX,
+            description="Offset message ids, or unique keys of `topic`. An invalid one has a"
+            " problem as its result.",
+        ),
+    ]
+    topic: Annotated[
+        str | None, Field(description="Topic of the messages. With it, ids are unique keys.")
+    ] = None
+
+    model_config = ConfigDict(json_schema_extra={"example": examples.IDS})
+
+
+class LookupProblem(Reply):
+    """The reason why one look-up of a request has no result: the members of a problem."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    complete: bool | None = left_out("Whether everything was searched for a unique key.")
+    known: DamagedHeader | None = left_out("Of a damaged message: any field may be wrong.")
+
+
+class MessageResult(Reply):
+    """The result of one id: its message, or the problem."""
+
+    id: str
+    message: Message | None = left_out()
+    problem: LookupProblem | None = left_out()
+
+
+class MessagesById(OfShards):
+    """The results of ids, in the order of the request."""
+
+    results: tuple[MessageResult, ...]
+    remaining: Annotated[
+        tuple[str, ...],
+        Field(
+            description="The last ids of the request, for which the reply has no room: repeat the"
+            " request with them. At least one id has a result."
+        ),
+    ]
+
+
+SHARD_PARAMETER: Final = query_parameter(
+    "shard",
+    {"type": "integer", "minimum": 0, "maximum": INT32_MAX},
+    "The shard that is to serve the request. Any of them forwards it.",
+)
+BODY_PARAMETERS: Final = (
+    query_parameter(
+        "body",
+        {"type": "string", "enum": ["auto", "text", "json", "base64", "none"], "default": "auto"},
+        "How bodies are shown: `auto` is text where it is UTF-8, else base64.",
+    ),
+    query_parameter(
+        "bodyMax",
+        {"type": "integer", "minimum": 0, "maximum": BODY_MAX},
+        "Bytes of each body, at most.",
+    ),
+    query_parameter(
+        "inflate",
+        {"type": "boolean", "default": False},
+        "Show compressed bodies inflated, up to maxInflatedSize.",
+    ),
+)
+"""Parameters of hot routes that show bodies."""
 READ_PROBLEMS: Final = (
     problems.MESSAGE_UNKNOWN,
     problems.OFFSET_INSIDE_MESSAGE,
@@ -214,6 +289,28 @@ MESSAGE: Final = Operation(
     reply=MessageDetail,
     example=examples.MESSAGE_DETAIL,
     problems=(problems.BAD_MESSAGE_ID, *READ_PROBLEMS),
+)
+MESSAGES_BY_ID: Final = Operation(
+    name="messages_by_id",
+    targets=(Target.QUERY,),
+    method="POST",
+    idempotent=True,
+    path="/v1/messages:get",
+    role=Role.CONSUME,
+    summary="Many messages, by their ids",
+    tag="messages",
+    description="Each id has a result, in the order of the request: its message, or the problem"
+    " that the request of this one message would have. A problem of one does not affect the"
+    " others. The messages of a reply have at most `maxAnswerBytes` bytes, the first one excepted;"
+    " `remaining` has the ids behind them. Over several shards, an id of a shard that does not"
+    " reply has the problem `shard-unreachable`.",
+    parameters=(SHARD_PARAMETER, *BODY_PARAMETERS),
+    request=MessageIds,
+    request_example=examples.IDS,
+    reply=MessagesById,
+    example=examples.BY_IDS,
+    text="The results.",
+    problems=problems.OF_SHARDS,
 )
 MESSAGES: Final = Operation(
     name="messages",

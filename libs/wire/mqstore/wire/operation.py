@@ -28,6 +28,13 @@ TOPIC_PARAMETER: Final[Mapping[str, Any]] = {
     "schema": {"type": "string", "pattern": "^[%|a-zA-Z0-9_-]+$", "maxLength": 127},
     "example": "orders",
 }
+
+
+def query_parameter(name: str, schema: dict[str, Any], text: str, **more: Any) -> dict[str, Any]:
+    """Return the OpenAPI object of a query parameter."""
+    return {"name": name, "in": "query", "schema": schema, "description": text, **more}
+
+
 _PARAMETER: Final = re.compile(r"\{(\w+)(?::path)?\}")
 
 

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Self
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, model_validator
 
 from mqstore.wire import problems
-from mqstore.wire.base import INT32_MAX, INT64_MAX, Milliseconds, Reply
+from mqstore.wire.base import INT32_MAX, INT64_MAX, Milliseconds, Reply, Request, left_out
 from mqstore.wire.examples import lookups as examples
-from mqstore.wire.limits import BODY_MAX, COUNT_MAX, PULL_COUNT_DEFAULT, PULL_WAIT_MAX_S
-from mqstore.wire.messages import Message, UnreadableMessage
-from mqstore.wire.operation import TOPIC_PARAMETER, Operation, Role, Target
+from mqstore.wire.limits import (
+    COMMITS_MAX,
+    COUNT_MAX,
+    PULL_COUNT_DEFAULT,
+    PULL_WAIT_MAX_S,
+    TOPICS_MAX,
+)
+from mqstore.wire.messages import BODY_PARAMETERS, LookupProblem, Message, UnreadableMessage
+from mqstore.wire.operation import TOPIC_PARAMETER, Operation, Role, Target, query_parameter
 from mqstore.wire.shards import OfShards
+from mqstore.wire.times import Time
+
+QueueNumber = Annotated[int, Field(ge=0, le=INT32_MAX, strict=True)]
 
 
 class Pull(Reply, title="PullView"):
@@ -56,13 +65,58 @@ class QueueOffset(Reply, title="OffsetView"):
     shard: int
 
 
+class QueueName(Request):
+    """One queue."""
+
+    topic: str
+    queue_id: QueueNumber
+    shard: Annotated[
+        QueueNumber | None, Field(description="Needed where there are several shards.")
+    ] = None
+
+
+class OffsetsByTime(Request):
+    """A time, and the queues whose offsets are requested: single ones, and all of topics."""
+
+    timestamp: Annotated[
+        Time, Field(description="Milliseconds since the epoch, or a time in RFC 3339.")
+    ]
+    queues: Annotated[list[QueueName] | None, Field(min_length=1, max_length=COMMITS_MAX)] = None
+    topics: Annotated[
+        list[str] | None,
+        Field(min_length=1, max_length=TOPICS_MAX, description="Topics with all their queues."),
+    ] = None
+
+    model_config = ConfigDict(json_schema_extra={"example": examples.BY_TIME})
+
+    @model_validator(mode="after")
+    def _names_queues(self) -> Self:
+        if self.queues is None and self.topics is None:
+            raise ValueError("give queues, topics or both")
+        return self
+
+
+class OffsetResult(Reply):
+    """The result of one queue: its offset, as `OffsetView` has it, or the problem."""
+
+    topic: str
+    queue_id: Annotated[int | None, Field(description="Null: the problem is that of the topic.")]
+    shard: int | None
+    offset: int | None = left_out()
+    min_offset: int | None = left_out()
+    max_offset: int | None = left_out()
+    problem: LookupProblem | None = left_out()
+
+
+class QueueOffsets(OfShards):
+    """The results of `queues` in the order of the request; then those of `topics`, by topic, shard
+    and queue."""
+
+    timestamp: Milliseconds
+    results: tuple[OffsetResult, ...]
+
+
 RECORDS_TYPE: Final = "application/x-rocketmq-records"
-
-
-def _parameter(name: str, schema: dict[str, Any], text: str, **more: Any) -> dict[str, Any]:
-    return {"name": name, "in": "query", "schema": schema, "description": text, **more}
-
-
 _PULL_TEXT: Final = (
     "`status` is RocketMQ's; go on at `next` whatever it is. With `tags` or `sql` 10,000 "
     "entries are looked at before the answer is empty (fewer messages with an expression of "
@@ -80,55 +134,41 @@ _PULL_PARAMETERS: Final[tuple[Mapping[str, Any], ...]] = (
         "schema": {"type": "integer", "minimum": 0, "maximum": INT32_MAX},
         "example": 0,
     },
-    _parameter(
+    query_parameter(
         "shard",
         {"type": "integer", "minimum": 0, "maximum": INT32_MAX},
         "Whose queue it is; needed where there are several shards. Any of them answers for it.",
     ),
-    _parameter(
+    query_parameter(
         "offset",
         {"type": "integer", "minimum": 0, "maximum": INT64_MAX},
         "Queue offset to begin with; without it, the queue's first message.",
     ),
-    _parameter(
+    query_parameter(
         "max",
         {"type": "integer", "minimum": 1, "maximum": COUNT_MAX, "default": PULL_COUNT_DEFAULT},
         "Messages, at most.",
     ),
-    _parameter(
+    query_parameter(
         "wait",
         {"type": "number", "minimum": 0, "maximum": PULL_WAIT_MAX_S, "default": 0},
         "Seconds to wait at the queue's end.",
     ),
-    _parameter(
+    query_parameter(
         "tags",
         {"type": "string"},
         "Only messages with one of these tags: `A || B`; `*` is all.",
         example="created || changed",
     ),
-    _parameter(
+    query_parameter(
         "sql",
         {"type": "string"},
         "Only messages whose properties this SQL92 expression is true of; not with `tags`. "
         "Where a group has subscribed with the same expression, bitmaps name the matches.",
         example="a > 5 AND b IS NOT NULL",
     ),
-    _parameter(
-        "body",
-        {"type": "string", "enum": ["auto", "text", "json", "base64", "none"], "default": "auto"},
-        "How bodies are shown: `auto` is text where it is UTF-8, else base64.",
-    ),
-    _parameter(
-        "bodyMax",
-        {"type": "integer", "minimum": 0, "maximum": BODY_MAX},
-        "Bytes of each body, at most.",
-    ),
-    _parameter(
-        "inflate",
-        {"type": "boolean", "default": False},
-        "Show compressed bodies inflated, up to maxInflatedSize.",
-    ),
-    _parameter(
+    *BODY_PARAMETERS,
+    query_parameter(
         "group",
         {"type": "string", "pattern": "^[%|a-zA-Z0-9_-]+$", "maxLength": 120},
         "The consumer group that pulls: `consumer_group` of rocketmq_messages_out_total. It "
@@ -158,6 +198,20 @@ OFFSET_BY_TIME: Final = Operation(
     reply=QueueOffset,
     example=examples.OFFSET,
     problems=(problems.TOPIC_UNKNOWN, problems.QUEUE_UNKNOWN, problems.SHARD_NEEDED),
+)
+OFFSETS_BY_TIME: Final = Operation(
+    name="offsets_by_time",
+    targets=(Target.QUERY,),
+    method="POST",
+    idempotent=True,
+    path="/v1/offsets:by-time",
+    role=Role.CONSUME,
+    summary="The offsets of a time in many queues",
+    tag="queues",
+    request=OffsetsByTime,
+    reply=QueueOffsets,
+    example=examples.OFFSETS,
+    problems=problems.WITH_BODY,
 )
 PULL: Final = Operation(
     name="pull",

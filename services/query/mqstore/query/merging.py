@@ -21,7 +21,7 @@ from mqstore.service.shards import ShardReplies
 _T = TypeVar("_T")
 
 
-class _Head(msgspec.Struct, rename="camel", gc=False):
+class Head(msgspec.Struct, rename="camel", gc=False):
     """The fields of a message that are decoded for merging."""
 
     physical_offset: int
@@ -75,7 +75,7 @@ class _PageReader:
 
     shard: int
     page: _OnePage
-    heads: list[_Head]
+    heads: list[Head]
     begun: ShardPosition
     taken: int = 0
 
@@ -138,12 +138,12 @@ def messages(spread: ShardReplies, begun: ShardPositions, paging: Paging) -> byt
     )
 
 
-def _read_page(body: bytes) -> tuple[_OnePage, list[_Head]]:
+def _read_page(body: bytes) -> tuple[_OnePage, list[Head]]:
     page = msgspec.json.decode(body, type=_OnePage)
-    return page, [_head(each) for each in page.messages]
+    return page, [decode_head(each) for each in page.messages]
 
 
-_head: Final = msgspec.json.Decoder(_Head).decode
+decode_head: Final = msgspec.json.Decoder(Head).decode
 
 
 def _merge(pages: list[_PageReader], paging: Paging) -> Iterable[msgspec.Raw]:
@@ -182,7 +182,7 @@ def _join_scanned(
 
 def newest(spread: ShardReplies) -> int:
     """Return the shard whose message is the newest."""
-    heads = _decode(spread, _head)
+    heads = _decode(spread, decode_head)
     return max(heads, key=lambda shard: (heads[shard].store_timestamp, shard))
 
 
@@ -373,9 +373,21 @@ def _decode(
 ) -> dict[int, _T]:
     """Decode the answers by shard number. Raises Problem if no shard has anything.
 
-    A shard counts as missing if its answer cannot be decoded, as that of another version may be,
-    or if it has been removed since the query began.
+    A shard counts as missing also if it has been removed since the query began.
     """
+    found = decode_answers(spread, decode)
+    replied = found.keys() | spread.refusals.keys() | spread.missing.keys()
+    for shard, position in begun.items():
+        if not position.is_finished and shard not in replied:
+            spread.missing[shard] = "it is no longer a shard"
+    if not any(position.is_finished for position in begun.values()):
+        spread.require_reply()
+    return found
+
+
+def decode_answers(spread: ShardReplies, decode: Callable[[bytes], _T]) -> dict[int, _T]:
+    """Decode the answers by shard number. A shard counts as missing if its answer cannot be
+    decoded, as that of another version may be."""
     found = {}
     for shard, body in sorted(spread.answers.items()):
         try:
@@ -385,12 +397,6 @@ def _decode(
             spread.missing[shard] = (
                 f"its answer cannot be read here; it may run another release: {error}"
             )
-    replied = found.keys() | spread.refusals.keys() | spread.missing.keys()
-    for shard, position in begun.items():
-        if not position.is_finished and shard not in replied:
-            spread.missing[shard] = "it is no longer a shard"
-    if not any(position.is_finished for position in begun.values()):
-        spread.require_reply()
     return found
 
 

@@ -213,11 +213,9 @@ class MessageRoutes:
         try:
             return find()
         except RecordError as error:
-            problem = problems.from_storage(error)
-            header = self._service.reader.places.header(error.offset)
-            if problem is None or header is None:
+            problem = damage_problem(self._service, error)
+            if problem is None:
                 raise
-            problem.extra.setdefault("known", views.header(header))
             raise problem from error
 
     async def _relay_to_holder(self, request: Request, message_id: str, topic: str | None) -> None:
@@ -320,6 +318,18 @@ class MessageRoutes:
             size += sum(each.size for each in more.records)
             answer = _join(answer, more)
         return answer
+
+
+def damage_problem(service: QueryService, error: RecordError) -> Problem | None:
+    """Return the problem of a damaged record, with the fields of its header that are readable.
+
+    None for an error without a problem type.
+    """
+    problem = problems.from_storage(error)
+    header = service.reader.places.header(error.offset)
+    if problem is not None and header is not None:
+        problem.extra.setdefault("known", views.header(header))
+    return problem
 
 
 def _join(first: KeyAnswer, more: KeyAnswer) -> KeyAnswer:

@@ -31,7 +31,6 @@ from mqstore.service.http import (
     Prepared,
     Reply,
     await_while_connected,
-    problem_of,
     refuse_unknown,
 )
 from mqstore.service.limits import client_of
@@ -128,7 +127,7 @@ class PullRoute:
         try:
             requested = self._parse(request)
         except (Problem, StorageError) as error:
-            raise self._problem(error) from None
+            raise self._service.writer.problem(error) from None
         return await await_while_connected(request, self._serve(request, requested))
 
     def _prepare(self, request: HotRequest) -> Prepared:
@@ -177,14 +176,7 @@ class PullRoute:
         try:
             return await self._pull_or_forward(request, requested)
         except (Problem, StorageError) as error:
-            raise self._problem(error) from None
-
-    def _problem(self, error: Problem | StorageError) -> Problem:
-        """Return an error as a problem whose headers have the state of the writer."""
-        problem = error if isinstance(error, Problem) else problem_of(error)
-        name, value = self._service.writer.header()
-        problem.headers[name.decode()] = value.decode()
-        return problem
+            raise self._service.writer.problem(error) from None
 
     async def _pull_or_forward(self, request: HotRequest, requested: _PullRequest) -> Reply:
         """Pull here, or forward to the requested shard. Raises Problem, StorageError."""

@@ -1,17 +1,23 @@
-"""Routes of a topic's queues: their bounds, and the offset of a time."""
+"""Routes of queues: the bounds of a topic's queues, and the offsets of a time."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, Any
 
 import msgspec
 from fastapi import Query, Request, Response
 
-from mqstore.query import merging, replies, views
+from mqstore.query import lot_merging, merging, replies, views
 from mqstore.query.routes import QueueId, json_reply
 from mqstore.query.service import QueryService
 from mqstore.service.app import Api, TopicName
 from mqstore.service.endpoint import Endpoint
+from mqstore.service.http import problem_of
+from mqstore.service.problems import Problem
+from mqstore.storage.errors import QueryError, QueueUnknown, TopicUnknown
+from mqstore.storage.reads import QueueRange
 from mqstore.wire import queues as operations
 from mqstore.wire.times import Time
 
@@ -27,6 +33,7 @@ class QueueRoutes:
         """Register the routes with ``api``."""
         Endpoint(operations.QUEUES, self.queues).add(api)
         Endpoint(operations.OFFSET_BY_TIME, self.offset_by_time).add(api)
+        Endpoint(operations.OFFSETS_BY_TIME, self.offsets_by_time).add(api)
 
     async def queues(self, topic: TopicName, request: Request) -> Response:
         """All queues of the topic, each with its shard and bounds."""
@@ -63,20 +70,121 @@ class QueueRoutes:
 
         def encode_offset() -> bytes:
             """Encode the offset and the bounds. Runs in the pool."""
-            bounds = service.queue_range(topic, queue)
-            offset = bounds.max_offset
-            if bounds.max_offset > bounds.min_offset:
-                offset = service.lookups.offset_by_time(topic, queue, timestamp)
+            (found,) = self._find([(topic, queue)], timestamp)
+            if isinstance(found, QueryError):
+                raise found
             return msgspec.json.encode(
                 replies.QueueOffset(
-                    topic=topic,
-                    queue_id=queue,
-                    timestamp=timestamp,
-                    offset=offset,
-                    min_offset=bounds.min_offset,
-                    max_offset=bounds.max_offset,
-                    shard=self._shard,
+                    topic=topic, queue_id=queue, timestamp=timestamp, shard=self._shard, **found
                 )
             )
 
         return json_reply(await service.run(encode_offset))
+
+    async def offsets_by_time(self, wanted: operations.OffsetsByTime, request: Request) -> Response:
+        """Queue offset, in each of the queues, of the first message that was stored at or after
+        `timestamp`. Each queue of `queues` has a result, in the order of the request: its offset,
+        or the problem that the request of this one queue would have. Then come all queues of each
+        topic; a topic that is unknown has one result with `queueId` null. Over several shards a
+        queue of `queues` needs its `shard`, and topics have the queues of all shards that
+        replied."""
+        service = self._service
+        _ = service.reader
+        shards, own = service.shards, service.shards.own
+        parts, refused = self._parts(wanted.queues or [], request)
+        if wanted.topics:
+            for shard in shards.members.numbers if shards.fans_out(request.scope) else [own]:
+                parts.setdefault(shard, [])
+
+        async def encode_own() -> bytes:
+            """Encode the results of this shard."""
+            return await service.run(partial(self._encode_own, wanted, parts[own]))
+
+        if not refused and parts.keys() == {own}:
+            return json_reply(await encode_own())
+        requests = {
+            shard: shards.forwarded(request.scope, _part_of(wanted, numbers))
+            for shard, numbers in parts.items()
+            if shard != own
+        }
+        async with shards.spread(requests, encode_own if own in parts else None) as spread:
+            merge = partial(lot_merging.offsets, spread, wanted, parts, refused)
+            return json_reply(await service.run_admitted(merge))
+
+    def _parts(
+        self, queues: Sequence[operations.QueueName], request: Request
+    ) -> tuple[dict[int, list[int]], dict[int, Problem]]:
+        """Return the numbers of queues by their shard, and the problems of those without one."""
+        shards = self._service.shards
+        parts: dict[int, list[int]] = {}
+        refused: dict[int, Problem] = {}
+        for number, each in enumerate(queues):
+            try:
+                if each.shard is None:
+                    shards.require_shard(request.scope)
+                entry = shards.find_remote(each.shard, request.scope)
+            except Problem as problem:
+                refused[number] = problem
+            else:
+                parts.setdefault(shards.own if entry is None else entry.shard, []).append(number)
+        return parts, refused
+
+    def _encode_own(self, wanted: operations.OffsetsByTime, numbers: Sequence[int]) -> bytes:
+        """Encode the results of this shard. Runs in the pool."""
+        given = wanted.queues or []
+        names: list[tuple[str, int | None]] = [(given[n].topic, given[n].queue_id) for n in numbers]
+        unknown: dict[str, QueryError] = {}
+        for topic in dict.fromkeys(wanted.topics or ()):
+            try:
+                names += [(topic, each.queue_id) for each in self._service.queues(topic)]
+            except TopicUnknown as error:
+                unknown[topic] = error
+                names.append((topic, None))
+        queues = [(topic, queue_id) for topic, queue_id in names if queue_id is not None]
+        found = iter(self._find(queues, wanted.timestamp))
+        results = [
+            self._result(topic, queue_id, unknown[topic] if queue_id is None else next(found))
+            for topic, queue_id in names
+        ]
+        return msgspec.json.encode(
+            replies.QueueOffsets(timestamp=wanted.timestamp, results=tuple(results))
+        )
+
+    def _result(
+        self, topic: str, queue_id: int | None, found: dict[str, int] | QueryError
+    ) -> replies.OffsetResult:
+        at: dict[str, Any] = {"topic": topic, "queue_id": queue_id, "shard": self._shard}
+        if isinstance(found, QueryError):
+            return replies.OffsetResult(**at, problem=views.problem(problem_of(found)))
+        return replies.OffsetResult(**(at | found))
+
+    def _find(
+        self, queues: Sequence[tuple[str, int]], timestamp_ms: int
+    ) -> list[dict[str, int] | QueryError]:
+        """Return the offset and the bounds of each queue, or the error of an unknown one."""
+        found = self._service.lookups.offsets_by_time(queues, timestamp_ms)
+        return [
+            self._without_messages(*queue) if each is None else _fields(*each)
+            for queue, each in zip(queues, found, strict=True)
+        ]
+
+    def _without_messages(self, topic: str, queue_id: int) -> dict[str, int] | QueryError:
+        try:
+            bounds = self._service.queue_range(topic, queue_id)
+        except (QueueUnknown, TopicUnknown) as error:
+            return error
+        return _fields(bounds, bounds.max_offset)
+
+
+def _fields(bounds: QueueRange, offset: int) -> dict[str, int]:
+    return {
+        "offset": offset,
+        "min_offset": bounds.min_offset,
+        "max_offset": bounds.max_offset,
+    }
+
+
+def _part_of(wanted: operations.OffsetsByTime, numbers: Sequence[int]) -> bytes:
+    """Encode the request for one shard: some of the queues, and all topics."""
+    queues = [wanted.queues[each] for each in numbers] if wanted.queues and numbers else None
+    return wanted.model_copy(update={"queues": queues}).model_dump_json(by_alias=True).encode()

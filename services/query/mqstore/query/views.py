@@ -8,6 +8,7 @@ from typing import TypeVar
 from mqstore.query import replies, store_cursor
 from mqstore.service.message_bodies import BodyForm
 from mqstore.service.message_views import fields, keys, message, unreadable
+from mqstore.service.problems import Problem
 from mqstore.storage.formats import ExtUnit, Record, segment_name
 from mqstore.storage.reads import Entry, KeyAnswer, Pull, QueueRange, RecordPlace
 
@@ -29,6 +30,18 @@ def message_detail(
     )
     form.add_body(record, view)
     return view
+
+
+def problem(found: Problem) -> replies.LookupProblem:
+    """Return the view of the problem of one look-up among several."""
+    return replies.LookupProblem(
+        type=found.kind.urn,
+        title=found.kind.title,
+        status=found.kind.status,
+        detail=found.detail,
+        complete=found.extra.get("complete"),
+        known=found.extra.get("known"),
+    )
 
 
 def header(record: Record) -> replies.DamagedHeader:

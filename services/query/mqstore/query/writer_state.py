@@ -9,8 +9,10 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from mqstore.service.http import problem_of
+from mqstore.service.problems import Problem
 from mqstore.storage import StoreReader
-from mqstore.storage.errors import StoreNotOpen
+from mqstore.storage.errors import StorageError, StoreNotOpen
 from mqstore.storage.reads import Health
 
 HEADER: Final = b"x-mqstore-writer"
@@ -50,6 +52,13 @@ class WriterWatch:
     def field(self) -> bytes:
         """Return the bytes of the header field."""
         return b"%b: %b\r\n" % self.header()
+
+    def problem(self, error: Problem | StorageError) -> Problem:
+        """Return an error as a problem whose headers have the state of the writer."""
+        problem = error if isinstance(error, Problem) else problem_of(error)
+        name, value = self.header()
+        problem.headers[name.decode()] = value.decode()
+        return problem
 
     def refresh(self) -> WriterState:
         """Check the writer now and return its state."""

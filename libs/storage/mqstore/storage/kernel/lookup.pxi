@@ -32,6 +32,34 @@ cdef bint read_hex(const char *digits, Py_ssize_t count, uint8_t *to) noexcept:
     return True
 
 
+cdef struct MessageId:
+    # The store host and the physical offset of an offset message id.
+    uint8_t host[MESSAGE_ID_MAX]
+    Py_ssize_t host_size
+    int64_t offset
+
+
+cdef bint read_message_id(str text, MessageId *id) except -1:
+    """False for a text that is no offset message id."""
+    cdef Py_ssize_t size
+    cdef const char *digits
+    if not text.isascii():
+        return False
+    digits = PyUnicode_AsUTF8AndSize(text, &size)
+    if size > 2 * MESSAGE_ID_MAX or size < 16 or not read_hex(digits, size, id.host):
+        return False
+    id.host_size = size // 2 - 8
+    id.offset = <int64_t> get64(id.host + id.host_size)
+    return True
+
+
+cdef inline bint is_of_host(StoredRecord record, const MessageId *id) noexcept:
+    """Whether a record was stored under the host that an id names."""
+    if record.store_host_size != id.host_size:
+        return False
+    return memcmp(record.at + record.store_time_at + 8, id.host, id.host_size) == 0
+
+
 def base_of(Segment segment not None):
     return segment.base
 
@@ -182,21 +210,12 @@ cdef class LogWindow:
         return record_in(kind, raw, 0, &r, True)
 
     def record_by_id(self, type kind not None, str text not None):
-        cdef uint8_t named[MESSAGE_ID_MAX]
-        cdef Py_ssize_t size
+        cdef MessageId id
         cdef StoredRecord record
-        cdef const char *digits
-        if not text.isascii():
+        if not read_message_id(text, &id):
             return None
-        digits = PyUnicode_AsUTF8AndSize(text, &size)
-        if size > 2 * MESSAGE_ID_MAX or size < 16 or not read_hex(digits, size, named):
-            return None
-        record = self.record_at(kind, <int64_t> get64(named + size // 2 - 8))
-        if record is None or record.store_host_size != size // 2 - 8:
-            return None
-        if memcmp(record.at + record.store_time_at + 8, named, record.store_host_size) != 0:
-            return None
-        return record
+        record = self.record_at(kind, id.offset)
+        return record if record is not None and is_of_host(record, &id) else None
 
     def slice_at(self, int64_t offset):
         cdef Moment moment

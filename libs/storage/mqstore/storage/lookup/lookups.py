@@ -11,11 +11,11 @@ any thread.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import Final, TypeVar
 
-from mqstore.storage._kernel import Tags, in_memory
+from mqstore.storage._kernel import Tags, in_memory, records_by_id
 from mqstore.storage.codec import cursors, message_id
 from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import (
@@ -131,6 +131,11 @@ class Lookups:
         if found.offset_message_id != text.upper():
             raise OffsetOutOfRange(f"no message {text} in this store: its host is another's")
         return found
+
+    def plain_by_ids(self, ids: list[str], max_bytes: int) -> list[Record | None]:
+        """Read the records of ids in one call, as ``lots.by_message_ids``; None for a record that
+        needs a full check, and where there is none."""
+        return records_by_id(self._window, Record, ids, max_bytes)
 
     def by_unique_key(self, topic: str, key: str) -> Record:
         """Find the newest record of a topic with that UNIQ_KEY.
@@ -307,15 +312,28 @@ class Lookups:
         The queue's maximum when there is none. Where the clock was set back, later records may have
         earlier times; no earlier record has this time or a later one. Raises QueueUnknown.
         """
-        queue = self._queue(topic, queue_id)
-        if self._steps().back_offsets:
+        return self._offset_in(self._queue(topic, queue_id), timestamp_ms, self._steps())
+
+    def offsets_by_time(
+        self, queues: Iterable[tuple[str, int]], timestamp_ms: int
+    ) -> list[tuple[QueueRange, int] | None]:
+        """Find ``queue_range`` and ``offset_by_time`` of each queue; None for an unknown queue."""
+        steps = self._steps()
+        found = [self._queues.get(*each) for each in queues]
+        known = [each for each in found if each is not None]
+        ranges = iter(self.read_consistently(lambda: [self._range(each) for each in known]))
+        return [
+            None if each is None else (next(ranges), self._offset_in(each, timestamp_ms, steps))
+            for each in found
+        ]
+
+    def _offset_in(self, queue: QueueView, timestamp_ms: int, steps: StepsView) -> int:
+        if steps.back_offsets:
             return self._reads.read_consistently(self._first_of_runs, queue, timestamp_ms)
         found = self._window.first_at(queue, timestamp_ms)
-        return (
-            self._reads.read_consistently(self._first_at, queue, timestamp_ms)
-            if found is None
-            else found
-        )
+        if found is None:
+            return self._reads.read_consistently(self._first_at, queue, timestamp_ms)
+        return found
 
     def records(
         self,

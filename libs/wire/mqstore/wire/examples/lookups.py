@@ -61,6 +61,24 @@ BY_KEY: Final[dict[str, Any]] = {
     },
     "storeId": "0f5a7d6e2c1b4a3f9e8d7c6b5a493827",
 }
+IDS: Final[dict[str, Any]] = {
+    "ids": ["7F00000100002A9F0000000000000000", "7F00000100002A9F00000000000000FF"]
+}
+BY_IDS: Final[dict[str, Any]] = {
+    "results": [
+        {"id": "7F00000100002A9F0000000000000000", "message": MESSAGE},
+        {
+            "id": "7F00000100002A9F00000000000000FF",
+            "problem": {
+                "type": "urn:mqstore:problem:message-unknown",
+                "title": "No such message",
+                "status": 404,
+                "detail": "offset 255 is not below the log's end, 196",
+            },
+        },
+    ],
+    "remaining": [],
+}
 QUEUES: Final[dict[str, Any]] = {
     "topic": "orders",
     "queues": [{"queueId": 0, "minOffset": 0, "maxOffset": 1, "shard": 0}],
@@ -82,6 +100,20 @@ OFFSET: Final[dict[str, Any]] = {
     "minOffset": 0,
     "maxOffset": 1,
     "shard": 0,
+}
+BY_TIME: Final[dict[str, Any]] = {"timestamp": 1795273269000, "topics": ["orders"]}
+OFFSETS: Final[dict[str, Any]] = {
+    "timestamp": 1795273269000,
+    "results": [
+        {
+            "topic": "orders",
+            "queueId": 0,
+            "shard": 0,
+            "offset": 0,
+            "minOffset": 0,
+            "maxOffset": 1,
+        }
+    ],
 }
 SEGMENTS: Final[dict[str, Any]] = {
     "epoch": 12,

@@ -1,0 +1,160 @@
+"""The hot route of many messages by their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from mqstore.query import lot_merging, replies, views
+from mqstore.query.message_routes import damage_problem
+from mqstore.query.parameters import Parameters
+from mqstore.query.service import QueryService
+from mqstore.service import bodies, message_views
+from mqstore.service.app import Api
+from mqstore.service.endpoint import Endpoint, Hot
+from mqstore.service.http import HotRequest, Reply, problem_of, refuse_unknown
+from mqstore.service.message_bodies import BodyForm
+from mqstore.service.message_structs import MessageIds
+from mqstore.service.problems import Problem
+from mqstore.storage.errors import MessageIdError, RecordError, StorageError
+from mqstore.storage.formats import Record, decode_message_id
+from mqstore.storage.reads import MessageForm, by_message_ids, by_unique_keys, message_json
+from mqstore.wire import messages as operations
+from mqstore.wire.base import INT32_MAX
+
+PARAMETERS: Final = ("shard", "body", "bodyMax", "inflate")
+_IDS: Final = msgspec.json.Decoder(MessageIds)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lot:
+    """The ids of a request, with the limit and the form of its reply."""
+
+    ids: Sequence[str]
+    topic: str | None
+    """The topic of unique keys; None for offset message ids."""
+    max_bytes: int
+    form: BodyForm
+    kernel_form: MessageForm | None
+
+
+class LotRoute:
+    """Serves look-ups of many messages. Used on the event loop; reads run in the pool."""
+
+    def __init__(self, service: QueryService) -> None:
+        self._service = service
+        self._shard = service.settings.shard
+        self._shards = service.shards
+
+    def add(self, api: Api) -> None:
+        """Register the route with ``api``."""
+        Endpoint(operations.MESSAGES_BY_ID, self._handle, Hot()).add(api)
+
+    async def _handle(self, request: HotRequest) -> Reply:
+        writer = self._service.writer
+        try:
+            found = await self._find_or_forward(request)
+        except (Problem, StorageError) as error:
+            raise writer.problem(error) from None
+        return found if isinstance(found, Reply) else Reply(found, headers=(writer.header(),))
+
+    async def _find_or_forward(self, request: HotRequest) -> bytes | Reply:
+        """Encode the results, or return the reply of the shard that the request names."""
+        given = request.query()
+        refuse_unknown(given, PARAMETERS)
+        parameters = Parameters(given)
+        content = await request.body()
+        spec = bodies.read(_IDS, request, content)
+        body_as, shards = parameters.body(), self._shards
+        other = shards.find_remote(parameters.integer("shard", 0, INT32_MAX), request.scope)
+        if other is not None:
+            return await shards.reply(other, shards.forwarded(request.scope, content))
+        service = self._service
+        form = service.body_form(body_as.shape, body_as.max_bytes, inflate=body_as.inflate)
+        lot = _Lot(
+            spec.ids,
+            spec.topic,
+            service.reply_bytes_max(inflate=body_as.inflate),
+            form,
+            message_views.kernel_form(self._shard, form),
+        )
+        if shards.fans_out(request.scope):
+            return await self._collect(request, lot)
+        return await service.run(partial(self._encode, lot))
+
+    # this shard ---------------------------------------------------------------------------
+
+    def _encode(self, lot: _Lot) -> bytes:
+        """Encode the results of this shard. Runs in the pool."""
+        lookups, ids = self._service.lookups, lot.ids
+        if lot.topic is None:
+            found = by_message_ids(lookups, ids, lot.max_bytes)
+        else:
+            found = by_unique_keys(lookups, lot.topic, ids, lot.max_bytes)
+        results = [self._view(*each, lot) for each in zip(ids, found, strict=False)]
+        remaining = tuple(ids[len(results) :])
+        return msgspec.json.encode(
+            replies.MessagesById(results=tuple(results), remaining=remaining)
+        )
+
+    def _view(
+        self, message_id: str, found: Record | StorageError, lot: _Lot
+    ) -> replies.MessageResult:
+        if isinstance(found, StorageError):
+            problem = self._problem(found)
+            return replies.MessageResult(id=message_id, problem=views.problem(problem))
+        encoded = lot.kernel_form and message_json(lot.kernel_form, found)
+        view: Any = (
+            message_views.message(found, self._shard, lot.form)
+            if encoded is None
+            else msgspec.Raw(encoded)
+        )
+        return replies.MessageResult(id=message_id, message=view)
+
+    def _problem(self, error: StorageError) -> Problem:
+        damage = damage_problem(self._service, error) if isinstance(error, RecordError) else None
+        return damage or problem_of(error)
+
+    # all shards ---------------------------------------------------------------------------
+
+    async def _collect(self, request: HotRequest, lot: _Lot) -> bytes:
+        """Encode the results of all shards that the ids name."""
+        service, own = self._service, self._shards.own
+        parts = self._parts(lot)
+        requests = {}
+        for shard, numbers in parts.items():
+            spec = {"ids": [lot.ids[each] for each in numbers], "topic": lot.topic}
+            if shard != own:
+                requests[shard] = self._shards.forwarded(request.scope, msgspec.json.encode(spec))
+        here = None
+        if own in parts:
+            mine = replace(lot, ids=[lot.ids[each] for each in parts[own]])
+            here = partial(service.run, partial(self._encode, mine))
+        async with self._shards.spread(requests, here) as spread:
+            merge = partial(lot_merging.messages, spread, lot.ids, parts, lot.max_bytes)
+            return await service.run_admitted(merge)
+
+    def _parts(self, lot: _Lot) -> dict[int, Sequence[int]]:
+        """Return the shards to request, each with the numbers of the ids that it may have.
+
+        Any shard may have a unique key. An offset message id names its shard.
+        """
+        shards = self._shards
+        if lot.topic is not None:
+            return dict.fromkeys(shards.members.numbers, range(len(lot.ids)))
+        parts: dict[int, list[int]] = {}
+        for number, each in enumerate(lot.ids):
+            parts.setdefault(self._holder(each), []).append(number)
+        return {**parts}
+
+    def _holder(self, message_id: str) -> int:
+        """Return the shard whose STOREHOST is in an id; this one for any other text."""
+        try:
+            entry = self._shards.members.of_host(decode_message_id(message_id)[0])
+        except MessageIdError:
+            return self._shards.own
+        return self._shards.own if entry is None else entry.shard
