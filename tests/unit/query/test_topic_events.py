@@ -12,7 +12,7 @@ import pytest
 from mqstore.query import event_routes
 from mqstore.query.opened_store import OpenedStore
 from mqstore.query.service import QueryService
-from mqstore.service.arrivals import Arrivals
+from mqstore.service.arrivals import ReaderArrivals
 from mqstore.service.events import RETRY
 from mqstore.service.message_bodies import BodyForm
 from mqstore.storage.codec import cursors
@@ -31,7 +31,7 @@ class Scripted:
     """
 
     def __init__(self, scans: list[int | StorageError]) -> None:
-        self.arrivals = Arrivals(cast(Any, self), asyncio.get_running_loop())
+        self.arrivals = ReaderArrivals(cast(Any, self), asyncio.get_running_loop())
         self.settings = SimpleNamespace(shard=0)
         self.reader = SimpleNamespace(scans=self)
         self.id = ""

@@ -13,7 +13,7 @@ import pytest
 
 from mqstore.storage.shared_groups import Received, Subscription, decode_receipts
 from mqstore.storage.system.threads import production_seams
-from mqstore.writer.consumers.waiting import SharedConsumers
+from mqstore.writer.consumers.waiting import Look, SharedConsumers
 from tests.unit.storage.stores import open_store, put_some
 
 T = [Subscription("T")]
@@ -44,10 +44,24 @@ class Consumers(SharedConsumers):
         self.engine.receive = counted  # type: ignore[method-assign]
         self.engine.receive_in_memory = counted_in_memory  # type: ignore[method-assign]
 
-    async def get(self, wait_s: float = 0.0, count: int = 100) -> Received:
+    async def get(
+        self, wait_s: float = 0.0, count: int = 100, look: Look | None = None
+    ) -> Received:
         return await self.receive(
-            "g", T, count=count, max_bytes=1 << 20, invisible_s=600, member=None, wait_s=wait_s
+            "g",
+            T,
+            count=count,
+            max_bytes=1 << 20,
+            invisible_s=600,
+            member=None,
+            wait_s=wait_s,
+            look=look,
         )
+
+    def look(self) -> Look:
+        found = self.receive_at_once("g", T, count=100, max_bytes=1 << 20, invisible_s=600)
+        assert found is not None
+        return found
 
     async def _await_change(self, *given: Any) -> None:
         asyncio.get_running_loop().call_soon(self.waits.release)
@@ -104,6 +118,39 @@ def test_an_acknowledgement_makes_room_for_a_receive_that_waits(tmp_path: Path) 
         consumers.wake("other", only_full=False)
         consumers.wake("g", only_full=True)
         assert len((await waiting).messages) == 4
+
+    run(tmp_path, act)
+
+
+def test_a_receive_that_found_nothing_at_once_waits_without_a_second_look(tmp_path: Path) -> None:
+    async def act(consumers: Consumers) -> None:
+        await consumers.get()
+        look = consumers.look()
+        consumers.reads = 0
+        waiting = asyncio.ensure_future(consumers.get(wait_s=600, look=look))
+        await consumers.until_wait()
+        assert consumers.reads == 0
+        consumers.put_one()
+        assert len((await waiting).messages) == 1
+        assert consumers.reads == 1
+
+    run(tmp_path, act)
+
+
+@pytest.mark.usefixtures("small_window")
+def test_what_changes_between_the_first_look_and_the_wait_is_not_missed(tmp_path: Path) -> None:
+    async def act(consumers: Consumers) -> None:
+        leased = (await consumers.get()).messages
+        receipts = decode_receipts(each.receipt for each in leased)
+        look = consumers.look()
+        consumers.engine.acknowledge("g", receipts[:1])
+        consumers.wake("g", only_full=True)
+        assert len((await consumers.get(600, look=look)).messages) == 1
+
+        look = consumers.look()
+        consumers.engine.extend("g", receipts[1:2], 0)
+        consumers.wake("g", only_full=False)
+        assert len((await consumers.get(600, look=look)).messages) == 1
 
     run(tmp_path, act)
 

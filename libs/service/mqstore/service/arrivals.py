@@ -1,4 +1,8 @@
-"""Long polls: one thread waits on the state page's futex and wakes coroutines on arrivals.
+"""Long polls: coroutines are woken when messages arrive.
+
+``WriterArrivals`` is for the process that writes the store: the put itself notifies the event loop,
+which checks the queues. ``ReaderArrivals`` is for other processes: a thread waits on the state
+page's futex, and checks the queues, which may read the disk.
 
 A poll reads its queues, registers a watch, and compares the ends of the queues once more before it
 waits. Therefore it misses no message that arrives between the read and the watch.
@@ -7,6 +11,7 @@ waits. Therefore it misses no message that arrives between the read and the watc
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -18,7 +23,8 @@ from mqstore.service import logs
 log = logs.get(__name__)
 
 WAIT_S: Final = 0.5
-"""Longest single wait of the thread in seconds, and so the longest delay of ``stop``."""
+"""Longest single wait of the thread in seconds, and so the longest delay of ``stop``; also the
+pause after a check that failed."""
 CHECK_INTERVAL_MIN_S: Final = 0.001
 """Shortest time between two checks of the queues, which limits the load of a busy store. The first
 arrival after an idle time is not delayed."""
@@ -29,17 +35,30 @@ WAKE_BATCH: Final = 64
 """Number of polls woken in one turn of the event loop, which takes some milliseconds."""
 
 
-class ArrivalSource(Protocol):
-    """The store as the thread sees it. Methods are called from the thread and may block."""
+class Queues(Protocol):
+    """The queues of a store."""
+
+    def end_of(self, topic: str, queue_id: int) -> int:
+        """Return the queue offset of the next message, which is the end of the queue. Raises
+        OSError."""
+
+
+class WrittenQueues(Queues, Protocol):
+    """The queues of a store that this process writes."""
+
+    def notify(self, event_fd: int) -> None:
+        """Add 1 to an event file descriptor at the next arrival, once; -1: do not."""
+
+
+class ReadQueues(Queues, Protocol):
+    """The queues of a store that another process writes. Methods are called from the thread and may
+    block."""
 
     def arrival_count(self) -> int:
         """Return a number that changes with every arrival."""
 
     def wait_for_arrival(self, seen: int, timeout_s: float) -> None:
         """Wait until ``arrival_count`` differs from ``seen``, or for ``timeout_s``."""
-
-    def end_of(self, topic: str, queue_id: int) -> int:
-        """Return the queue offset of the next message, which is the end of the queue."""
 
 
 Watch = tuple[str, int, int]
@@ -49,38 +68,25 @@ QueueKey = tuple[str, int]
 Future = asyncio.Future[None]
 
 
-class Arrivals:
-    """Wakes coroutines of one event loop when messages arrive.
+class Watches:
+    """The queues that coroutines of one event loop wait for, of which a subclass is notified.
 
     ``watch``, ``wake`` and ``interrupt`` are called on that loop only.
     """
 
-    def __init__(self, source: ArrivalSource, loop: asyncio.AbstractEventLoop) -> None:
-        self._source = source
+    def __init__(self, queues: Queues, loop: asyncio.AbstractEventLoop) -> None:
+        self._queues = queues
         self._loop = loop
         self._lock = threading.Condition()
         self._watches: dict[QueueKey, dict[Future, int]] = {}
         """By queue, the waiting futures, each with the queue offset that it waits for."""
         self._futures: set[Future] = set()
-        self._stopping = False
         self._next_check_at = 0.0
+        """Monotonic seconds."""
         self.interrupted = False
-        self._thread = threading.Thread(target=self._run, name="arrivals", daemon=True)
 
     def __len__(self) -> int:
         return len(self._futures)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop the thread and wait for its end. Does nothing if the thread was never started."""
-        with self._lock:
-            self._stopping = True
-            self._lock.notify()
-        if self._thread.is_alive():
-            self._thread.join()
 
     def interrupt(self) -> None:
         """Wake every poll, and let no further one wait, because the service is shutting down."""
@@ -102,7 +108,7 @@ class Arrivals:
             self._futures.add(future)
             for topic, queue_id, offset in watches:
                 self._watches.setdefault((topic, queue_id), {})[future] = offset
-            self._lock.notify()
+            self._on_watch()
         if not future.done() and self._has_arrived(watches):
             future.set_result(None)
         try:
@@ -113,22 +119,126 @@ class Arrivals:
                 for topic, queue_id, _ in watches:
                     self._forget((topic, queue_id), future)
 
+    def _on_watch(self) -> None:
+        """Begin to check the queues. The caller holds the lock."""
+
     def _has_arrived(self, watches: tuple[Watch, ...]) -> bool:
         """Return whether a message arrived since the caller read its queues.
 
-        The thread may have seen that arrival before the watch was registered, and would wait for
-        the next one.
+        A check may have seen that arrival before the watch was registered, and would wait for the
+        next one.
         """
         try:
-            return any(self._source.end_of(topic, queue) > at for topic, queue, at in watches)
+            return any(self._queues.end_of(topic, queue) > at for topic, queue, at in watches)
         except OSError:
-            return False  # the thread reads the queue too, and logs the error
+            return False  # a check reads the queue too, and logs the error
 
     def _forget(self, key: QueueKey, future: Future) -> None:
         waiting = self._watches[key]
         waiting.pop(future, None)
         if not waiting:
             del self._watches[key]
+
+    def _find_arrived(self) -> list[Future]:
+        """Check the queues; return the polls whose messages arrived. Raises OSError."""
+        begun = time.monotonic()
+        with self._lock:
+            keys = {key: min(waiting.values()) for key, waiting in self._watches.items()}
+        end_of = self._queues.end_of
+        ends = {key: end for key, least in keys.items() if (end := end_of(*key)) > least}
+        took = time.monotonic() - begun
+        self._next_check_at = begun + max(CHECK_INTERVAL_MIN_S, CHECK_INTERVAL_RATIO * took)
+        with self._lock:
+            return [
+                future
+                for key, end in ends.items()
+                for future, offset in self._watches.get(key, {}).items()
+                if end > offset and not future.done()
+            ]
+
+    def _resolve(self, futures: list[Future]) -> None:
+        """Resolve some futures now, the rest in later turns, since each reply takes loop time."""
+        for future in futures[:WAKE_BATCH]:
+            if not future.done():
+                future.set_result(None)
+        if len(futures) > WAKE_BATCH:
+            self._loop.call_soon(self._resolve, futures[WAKE_BATCH:])
+
+
+class WriterArrivals(Watches):
+    """Wakes coroutines of one event loop when this process has put messages, in any thread.
+
+    All methods are called on that loop only.
+    """
+
+    def __init__(self, queues: WrittenQueues, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(queues, loop)
+        self._notify = queues.notify
+        self._event_fd = -1
+        self._is_armed = False
+        """Whether the next arrival, or a timer, leads to a check."""
+
+    def start(self) -> None:
+        """Begin to wait for arrivals."""
+        self._event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._loop.add_reader(self._event_fd, self._on_arrival)
+
+    def stop(self) -> None:
+        """End. Does nothing if it was never started."""
+        if self._event_fd >= 0:
+            self._notify(-1)
+            self._loop.remove_reader(self._event_fd)
+            os.close(self._event_fd)
+            self._event_fd = -1
+
+    def _on_watch(self) -> None:
+        if not self._is_armed and self._event_fd >= 0:
+            self._is_armed = True
+            self._notify(self._event_fd)
+
+    def _on_arrival(self) -> None:
+        os.eventfd_read(self._event_fd)
+        left = self._next_check_at - time.monotonic()
+        if left > 0:
+            self._loop.call_later(left, self._check)
+        else:
+            self._check()
+
+    def _check(self) -> None:
+        self._is_armed = False
+        if not self._watches:
+            return
+        self._on_watch()  # before the check: it may miss what arrives meanwhile
+        try:
+            self._resolve(self._find_arrived())
+        except OSError:
+            log.exception("check for arrivals failed")
+            self._loop.call_later(WAIT_S, self._check)
+
+
+class ReaderArrivals(Watches):
+    """Wakes coroutines of one event loop when another process has put messages."""
+
+    def __init__(self, queues: ReadQueues, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(queues, loop)
+        self._source = queues
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="arrivals", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the thread and wait for its end. Does nothing if the thread was never started."""
+        with self._lock:
+            self._stopping = True
+            self._lock.notify()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _on_watch(self) -> None:
+        self._lock.notify()
 
     def _run(self) -> None:
         while self._has_watches():
@@ -140,30 +250,11 @@ class Arrivals:
 
     def _check_queues(self) -> None:
         self._pause(self._next_check_at - time.monotonic())
-        begun = time.monotonic()
         seen = self._source.arrival_count()
-        with self._lock:
-            keys = {key: min(waiting.values()) for key, waiting in self._watches.items()}
-        ends = {
-            key: end for key, least in keys.items() if (end := self._source.end_of(*key)) > least
-        }
-        took = time.monotonic() - begun
-        self._next_check_at = begun + max(CHECK_INTERVAL_MIN_S, CHECK_INTERVAL_RATIO * took)
-        if not self._wake_arrived(ends):
-            self._source.wait_for_arrival(seen, WAIT_S)
-
-    def _wake_arrived(self, ends: dict[QueueKey, int]) -> bool:
-        """Wake polls whose offsets lie below these ends. Return whether there were any."""
-        with self._lock:
-            arrived = [
-                future
-                for key, end in ends.items()
-                for future, offset in self._watches.get(key, {}).items()
-                if end > offset and not future.done()
-            ]
-        if arrived:
+        if arrived := self._find_arrived():
             self._loop.call_soon_threadsafe(self._resolve, arrived)
-        return bool(arrived)
+        else:
+            self._source.wait_for_arrival(seen, WAIT_S)
 
     def _has_watches(self) -> bool:
         """Wait for a watch. Return False once the thread is to stop."""
@@ -176,11 +267,3 @@ class Arrivals:
         with self._lock:
             if not self._stopping and seconds > 0:
                 self._lock.wait(seconds)
-
-    def _resolve(self, futures: list[Future]) -> None:
-        """Resolve some futures now, the rest in later turns, since each reply takes loop time."""
-        for future in futures[:WAKE_BATCH]:
-            if not future.done():
-                future.set_result(None)
-        if len(futures) > WAKE_BATCH:
-            self._loop.call_soon(self._resolve, futures[WAKE_BATCH:])

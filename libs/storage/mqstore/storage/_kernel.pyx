@@ -60,6 +60,7 @@ cdef extern from "_kernel.h":
     uint32_t atomic_add32(void *p, uint32_t v) noexcept nogil
     int64_t mq_now_ms() noexcept nogil
     double mq_monotonic() noexcept nogil
+    void count_event(int event_fd) noexcept nogil
     long mq_futex(const void *word, int operation, uint32_t value, double timeout_s) noexcept nogil
     int EINTR, EAGAIN, ETIMEDOUT
 

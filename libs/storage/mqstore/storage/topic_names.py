@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final
 
 from mqstore.storage._kernel import NameRules
@@ -209,6 +210,7 @@ def check_new_topic(topic: str, store_format: StoreFormat) -> None:
         raise TopicNameError(f"topic {topic} is a system topic, name another one")
 
 
+@lru_cache(1024)
 def check_group(group: str) -> None:
     """Raise GroupNameError unless this may be the name of a consumer or producer group."""
     _check_pattern("group", group, GroupNameError)

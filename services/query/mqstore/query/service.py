@@ -26,7 +26,7 @@ from mqstore.query.topic_queues import TopicQueues
 from mqstore.query.writer_state import WriterHeader, WriterWatch
 from mqstore.service import logs
 from mqstore.service.app import Api
-from mqstore.service.arrivals import Arrivals
+from mqstore.service.arrivals import ReaderArrivals
 from mqstore.service.auth import OwnToken
 from mqstore.service.configuration_error import ConfigurationError
 from mqstore.service.expressions import Compilations
@@ -124,7 +124,7 @@ class QueryService:
         self._reporting: asyncio.Task[None] | None = None
         self.inflate_bounds = InflateBounds.of(settings)
         self.compilations = Compilations()
-        self.arrivals = Arrivals(self, self._loop)
+        self.arrivals = ReaderArrivals(self, self._loop)
         self.shards = Shards(settings, lambda entry: entry.query_url)
         self.api = Api(
             settings,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -217,6 +218,23 @@ def test_an_arrival_wakes_another_process_with_a_read_only_mapping(
         assert process.stdout.readline() == "ready\n"
         page.set_dispatched(12345)
         assert process.stdout.readline() == "True 12345\n"
+
+
+def test_the_next_arrival_is_written_to_an_event_file_descriptor_once(page: StatePage) -> None:
+    event_fd = os.eventfd(0, os.EFD_NONBLOCK)
+    try:
+        page.notify(event_fd)
+        page.set_dispatched(1)
+        page.set_dispatched(2)
+        assert os.eventfd_read(event_fd) == 1
+
+        page.notify(event_fd)
+        page.notify(-1)
+        page.set_dispatched(3)
+        with pytest.raises(BlockingIOError):
+            os.eventfd_read(event_fd)
+    finally:
+        os.close(event_fd)
 
 
 def test_arrivals_wrap_around(page: StatePage) -> None:

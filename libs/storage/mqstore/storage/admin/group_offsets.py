@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from threading import Lock
+from typing import NamedTuple
 
 from mqstore.storage import topic_names
 from mqstore.storage.config import StoreConfig
@@ -50,8 +51,7 @@ class Commit:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class GroupOffset:
+class GroupOffset(NamedTuple):
     """The position of a group in one queue."""
 
     topic: str
@@ -65,6 +65,11 @@ class GroupOffset:
     def lag(self) -> int:
         """The number of messages still to be consumed; all of the queue without an offset."""
         return self.max_offset - min(self.max_offset, max(self.min_offset, self.committed or 0))
+
+    @property
+    def start(self) -> int:
+        """The offset of the next message; the queue's first one without a committed offset."""
+        return self.min_offset if self.committed is None else self.committed
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +181,24 @@ class GroupOffsets:
         names = [topic] if topic is not None else sorted(self.topics_of(group))
         return [found for name in names for found in self._of_topic(group, name)]
 
+    def queue_ids(self, group: str, topic: str) -> range:
+        """The queues of a topic; of one that was deleted, those up to the last one in which the
+        group has an offset. Raises TopicUnknown."""
+        try:
+            return self._queue_ids(topic)
+        except TopicUnknown:
+            known = self._table.of(group, topic)
+            if not known:
+                raise
+            return range(max(known) + 1)
+
+    def stand(self, group: str, topic: str, queue_id: int) -> GroupOffset:
+        """The position of a group in one queue."""
+        committed = self._table.get(group, topic, queue_id)
+        queue = self._queues.get(topic, queue_id)
+        low, high = (0, 0) if queue is None else (queue.min_index, queue.max_index)
+        return GroupOffset(topic, queue_id, committed, low, high)
+
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:
         """The offset of a group in a queue; None without one."""
         return self._table.get(group, topic, queue_id)
@@ -195,7 +218,7 @@ class GroupOffsets:
                 self._check(group, each, allow_back=allow_back)
             for each in commits:
                 self._table.put(group, each.topic, each.queue_id, each.offset)
-        return [self._stand(group, each.topic, each.queue_id) for each in commits]
+        return [self.stand(group, each.topic, each.queue_id) for each in commits]
 
     def advance(self, group: str, commit: Commit, before: int | None) -> bool:
         """Commit an offset if the group's offset is still ``before``; return whether it was.
@@ -233,7 +256,7 @@ class GroupOffsets:
                 raise QueueUnknown(_no_queue(topic, queue_id))
         found = []
         for queue_id in requested:
-            stand = self._stand(group, topic, queue_id)
+            stand = self.stand(group, topic, queue_id)
             low, high = stand.min_offset, stand.max_offset
             if to is not Position.GROUP:
                 after = self._target(stand, to, timestamp_ms)
@@ -278,7 +301,7 @@ class GroupOffsets:
         is_there = queue_id in self._queue_ids(topic)
         if not is_there and self._queues.get(topic, queue_id) is None:
             raise QueueUnknown(_no_queue(topic, queue_id))
-        stand = self._stand(group, topic, queue_id)
+        stand = self.stand(group, topic, queue_id)
         if not 0 <= offset <= stand.max_offset:
             raise OffsetRefused(
                 f"queue {queue_id} of {topic} ends at {stand.max_offset}; {offset} is not in it"
@@ -291,24 +314,11 @@ class GroupOffsets:
             )
 
     def _of_topic(self, group: str, topic: str) -> list[GroupOffset]:
-        try:
-            queue_ids = self._queue_ids(topic)
-        except TopicUnknown:
-            known = sorted(self._table.of(group, topic))
-            if not known:
-                raise
-            queue_ids = range(known[-1] + 1)
-        return [self._stand(group, topic, queue_id) for queue_id in queue_ids]
+        return [self.stand(group, topic, each) for each in self.queue_ids(group, topic)]
 
     def _queue_ids(self, topic: str) -> range:
         found = self._topic_of(topic)
         return range(max(found.read_queues, found.write_queues))
-
-    def _stand(self, group: str, topic: str, queue_id: int) -> GroupOffset:
-        committed = self._table.get(group, topic, queue_id)
-        queue = self._queues.get(topic, queue_id)
-        low, high = (0, 0) if queue is None else (queue.min_index, queue.max_index)
-        return GroupOffset(topic, queue_id, committed, low, high)
 
     def _target(self, stand: GroupOffset, to: Position, timestamp_ms: int) -> int:
         if to is Position.EARLIEST:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from threading import Lock
 
 from mqstore.storage import topic_names
@@ -25,6 +26,9 @@ class Group:
     """Whether subscriptionGroup.json holds the group; else ``config`` is RocketMQ's default."""
     topics: tuple[str, ...]
     """The topics in which the group has offsets, by name."""
+
+
+_default = lru_cache(1024)(GroupConfig)
 
 
 class Groups:
@@ -59,6 +63,10 @@ class Groups:
         if not topics and self._table.get(name) is None:
             raise GroupUnknown(f"there is no group {name}: it was not created, and has no offsets")
         return self._group(name, topics)
+
+    def config(self, name: str) -> GroupConfig:
+        """The config of this group; RocketMQ's default for one that has none."""
+        return self._table.get(name) or _default(name)
 
     def put(self, name: str, change: Callable[[GroupConfig], GroupConfig]) -> Group:
         """Create or change a group; ``change`` is called with its config, or RocketMQ's default.

@@ -33,12 +33,14 @@ cdef class StateWords:
     cdef void *max_offset
     cdef void *dispatched
     cdef void *arrivals
+    cdef int notified  # event file descriptor of the next arrival, or -1
 
     def __cinit__(self, view not None, int64_t max_at, int64_t dispatched_at, int64_t arrivals_at):
         self.page = Held(view, True)
         self.max_offset = <void *> word_at(&self.page.bytes, max_at, 8)
         self.dispatched = <void *> word_at(&self.page.bytes, dispatched_at, 8)
         self.arrivals = <void *> word_at(&self.page.bytes, arrivals_at, 4)
+        self.notified = -1
 
     def set_max(self, uint64_t offset):
         atomic_store64(self.max_offset, offset)
@@ -47,8 +49,15 @@ cdef class StateWords:
         atomic_store64(self.dispatched, offset)
         self.arrive()
 
+    def notify(self, int event_fd):
+        self.notified = event_fd
+
     cdef int arrive(self) except -1:
+        cdef int event_fd = self.notified
         atomic_add32(self.arrivals, 1)
+        if event_fd >= 0:
+            self.notified = -1
+            count_event(event_fd)
         wake(self.arrivals)
         return 0
 

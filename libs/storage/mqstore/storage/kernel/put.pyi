@@ -33,6 +33,8 @@ class StateWords:
         """Store the readable end."""
     def set_dispatched(self, offset: int) -> None:
         """Store the dispatched offset, then count an arrival and wake its waiters."""
+    def notify(self, event_fd: int) -> None:
+        """Add 1 to an event file descriptor at the next arrival of this process; -1: do not."""
 
 class DispatchEnd:
     """The progress of dispatch; changed by the holder of the dispatcher's lock and, while

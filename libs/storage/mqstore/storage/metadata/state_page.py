@@ -303,6 +303,11 @@ class StatePage(StatePageReader):
         self.words = StateWords(mapped.view, _MAX, _DISPATCHED, _ARRIVALS)
         self._changes = Lock()
 
+    def notify(self, event_fd: int) -> None:
+        """Add 1 to an event file descriptor at the next arrival, once. -1: do not, and the
+        descriptor of an earlier call may be closed."""
+        self.words.notify(event_fd)
+
     @classmethod
     def create(cls, files: FileSystem, path: Path, store_id: str, boot_id: str) -> StatePage:
         """Open the page for writing, creating it when there is none; health is ``recovering``.

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from random import Random
 from typing import Final
 
 from mqstore.storage import topic_names
@@ -21,7 +22,6 @@ from mqstore.storage.admin.group_offsets import Commit, GroupOffset
 from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import (
     GroupDisabled,
-    GroupUnknown,
     PropertyError,
     PutRefused,
     QueueUnknown,
@@ -82,6 +82,7 @@ class SharedGroups:
         self._copies = Copies(store, seams.random)
         self._table = LeaseTable(store, seams.files)
         self._ordered = OrderedGroups(store, self._table, seams, shard)
+        self._random = Random(seams.random.getrandbits(128))  # noqa: S311 - names, no secrets
         self._turn = 0
         self._recent: dict[tuple[str, str], float] = {}
         """By group and topic, until when the next messages count as in memory."""
@@ -146,7 +147,7 @@ class SharedGroups:
     def _consuming(self, group: str) -> GroupConfig:
         """The config of a group that may consume. Raises GroupNameError, GroupDisabled."""
         topic_names.check_group(group)
-        config = self._config(group)
+        config = self._store.groups.config(group)
         if not config.consume_enable:
             raise GroupDisabled(
                 f"group {group} may not consume: its consumeEnable is false; set it to true"
@@ -159,9 +160,9 @@ class SharedGroups:
         found, turn = Received(), limits.turn
         if turn is not None:
             found.is_full, found.next_deadline = turn.is_waiting, turn.next_change
-        for wanted, stand in self._queues(config.name, subscriptions):
-            if turn is None or (stand.topic, stand.queue_id) in turn.epochs:
-                self._receive_from(config, wanted, stand, limits, found)
+        for wanted, place in self._places(config.name, subscriptions):
+            if turn is None or (place.topic, place.queue_id) in turn.epochs:
+                self._receive_from(config, wanted, place, limits, found)
             if limits.count <= 0:
                 break
         if len(self._recent) >= RECENT_MAX:
@@ -170,36 +171,43 @@ class SharedGroups:
         self._recent.update({(config.name, each.topic): until for each in subscriptions})
         return found
 
-    def _queues(
+    def _places(
         self, group: str, subscriptions: Sequence[Subscription]
-    ) -> list[tuple[PullFilter | None, GroupOffset]]:
+    ) -> list[tuple[PullFilter | None, Place]]:
         """The queues to receive from, retries first, then all in turn."""
-        retries = RETRY_PREFIX + group
-        found: list[tuple[PullFilter | None, GroupOffset]] = []
-        for each in subscriptions:
-            if each.topic == retries:
-                continue
-            stands = self._store.offsets.of(group, each.topic)
-            found += [(each.wanted, stand) for stand in stands]
+        retries, queue_ids = RETRY_PREFIX + group, self._store.offsets.queue_ids
+        found = [
+            (each.wanted, Place(group, each.topic, queue_id))
+            for each in subscriptions
+            if each.topic != retries
+            for queue_id in queue_ids(group, each.topic)
+        ]
         self._turn += 1
         start = self._turn % len(found) if found else 0
         found = found[start:] + found[:start]
         try:
-            stands = self._store.offsets.of(group, retries)
+            return [
+                (None, Place(group, retries, each)) for each in queue_ids(group, retries)
+            ] + found
         except TopicUnknown:
             return found
-        return [(None, stand) for stand in stands] + found
 
     def _receive_from(
         self,
         config: GroupConfig,
         wanted: PullFilter | None,
-        stand: GroupOffset,
+        place: Place,
         limits: Limits,
         found: Received,
     ) -> None:
-        place = Place(config.name, stand.topic, stand.queue_id)
-        leases = self._table.get(place, stand.committed) or _first_leases(stand)
+        stand = self._store.offsets.stand(*place)
+        leases = self._table.get(place, stand.committed)
+        if leases is None:
+            if stand.start >= stand.max_offset:  # all is acknowledged
+                found.ends.append((place.topic, place.queue_id, stand.start))
+                return
+            leases = QueueLeases(stand.start)
+            leases.committed = stand.committed
         if leases.next < stand.min_offset:
             found.expired += leases.drop_below(stand.min_offset)
         leases.expire(self._seams.clock.monotonic())
@@ -299,10 +307,12 @@ class SharedGroups:
         limits: Limits,
         found: Received,
     ) -> None:
-        lease = limits.lease
         if limits.turn is not None:
             epoch = limits.turn.epochs[Queue(place.topic, place.queue_id)]
-            lease = receipts.lease_of_epoch(self._seams.random, epoch)
+            limits.lease = receipts.lease_of_epoch(self._random, epoch)
+        elif not limits.lease:
+            limits.lease = receipts.new_lease(self._random)
+        lease = limits.lease
         receipt = receipts.encoder(self._shard, place.topic, place.queue_id, lease)
         offsets = [record.queue_offset for record in records]
         attempts = leases.lease(offsets, lease, limits.deadline)
@@ -322,7 +332,7 @@ class SharedGroups:
 
     def _limits(self, count: int, max_bytes: int, invisible_s: float) -> Limits:
         deadline = self._seams.clock.monotonic() + invisible_s
-        return Limits(count, max_bytes, deadline, receipts.new_lease(self._seams.random))
+        return Limits(count, max_bytes, deadline)
 
     def _read(self, place: Place, offset: int, found: Received | None = None) -> Record | None:
         """The message at a queue offset; None for one that expired, or cannot be read."""
@@ -399,7 +409,7 @@ class SharedGroups:
         which the log has the copies. Raises GroupNameError, ReceiptInvalid, PutRefused,
         StoreFailed; messages whose copies are not stored stay leased.
         """
-        config, done = self._config(group), Received()
+        config, done = self._store.groups.config(group), Received()
         is_shared = any(each.epoch is None for each in given)
         if delay_s is not None and is_shared and level != returned.DEAD:
             level = self._level_of(delay_s)
@@ -565,12 +575,6 @@ class SharedGroups:
         delayed messages wait to count them."""
         return group_states.count_returned(self._store)
 
-    def _config(self, group: str) -> GroupConfig:
-        try:
-            return self._store.groups.get(group).config
-        except GroupUnknown:
-            return GroupConfig(group)
-
     def _bury(self, group: str, record: Record, attempts: int, done: Received) -> bool:
         """Make a dead letter; return whether it is stored. One that cannot be stored must not keep
         the group from its other messages."""
@@ -591,10 +595,3 @@ class SharedGroups:
     def step(self, now: float) -> float:
         """See ``LeaseTable.step``."""
         return self._table.step(now)
-
-
-def _first_leases(stand: GroupOffset) -> QueueLeases:
-    """The state of a queue without pending messages."""
-    leases = QueueLeases(stand.min_offset if stand.committed is None else stand.committed)
-    leases.committed = stand.committed
-    return leases

@@ -83,7 +83,8 @@ class Limits:
     bytes: int
     deadline: float
     """Monotonic seconds: when the leases expire."""
-    lease: int
+    lease: int = 0
+    """Id of the leases; 0 before the first message."""
     turn: Turn | None = None
     """The queues of an ordered group to receive from."""
     is_in_memory: bool = False

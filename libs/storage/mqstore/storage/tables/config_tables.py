@@ -57,22 +57,10 @@ class TopicTable(JournaledTable):
     file_name = "topics.json"
     table_name = "topicConfigTable"
 
-    def __init__(self, path: Path, store_format: StoreFormat, seams: Seams, journal: Path) -> None:
-        super().__init__(path, store_format, seams, journal)
-        self._read: dict[str | int, TopicConfig] = {}
-        """The topics that were requested since they changed last."""
-
     def get(self, name: str) -> TopicConfig | None:
         """The topic of this name, or None."""
         with self._lock:
-            known = self._read.get(name)
-            if known is None and isinstance(found := self.entries.get(name), dict):
-                known = self._read[name] = _topic_from(name, found)
-            return known
-
-    def _forget(self, name: str | int) -> None:
-        super()._forget(name)
-        self._read.pop(name, None)
+            return self._value(name, _topic_from)
 
     def all(self) -> list[TopicConfig]:
         """Every topic, by name."""

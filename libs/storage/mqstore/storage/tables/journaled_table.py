@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from threading import Lock
-from typing import Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.paths import StorePaths
@@ -26,6 +26,8 @@ from mqstore.storage.tables.table import DATA_VERSION, JsonObject, Table
 SMALL_FILE_MAX: Final = 32 << 10
 """Bytes of a file that is written at each change, as RocketMQ writes it: some hundred topics. A
 broker that takes over after a kill then lacks no change."""
+
+_T = TypeVar("_T")
 
 
 class JournaledTable(Table):
@@ -44,6 +46,8 @@ class JournaledTable(Table):
         """Names of entries whose change no file has, with whether each was new."""
         self._printed: dict[str | int, str] = {}
         """Text of each entry that has not changed since it was printed."""
+        self._values: dict[str | int, Any] = {}
+        """Results of ``_value``, by entry, until the entry changes."""
 
     @classmethod
     def empty(cls, paths: StorePaths, store_format: StoreFormat, seams: Seams) -> Self:
@@ -142,6 +146,14 @@ class JournaledTable(Table):
                 if change.version is not None:
                     self.data[DATA_VERSION] = change.version
 
+    def _value(self, name: str, make: Callable[[str, JsonObject], _T]) -> _T | None:
+        """Return what ``make`` makes of an entry, once until it changes; None without one. The
+        caller holds the lock."""
+        known: _T | None = self._values.get(name)
+        if known is None and isinstance(found := self.entries.get(name), dict):
+            known = self._values[name] = make(name, found)
+        return known
+
     def _put(self, name: str, value: JsonObject) -> None:
         """Add or replace an entry, in memory. The caller holds the lock."""
         is_new = self._unsaved.get(name, name not in self.entries)
@@ -162,6 +174,7 @@ class JournaledTable(Table):
     def _forget(self, name: str | int) -> None:
         """Drop what was made of an entry that changes. The caller holds the lock."""
         self._printed.pop(name, None)
+        self._values.pop(name, None)
 
     def _append_changes(self) -> None:
         """Append to the journal; where that fails, the file is to be saved instead."""

@@ -69,8 +69,7 @@ class SubscriptionGroups(JournaledTable):
     def get(self, name: str) -> GroupConfig | None:
         """The group of this name, or None."""
         with self._lock:
-            found = self.entries.get(name)
-            return _group_from(name, found) if isinstance(found, dict) else None
+            return self._value(name, _group_from)
 
     def all(self) -> list[GroupConfig]:
         """Every group, by name."""

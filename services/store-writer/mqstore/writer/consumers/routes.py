@@ -38,6 +38,7 @@ from mqstore.storage.shared_groups import (
 )
 from mqstore.wire import consumers as operations
 from mqstore.writer.consumers.over_shards import Settle, ShardedConsumers
+from mqstore.writer.consumers.waiting import Look
 from mqstore.writer.service import WriterService
 
 OTHERS_INTERVAL_S: Final = 1.0
@@ -87,22 +88,23 @@ class ConsumerRoutes:
         group = _group(request)
         refuse_unknown(request.query(), ("shard",))
         _require_json(request)
+        is_alone = self._sharded.is_alone(request)
 
         def begin(body: bytes, _: Mapping[str, str]) -> HotResult:
             spec = bodies.decode(_RECEIVE, body)
             if self._other_shard(request) is not None:
                 return None
-            found = self._receive_at_once(group, spec)
-            if found is not None:
-                return self._encode(group, found, spec.invisible_s)
-            receiving = self._receive(request, group, spec, body)
+            look = self._look(group, spec)
+            if look is not None and (look.found.messages or (not spec.wait and is_alone)):
+                return self._encode(group, look.found, spec.invisible_s)
+            receiving = self._receive(request, group, spec, body, look)
             return FutureReply(asyncio.create_task(receiving), needs_client=True)
 
         return Prepared(begin)
 
-    def _receive_at_once(self, group: str, spec: message_structs.ReceiveSpec) -> Received | None:
-        """Receive messages that are in memory; None without one, with filters, and in an
-        ordered group."""
+    def _look(self, group: str, spec: message_structs.ReceiveSpec) -> Look | None:
+        """Receive messages that are in memory; None where the disk must be read, with filters, and
+        in an ordered group."""
         if spec.member is not None or any(each.tags or each.sql for each in spec.topics.values()):
             return None
         self._service.require_writable()
@@ -120,8 +122,10 @@ class ConsumerRoutes:
         group: str,
         spec: message_structs.ReceiveSpec,
         body: bytes,
+        look: Look | None = None,
     ) -> Reply:
-        """Receive here; where there are several shards, and this one has nothing, from another."""
+        """Receive here; where there are several shards, and this one has nothing, from another.
+        ``look`` is what was found here at once."""
         wanted = [
             Subscription(topic, await self._filter(request, each))
             for topic, each in spec.topics.items()
@@ -132,7 +136,8 @@ class ConsumerRoutes:
         while True:
             left = max(0.0, until - loop.time())
             wait_s = left if alone else 0.0
-            found = await self._receive_here(group, spec, wanted, wait_s)
+            found = await self._receive_here(group, spec, wanted, wait_s, look)
+            look = None
             if found.messages or alone:
                 return self._reply(group, found, spec.invisible_s)
             members: dict[str, Any] = msgspec.json.decode(body)
@@ -152,6 +157,7 @@ class ConsumerRoutes:
         spec: message_structs.ReceiveSpec,
         wanted: Sequence[Subscription],
         wait_s: float,
+        look: Look | None = None,
     ) -> Received:
         service = self._service
         service.require_writable()
@@ -163,6 +169,7 @@ class ConsumerRoutes:
             invisible_s=spec.invisible_s,
             member=spec.member,
             wait_s=wait_s,
+            look=look,
         )
 
     async def _filter(

@@ -10,10 +10,10 @@ from functools import partial
 from typing import Any, Final
 
 from mqstore.service import logs, problems
-from mqstore.service.arrivals import Arrivals
+from mqstore.service.arrivals import WriterArrivals
 from mqstore.service.problems import Problem
 from mqstore.storage import MessageStore
-from mqstore.storage.errors import QueueUnknown, StorageError
+from mqstore.storage.errors import StorageError
 from mqstore.storage.host import Seams
 from mqstore.storage.shared_groups import DeadLetters, Received, SharedGroups, Subscription
 from mqstore.writer.ordering import queue_of
@@ -63,16 +63,17 @@ class _Receives:
     """The receives of one group that are in progress."""
 
     count: int = 0
-    ended: int = 0
-    """Number of requests so far that ended leases or let them end at another time."""
-    acknowledged: int = 0
-    """Number of requests so far that made room in queues that may be full."""
     lines: dict[frozenset[str], _Line] = field(default_factory=dict)
     """Those that wait, by topics, in an ordered group also by member."""
 
-    def has_changed(self, ended: int, acknowledged: int, found: Received) -> bool:
-        """Whether a request since these numbers matters to a receive."""
-        return self.ended != ended or (found.is_full and self.acknowledged != acknowledged)
+
+@dataclass(slots=True)
+class Look:
+    """The result of a receive that did not wait, with the numbers of changes before it."""
+
+    found: Received
+    ended: int
+    acknowledged: int
 
 
 class SharedConsumers:
@@ -91,10 +92,14 @@ class SharedConsumers:
         acknowledgements cannot be saved any more."""
         self.engine = SharedGroups(store, seams, shard)
         self.dead_letters = DeadLetters(store, seams, queue_of)
-        self.arrivals = Arrivals(_Arrivals(store), asyncio.get_running_loop())
+        self.arrivals = WriterArrivals(_Queues(store), asyncio.get_running_loop())
         self._polls_max = polls_max
         self._receives: dict[str, _Receives] = {}
         """By group."""
+        self._ended = 0
+        """Number of requests so far that ended leases or let them end at another time."""
+        self._acknowledged = 0
+        """Number of requests so far that made room in queues that may be full."""
         self._undoing: set[asyncio.Future[None]] = set()
         self._saving = seams.scheduler.start(self.engine, failed)
         self.arrivals.start()
@@ -109,11 +114,12 @@ class SharedConsumers:
         invisible_s: float,
         member: str | None,
         wait_s: float,
+        look: Look | None = None,
     ) -> Received:
         """Lease messages; wait up to ``wait_s`` seconds for the first one.
 
-        A receive that is cancelled leases nothing. Raises Problem (503) while too many receives
-        wait, and as ``SharedGroups.receive``.
+        ``look`` is what this receive found at once. A receive that is cancelled leases nothing.
+        Raises Problem (503) while too many receives wait, and as ``SharedGroups.receive``.
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + wait_s
@@ -126,22 +132,24 @@ class SharedConsumers:
             max_bytes=max_bytes,
             invisible_s=invisible_s,
         )
-        before, topics = Received(), frozenset(each.topic for each in subscriptions)
+        before, topics = Received(), frozenset([each.topic for each in subscriptions])
         if member is not None:
             topics |= {f"member {member}"}  # an arrival is for the member that holds its queue
         with self._receiving(group, topics) as receives:
             for _ in range(EMPTY_STEPS_MAX):
-                ended, acknowledged = receives.ended, receives.acknowledged
-                found = await lease()
+                if look is None:
+                    look = Look(Received(), self._ended, self._acknowledged)
+                    look.found = await lease()
+                found = look.found
                 found.unreadable[:0] = before.unreadable
                 found.expired += before.expired
                 found.dead += before.dead
                 left = until - loop.time()
                 if found.messages or left <= 0 or self.arrivals.interrupted:
                     break
-                if not receives.has_changed(ended, acknowledged, found):
+                if not self._has_changed(look):
                     await self._await_change(receives.lines[topics], found, left)
-                before = found
+                before, look = found, None
             return found
 
     def receive_at_once(
@@ -152,23 +160,24 @@ class SharedConsumers:
         count: int,
         max_bytes: int,
         invisible_s: float,
-    ) -> Received | None:
-        """Lease messages that are in memory; None without one. Raises as ``receive``."""
+    ) -> Look | None:
+        """Lease messages that are in memory; None where the disk must be read. Raises as
+        ``receive``."""
         found = self.engine.receive_in_memory(
             group, subscriptions, count=count, max_bytes=max_bytes, invisible_s=invisible_s
         )
-        return found if found is not None and found.messages else None
+        return None if found is None else Look(found, self._ended, self._acknowledged)
 
     def wake(self, group: str, *, only_full: bool) -> None:
         """Have waiting receives of a group look again: leases ended, or full queues have room.
 
         ``only_full``: only those that found a full queue.
         """
+        self._acknowledged += 1
+        self._ended += not only_full
         receives = self._receives.get(group)
         if receives is None:
             return
-        receives.acknowledged += 1
-        receives.ended += not only_full
         lines = [each for each in receives.lines.values() if each.is_full or not only_full]
         self.arrivals.wake([each.watcher for each in lines if each.watcher is not None])
 
@@ -180,6 +189,7 @@ class SharedConsumers:
         """Save, and return when nothing uses the engine. Before the store is closed."""
         if self._undoing:
             await asyncio.wait(self._undoing)
+        self.arrivals.stop()
         await asyncio.to_thread(self._leave)
 
     async def _lease(
@@ -213,6 +223,11 @@ class SharedConsumers:
         except (OSError, StorageError) as error:  # the leases expire
             log.warning("leases of a cancelled receive stay", group=group, error=str(error))
 
+    def _has_changed(self, look: Look) -> bool:
+        """Whether a request since a look matters to its receive."""
+        is_full = look.found.is_full
+        return self._ended != look.ended or (is_full and self._acknowledged != look.acknowledged)
+
     @contextmanager
     def _receiving(self, group: str, topics: frozenset[str]) -> Iterator[_Receives]:
         receives = self._receives.setdefault(group, _Receives())
@@ -243,7 +258,6 @@ class SharedConsumers:
                 line.leave(woken)
 
     def _leave(self) -> None:
-        self.arrivals.stop()
         self._saving.stop()
         try:
             self.engine.save()
@@ -251,23 +265,14 @@ class SharedConsumers:
             log.warning("acknowledgements cannot be saved", error=str(error))
 
 
-class _Arrivals:
-    """The store as an ``ArrivalSource``."""
+class _Queues:
+    """The queues of the store, as ``WrittenQueues``."""
 
     def __init__(self, store: MessageStore) -> None:
-        self._store = store
-
-    def arrival_count(self) -> int:
-        """See ``ArrivalSource``."""
-        return self._store.state.arrivals
-
-    def wait_for_arrival(self, seen: int, timeout_s: float) -> None:
-        """See ``ArrivalSource``."""
-        self._store.state.wait(seen, timeout_s)
+        self._queue = store.queues.get
+        self.notify = store.state.notify
 
     def end_of(self, topic: str, queue_id: int) -> int:
-        """See ``ArrivalSource``; 0 for a queue without messages."""
-        try:
-            return self._store.lookups.queue_range(topic, queue_id).max_offset
-        except QueueUnknown:
-            return 0
+        """See ``Queues``; 0 for a queue without messages."""
+        queue = self._queue(topic, queue_id)
+        return 0 if queue is None else queue.max_index
