@@ -53,7 +53,7 @@ NUMBER = 5
 """Its first queue offset."""
 TIME = stores.BORN_MS
 STOPPED = SimulatedClock(TIME)
-FREE = ("KEYS", "TAGS", "UNIQ_KEY", "WAIT")
+FREE = ("KEYS", "TAGS", "UNIQ_KEY", "WAIT", "__SHARDINGKEY")
 REFUSED = ("DELAY", "PGROUP", "a")
 RULES = NameRules([name.encode() for name in FREE], [name.encode() for name in REFUSED])
 
@@ -65,7 +65,13 @@ PLAIN: tuple[Item, ...] = (
     (b"y" * 300, b"k\x01v"),
     ("日本語".encode(), "KEYS\x01ключ 😀\x02WAIT\x01true".encode()),
 )
+ORDERED: tuple[Item, ...] = (
+    (b"first", b"__SHARDINGKEY\x01order-1\x02UNIQ_KEY\x01U1"),
+    (b"second", b"TAGS\x01t\x02__SHARDINGKEY\x01order-2\x02__SHARDINGKEY\x01order-1\x02"),
+)
+"""Messages under one ordering key."""
 ODD: tuple[Item, ...] = (
+    (b"ordered", b"__SHARDINGKEY\x01order-1"),
     (b"due later", b"DELAY\x013\x02TAGS\x01t"),
     (b"many", b"INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%b"),
     (b"keys", b"KEYS\x01" + b" ".join(b"%d" % number for number in range(70))),
@@ -73,7 +79,7 @@ ODD: tuple[Item, ...] = (
     (b"twice", b"UNIQ_KEY\x01U1\x02UNIQ_KEY\x01U2\x02TAGS\x01\x02TAGS\x01z"),
     (b"guarded", b"TAGS\x01t\x02__CRC32#\x010123456789\x02"),
 )
-SPLICED = tuple(own for _, own in (*PLAIN, *ODD))
+SPLICED = tuple(own for _, own in (*PLAIN, *ORDERED, *ODD))
 UNNAMED = Message("Topic", 0, None, b"", stores.BORN, stores.BORN, TIME)
 TEMPLATES = (
     *[UNNAMED] * 6,
@@ -116,7 +122,8 @@ class Batches:
     def __init__(self, mutator: Mutator) -> None:
         self._mutator = mutator
         odd = [Seed.of((PLAIN[0], each)) for each in ODD]
-        self._seeds = [Seed.of(PLAIN), Seed.of(PLAIN[:1]), Seed.of(PLAIN * 3), *odd]
+        plain = [PLAIN, PLAIN[:1], PLAIN * 3, ORDERED, ORDERED[:1]]
+        self._seeds = [*map(Seed.of, plain), *odd]
         self._pool = [seed.data for seed in self._seeds]
         self._room = _Room()
 
@@ -145,13 +152,16 @@ class Batches:
         """Put a batch by a send lane: the same records, and a reply that has their placements."""
         hosts = template.born_host, template.store_host
         lane = _lane(self._room.end(body_max, None, SystemClock()), template.topic, hosts[1])
-        sent = None
-        if lane.read_batch(data, hosts[0], template.queue_id, True):
+        sent, queue_id = None, self._mutator.random.choice((-1, template.queue_id))
+        if lane.read_batch(data, hosts[0], queue_id, True):
             sent = lane.put()
         if sent is None:
             self._room.is_untouched()
             return
         assert isinstance(sent, StoredSend)
+        named = [properties.decode(each.properties) for each in messages]
+        assert {each.get("__SHARDINGKEY") for each in named} == {lane.ordering_key}
+        assert lane.ordering_key is None or queue_id == -1
         time = sent.placements[0].store_timestamp_ms
         born = self._room.born_timestamp_ms
         changes = {"born_timestamp_ms": born, "reconsume_times": 0, "queue_id": 0}
@@ -209,6 +219,7 @@ def _lane(end: LogEnd, topic: str, store_host: Host) -> SendLane:
         topic,
         queues=1,
         turns=QueueTurns(),
+        queue_of=lambda key, _: 0,
         store_host=store_host,
         keys=None,
         lock=None,

@@ -12,6 +12,7 @@ SEEDS: Final = (
     b'{"messages": [{"bodyBase64": "AAECAw==", "crc32c": 3644005027, "queueId": 0, "flag": -7}]}',
     b'{"durability":"sync","messages":[{"properties":{"a":"b","c":"d"},"delayLevel":0},{}]}',
     b'{"messages":[{"body":"\\u00e4\\ud83d\\ude00\\n\\"\\/"}],"durability":"async"}',
+    b'{"messages":[{"body":"a","orderingKey":"order-1"},{"orderingKey":"order-1","tags":"t"}]}',
     '{"messages":[{"body":"日本語 é 😀","uniqKey":"U2"}]}'.encode(),
 )
 

@@ -44,6 +44,9 @@ def messages(draw: st.DrawFn) -> dict[str, Any]:
 @st.composite
 def requests(draw: st.DrawFn) -> bytes:
     fields: dict[str, Any] = {"messages": draw(st.lists(messages(), max_size=4))}
+    if draw(st.integers(0, 3)) == 0:
+        for each in fields["messages"]:
+            each["orderingKey"] = "order-1"
     durability = draw(st.sampled_from(["sync", "async", "", None, "never"]))
     if durability != "never":
         fields["durability"] = durability

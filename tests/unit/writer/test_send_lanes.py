@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mqstore.service.http import DeferredReply, HotRequest, Reply, await_reply
+from mqstore.service.key_shards import shard_of_ordering_key
 from mqstore.service.problems import Problem
 from mqstore.service.settings import Settings
 from mqstore.storage import StoreConfig
@@ -26,11 +27,13 @@ from mqstore.writer.produce_route import ProduceRoute
 from mqstore.writer.service import WriterService
 from tests.long_runs import examples
 from tests.unit.writer.json_requests import requests
+from tests.unit.writer.test_key_routing import Cluster
 
 TOPIC: Final = "orders"
 """A topic of one queue, so that messages without a queue have one place."""
 SPREAD: Final = "spread"
 QUEUES: Final = 3
+ORDERING_KEYS: Final = ["order-1", "order-2", "a b", "k" * 255]
 HEADERS: Final = [(b"content-type", b"application/json"), (b"host", b"localhost")]
 BATCH_HEADERS: Final = [(b"content-type", b"application/x-rocketmq-batch")]
 BATCH_PROPERTIES: Final = (
@@ -182,9 +185,9 @@ def batches(draw: st.DrawFn) -> tuple[bytes, bytes]:
     """A query, and a body in RocketMQ's batch encoding, some of them damaged."""
     keys = st.sampled_from([b"", b"", b"UNIQ_KEY\x01%b\x02" % os.urandom(8).hex().encode()])
     keys |= st.sampled_from([b"UNIQ_KEY\x01A1\x02", b'UNIQ_KEY\x01a"b\x02'])
-    items = []
+    items, ordering = [], draw(st.sampled_from([b"", b"", b"__SHARDINGKEY\x01order-2\x02"]))
     for _ in range(draw(st.integers(0, 5))):
-        own = draw(keys) + draw(st.sampled_from(BATCH_PROPERTIES))
+        own = ordering + draw(keys) + draw(st.sampled_from(BATCH_PROPERTIES))
         body = draw(st.binary(max_size=9))
         size = 22 + len(body) + len(own)
         head = struct.pack(">iiiii", size, 0, 0, draw(st.integers(-9, 9)), len(body))
@@ -259,6 +262,79 @@ def test_a_plain_request_is_stored_by_the_lane(writers: tuple[Writer, Writer]) -
     status, second = lanes.send(body)
     assert (status, second["messages"][0].pop("repeat")) == (201, True)
     assert second == first
+
+
+def queue_of_one(writer: Writer) -> int:
+    """The queue of a message that names none."""
+    found: int = writer.send(b'{"messages":[{"body":"a"}]}', SPREAD)[1]["messages"][0]["queueId"]
+    return found
+
+
+def test_messages_under_one_ordering_key_are_stored_by_the_lane(
+    writers: tuple[Writer, Writer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lanes, general = writers
+    single = [[{"body": key, "orderingKey": key, "tags": "t"}] for key in ORDERING_KEYS]
+    several = [{"body": str(number), "orderingKey": "order-1"} for number in range(3)]
+    texts = [json.dumps({"messages": each}).encode() for each in (*single, several)]
+    own = b"TAGS\x01t\x02__SHARDINGKEY\x01order-2\x02"
+    item = struct.pack(">iiiii", 23 + len(own), 0, 0, 0, 1) + b"b" + struct.pack(">h", len(own))
+    requests = [*((text, None) for text in texts), (3 * (item + own), b"")]
+    turn = queue_of_one(lanes)
+    starts = [writer.service.store.log.max_offset for writer in writers]
+    replies = [general.send_generally(body, SPREAD, query) for body, query in requests]
+    monkeypatch.setattr(lanes.producer, "_batch", None)  # of the general way
+    found = [lanes.send(body, SPREAD, query) for body, query in requests]
+    assert [[each["queueId"] for each in reply["messages"]] for _, reply in found] == [
+        [each["queueId"] for each in reply["messages"]] for _, reply in replies
+    ]
+    without_offset = [
+        [(*record[:3], *record[4:]) for record in writer.records(start)]
+        for writer, start in zip(writers, starts, strict=True)
+    ]
+    assert without_offset[0] == without_offset[1]
+    assert queue_of_one(lanes) == (turn + 1) % QUEUES  # an ordering key takes no turn
+
+
+def test_a_lane_leaves_messages_under_several_ordering_keys(
+    writers: tuple[Writer, Writer],
+) -> None:
+    lanes, _ = writers
+    lane, client = lanes.producer._lanes._lane(lanes.service.store.topic(SPREAD)), Host(b"1234", 1)
+    assert lane is not None
+    for messages in (
+        [{"orderingKey": "a"}, {"orderingKey": "b"}],
+        [{"orderingKey": "a"}, {}],
+        [{}, {"orderingKey": "a"}],
+        [{"orderingKey": "a", "queueId": 0}],
+        [{"orderingKey": "k" * 256}],
+    ):
+        assert not lane.read(json.dumps({"messages": messages}).encode(), client), messages
+    assert lane.read(b'{"messages":[{"orderingKey":"a"}]}', client)
+    assert lane.ordering_key == "a"
+    assert lane.read(b'{"messages":[{}]}', client)
+    assert lane.ordering_key is None
+
+
+def test_a_lane_leaves_messages_whose_ordering_key_is_of_another_shard(
+    writers: tuple[Writer, Writer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lanes, _ = writers
+    topic, cluster = lanes.service.store.topic(SPREAD), Cluster(tmp_path / "shards", 0, [0, 1, 2])
+    monkeypatch.setattr(lanes.service, "shards", cluster.shards)
+    monkeypatch.setattr(lanes.service, "key_routing", cluster.routing)
+    stored = set()
+    for key in map(str, range(20)):
+        messages = [{"orderingKey": key, "body": "a"}] * 2
+        body = json.dumps({"messages": messages}).encode()
+        sent = [
+            lanes.producer._lanes.send(topic, body, Host(b"1234", 1), stays=stays)
+            for stays in (False, True)
+        ]
+        assert sent[1] is not None  # the client named this shard
+        assert (sent[0] is not None) == (shard_of_ordering_key(key, [0, 1, 2]) == 0)
+        stored.add(sent[0] is None)
+    assert stored == {True, False}
 
 
 def test_a_sync_request_waits_until_its_messages_are_on_disk(

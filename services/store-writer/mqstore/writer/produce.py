@@ -347,6 +347,12 @@ def batch_rules(store_format: StoreFormat) -> NameRules:
     return topic_names.property_rules(CLIENT_PROPERTIES, store_format)
 
 
+@cache
+def lane_rules(store_format: StoreFormat) -> NameRules:
+    """Return ``batch_rules`` for a lane, which chooses the queue of an ordering key."""
+    return topic_names.property_rules(CLIENT_PROPERTIES | {PROPERTY_SHARDING_KEY}, store_format)
+
+
 def check_crc32c(body: bytes, given: int, what: str) -> None:
     """Raises Problem if the CRC-32C of a body is not the given one."""
     if (found := crc32c(body)) != given:

@@ -13,6 +13,7 @@ from mqstore.storage.formats import Host
 from mqstore.storage.puts import SendLane, StoredSend, UniqueKeys
 from mqstore.storage.settings import FlushDiskType
 from mqstore.writer import produce
+from mqstore.writer.ordering import queue_of
 from mqstore.writer.service import WriterService
 
 
@@ -70,9 +71,13 @@ class SendLanes:
         service = self._service
         if service.shards.members.alone:
             return True
-        keys, routing = lane.given_keys, service.key_routing
-        window_ms = service.store.config.unique_key_window
-        return not keys or routing.are_own(routing.parts(keys, window_ms))
+        keys: list[str | None] = [*lane.given_keys]
+        ordering = lane.ordering_key  # of all messages
+        if ordering is not None:
+            keys = keys or [None]
+        routing, window_ms = service.key_routing, service.store.config.unique_key_window
+        parts = routing.parts(keys, window_ms, None if ordering is None else [ordering] * len(keys))
+        return routing.are_own(parts)
 
     def _lane(self, topic: TopicConfig) -> SendLane | None:
         """Return the lane of a topic.
@@ -97,10 +102,11 @@ class SendLanes:
         return SendLane(
             store.log.end,
             produce.json_reader(store.format, self._keys, count_max),
-            produce.batch_rules(store.format),
+            produce.lane_rules(store.format),
             topic.name,
             queues=topic.write_queues,
             turns=self._queues.turns(topic.name),
+            queue_of=queue_of,
             store_host=store.host,
             keys=None if dedup is None else dedup.tables,
             lock=None if dedup is None else dedup.lock,

@@ -30,7 +30,7 @@ cdef inline uint8_t *put_property(uint8_t *to, Text name, Text value) noexcept n
 cdef uint8_t *put_properties(
     uint8_t *to, const JsonMessage *m, Text uniq_key, bint trailing
 ) noexcept nogil:
-    """In the order of the general way: the user's, KEYS, UNIQ_KEY, TAGS."""
+    """In the order of the general way: the user's, KEYS, UNIQ_KEY, TAGS, the ordering key."""
     cdef int i
     for i in range(m.property_count):
         to = put_property(to, m.names[i].raw, m.values[i].raw)
@@ -46,6 +46,8 @@ cdef uint8_t *put_properties(
     to = put_property(to, UNIQ_NAME, uniq_key)
     if m.tags.given:
         to = put_property(to, TAGS_NAME, m.tags.raw)
+    if m.ordering_key.given:
+        to = put_property(to, ORDERING_NAME, m.ordering_key.raw)
     return to if trailing else to - 1
 
 
@@ -220,6 +222,8 @@ cdef class JsonReader:
         elif has_key != batch.has_keys:
             return False
         if m.queue_id >= 0:
+            if m.ordering_key.given:
+                return False
             if batch.queue_id >= 0 and batch.queue_id != m.queue_id:
                 return False
             batch.queue_id = m.queue_id

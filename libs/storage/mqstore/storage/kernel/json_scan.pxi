@@ -6,6 +6,7 @@
 cdef enum:
     JSON_PROPERTIES_MAX = 16  # user properties of a message; each is compared with those before
     JSON_KEYS_MAX = 16
+    ORDERING_KEY_MAX = 255  # characters, as ``NewMessage`` has it
 
 
 cdef struct Scan:
@@ -19,7 +20,7 @@ cdef struct JsonText:
 
 
 cdef struct JsonMessage:
-    JsonText body, base64, tags, uniq_key
+    JsonText body, base64, tags, uniq_key, ordering_key
     JsonText keys[16]
     JsonText names[16]
     JsonText values[16]
@@ -39,6 +40,7 @@ cdef enum JsonField:
     FIELD_DELAY = 128
     FIELD_UNIQ_KEY = 256
     FIELD_CRC32C = 512
+    FIELD_ORDERING_KEY = 1024
 
 
 cdef inline uint8_t skip_space(Scan *s) noexcept nogil:
@@ -142,6 +144,8 @@ cdef uint32_t field_of(Text name) noexcept nogil:
         return FIELD_FLAG
     if is_name(name, "delayLevel", 10):
         return FIELD_DELAY
+    if is_name(name, "orderingKey", 11):
+        return FIELD_ORDERING_KEY
     return 0
 
 
@@ -215,6 +219,12 @@ cdef bint scan_field(Scan *s, JsonMessage *m, NameRules rules) noexcept nogil:
             and is_plain_text(&m.uniq_key)
             and memchr(m.uniq_key.raw.at, c" ", m.uniq_key.raw.length) == NULL
         )
+    if field == FIELD_ORDERING_KEY:
+        return (
+            scan_text(s, &m.ordering_key)
+            and is_plain_text(&m.ordering_key)
+            and m.ordering_key.raw.length <= ORDERING_KEY_MAX
+        )
     if field == FIELD_KEYS:
         return scan_keys(s, m)
     if field == FIELD_PROPERTIES:
@@ -231,6 +241,7 @@ cdef bint scan_field(Scan *s, JsonMessage *m, NameRules rules) noexcept nogil:
 cdef bint scan_message(Scan *s, JsonMessage *m, NameRules rules) noexcept nogil:
     cdef int more = 1
     m.body.given = m.base64.given = m.tags.given = m.uniq_key.given = False
+    m.ordering_key.given = False
     m.key_count = m.property_count = 0
     m.queue_id, m.flag, m.crc32c, m.fields = -1, 0, -1, 0
     if not take(s, c"{"):

@@ -76,19 +76,31 @@ cdef class StoredSend:
         return self.batch.places(&self.first)
 
 
+cdef bint first_ordering_key(bytes data, Text *key) noexcept:
+    """The ordering key of the first message of a batch, of length 0 where it has none. False where
+    there is no message."""
+    cdef Item first
+    cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(data)
+    if read_item(p, PyBytes_GET_SIZE(data), &first) == 0:
+        return False
+    key[0] = property_named(first.properties, ORDERING_NAME)
+    return True
+
+
 @cython.final
 cdef class SendLane:
     cdef LogEnd end
     cdef JsonReader reader
     cdef NameRules rules
     cdef KeyTables keys
-    cdef object lock, store_host
+    cdef object lock, store_host, queue_of
     cdef str topic
     cdef QueueTurns turns
     cdef int64_t shard, count_max
     cdef readonly int64_t queues
     cdef bint is_sync
     cdef EncodedBatch batch  # what was read and is not put
+    cdef readonly object ordering_key  # of what was read
     cdef bint has_keys, is_turn, waits
     cdef double started_s
     cdef list traffic  # messages and bytes
@@ -103,6 +115,7 @@ cdef class SendLane:
         *,
         int64_t queues,
         QueueTurns turns not None,
+        object queue_of not None,
         object store_host not None,
         KeyTables keys,
         lock,
@@ -116,7 +129,7 @@ cdef class SendLane:
             raise ValueError("a topic that takes messages has a write queue or more")
         self.end, self.reader, self.rules, self.topic = end, reader, rules, topic
         self.store_host, self.keys, self.lock, self.turns = store_host, keys, lock, turns
-        self.shard, self.is_sync, self.queues = shard, is_sync, queues
+        self.shard, self.is_sync, self.queues, self.queue_of = shard, is_sync, queues, queue_of
         self.count_max = reader.count_max
         self.traffic, self.put_s, self.record_size = traffic, put_s, record_size
 
@@ -168,7 +181,7 @@ cdef class SendLane:
         return self.reply(batch, &first) if is_put else None
 
     cdef inline int64_t begin(self) except? -1:
-        self.batch = None
+        self.batch = self.ordering_key = None
         self.started_s = mq_monotonic()
         return self.end.now_ms()
 
@@ -182,9 +195,17 @@ cdef class SendLane:
         cdef EncodedBatch batch
         cdef Message shared
         cdef Py_ssize_t i
-        self.is_turn = queue_id < 0
+        cdef Text ordering
+        if not first_ordering_key(data, &ordering):
+            return False
+        self.is_turn = queue_id < 0 and ordering.length == 0
         if self.is_turn:
             queue_id = self.turns.count % self.queues
+        elif ordering.length:
+            if queue_id >= 0 or not is_printable(ordering):
+                return False
+            self.ordering_key = decoded(ordering)
+            queue_id = self.queue_of(self.ordering_key, self.queues)
         if queue_id >= self.queues:
             return False
         shared = Message(self.topic, queue_id, b"", b"", born_host, self.store_host, now)
@@ -195,6 +216,8 @@ cdef class SendLane:
             return False
         for i in range(batch.count):
             if not is_plain_json(batch.items[i].uniq_key):
+                return False
+            if not same(property_named(batch.items[i].properties, ORDERING_NAME), ordering):
                 return False
             if rules is not None and batch.items[i].uniq_key.length:
                 self.has_keys = True  # its client gave it

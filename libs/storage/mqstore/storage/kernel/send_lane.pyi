@@ -1,5 +1,6 @@
 """A plain produce request stored in one call."""
 
+from collections.abc import Callable
 from threading import Lock
 from typing import final
 
@@ -67,6 +68,7 @@ class SendLane:
         *,
         queues: int,
         turns: QueueTurns,
+        queue_of: Callable[[str, int], int],
         store_host: tuple[bytes, int],
         keys: KeyTables | None,
         lock: Lock | None,
@@ -77,10 +79,11 @@ class SendLane:
         record_size: ValueCounts,
     ) -> None:
         """``rules`` are those of properties in RocketMQ's encoding. ``queues`` is the number of
-        write queues, ``lock`` protects ``keys`` (None: duplicates are stored), ``is_sync`` says
-        whether a JSON request without durability waits for the disk. What is stored is added to
-        ``traffic`` (messages, bytes of records), ``put_s`` (the seconds that a put took) and
-        ``record_size`` (the mean bytes of a request's records). ValueError."""
+        write queues, ``queue_of`` returns that of an ordering key among them. ``lock`` protects
+        ``keys`` (None: duplicates are stored), ``is_sync`` says whether a JSON request without
+        durability waits for the disk. What is stored is added to ``traffic`` (messages, bytes of
+        records), ``put_s`` (the seconds that a put took) and ``record_size`` (the mean bytes of a
+        request's records). ValueError."""
     def read(self, text: bytes, born_host: tuple[bytes, int]) -> bool:
         """Read a request in JSON. False for one that is not plain, and while the store takes no put
         in one call."""
@@ -93,6 +96,9 @@ class SendLane:
     def given_keys(self) -> list[str]:
         """The unique keys of what was read, which are "" or given by the client; empty where it
         gave none."""
+    @property
+    def ordering_key(self) -> str | None:
+        """The ordering key of all messages that were read, which chose their queue."""
     def put(self) -> bytes | StoredSend | None:
         """Store what was read, and return the body of the reply. None, and nothing is stored: a key
         is known, or the store takes no put in one call."""

@@ -102,7 +102,7 @@ cdef bint scan_begin(
 
 cdef bint is_plain_half(const JsonMessage *m) noexcept nogil:
     """Whether a message has no field that a begin lacks, and a key that may be part of a path."""
-    if m.fields & (FIELD_DELAY | FIELD_CRC32C):
+    if m.fields & (FIELD_DELAY | FIELD_CRC32C | FIELD_ORDERING_KEY):
         return False
     if not m.uniq_key.given:
         return True
