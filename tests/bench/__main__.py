@@ -45,6 +45,7 @@ from tests.bench.rocketmq import Peer
 BENCHES: Final[dict[str, Callable[[Setting], Iterator[Bench]]]] = {
     "lean-sends": bench_lean.send_benches,
     "lean-pulls": bench_lean.pull_benches,
+    "lean-lookups": bench_lean.lookup_benches,
     "lean-transactions": bench_lean.transaction_benches,
     "lean-shared": bench_shared.benches,
     "append": bench_append.benches,

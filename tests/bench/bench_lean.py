@@ -1,4 +1,4 @@
-"""Sends, pulls and transactions of the lean client, on our services and on a real broker.
+"""Sends, pulls, look-ups and transactions of the lean client, on our services and on a real broker.
 
 The same program, `lean.c`, loads both sides: our HTTP, and the remoting protocol with frames as
 RocketMQ's Java client encodes them. A connection sends the next request after the reply to the one
@@ -9,6 +9,7 @@ with deduplication off exist because a broker does not deduplicate.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,22 +18,31 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from mqstore.client import Client
+from mqstore.storage.codec import message_id
 from mqstore.storage.config import FlushDiskType, StoreConfig
 from tests.bench import exchanges, lean
 from tests.bench.bench_pulls import PULL, end_of_queues, serve_broker, serve_query
 from tests.bench.bench_pulls import SEGMENT as PULL_SEGMENT
+from tests.bench.bench_reads import SEED
 from tests.bench.failures import SideError
 from tests.bench.harness import Bench, Figures, Metric, Setting
 from tests.bench.lean import Exchange, Limits
 from tests.bench.memory import MIB
 from tests.bench.servers import Server
-from tests.bench.stores import filled_store, fresh_directory
-from tests.bench.workload import BODY_SIZE, QUEUES, TOPIC
+from tests.bench.stores import Filled, filled_store, fresh_directory
+from tests.bench.workload import BODY_SIZE, HOST, QUEUES, TOPIC
 from tests.services.service_processes import running
 
 BATCH: Final = 100
 CONNECTIONS: Final = (1, 8, 32)
 READERS: Final = (1, 8)
+LOOKUP_CONNECTIONS: Final = (1, 8)
+LOOKUPS_SHARE: Final = 400
+"""An exchange, which a connection repeats, has one look-up for so many records of the run."""
+LOT: Final = 100
+"""Look-ups of one request."""
+LOOKUP: Final = "look-up"
 READ_SHARE: Final = 4
 """The part of the log's size that is read: so much stays in the page cache for both sides."""
 WARM_UP: Final = Limits(seconds=1)
@@ -49,6 +59,8 @@ class Load:
     theirs: Exchange
     unit: str = "message"
     is_stored: bool = True
+    has_latency: bool = True
+    """False: an exchange is of many requests."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +127,40 @@ def pull_benches(setting: Setting) -> Iterator[Bench]:
             yield _bench(setting, load, name, readers, ours, broker)
 
 
+def lookup_benches(setting: Setting) -> Iterator[Bench]:
+    """Look-ups by id and by time of a filled store, one and many in a request; RocketMQ has no
+    request for many."""
+    size = (setting.log_mib << 20) // READ_SHARE
+    with (
+        filled_store(setting.directory, PULL_SEGMENT, size) as filled,
+        serve_query(filled) as ours,
+        serve_broker(setting, filled) as broker,
+    ):
+        for load in _lookups(filled, ours, max(10, setting.records // LOOKUPS_SHARE)):
+            for connections in LOOKUP_CONNECTIONS:
+                count = "1 connection" if connections == 1 else f"{connections} connections"
+                name = f"lean {load.name}, {count}"
+                yield _bench(setting, load, name, connections, ours, broker)
+
+
+def _lookups(filled: Filled, ours: Server, count: int) -> Iterator[Load]:
+    chosen = random.Random(SEED)
+    offsets = [filled.offsets[chosen.randrange(filled.records)] for _ in range(count)]
+    ids = [message_id.encode(HOST, each) for each in offsets]
+    with Client(query_url=ours.address) as client:
+        found = [client.message_at(filled.offsets[each]).store_timestamp for each in (0, -1)]
+        lot = client.messages_by_id(ids[:LOT]).results
+        assert all(each.message for each in lot), "each id has a message"
+    searches = [(number % QUEUES, chosen.randint(*found)) for number in range(count)]
+    by_id, by_time = exchanges.their_messages(offsets), exchanges.their_offsets(searches)
+    for each in (1, LOT):
+        times = "" if each == 1 else f", {each} in a request"
+        name, mine = f"look-ups by id{times}", exchanges.our_messages(ids, each)
+        yield Load(name, mine, by_id, is_stored=False, has_latency=False)
+        name, mine = f"offsets by time{times}", exchanges.our_offsets(searches, each)
+        yield Load(name, mine, by_time, LOOKUP, is_stored=False, has_latency=False)
+
+
 def _benches(setting: Setting, services: Services) -> Iterator[Bench]:
     with _ours(setting, services) as ours, _broker(setting, services.flush) as broker:
         for connections in services.connections:
@@ -169,15 +215,15 @@ def _bench(
 
 def _metrics(name: str, load: Load) -> list[Metric]:
     lower = partial(Metric, higher_is_better=False)
-    each = f"a {load.unit}"
+    each, has_bodies = f"a {load.unit}", load.unit != LOOKUP
     metrics = [
-        Metric("rate", name, f"{load.unit}s/s", record_size=BODY_SIZE),
+        Metric("rate", name, f"{load.unit}s/s", record_size=BODY_SIZE if has_bodies else None),
         lower("server", f"{name}, server's cost", f"µs {each}"),
         lower("client", f"{name}, client's cost", f"µs {each}"),
-        lower("p50", f"{name}, p50", "ms"),
-        lower("p99", f"{name}, p99", "ms"),
-        lower("memory", f"{name}, memory (RSS)", "MiB"),
     ]
+    if load.has_latency:
+        metrics += [lower("p50", f"{name}, p50", "ms"), lower("p99", f"{name}, p99", "ms")]
+    metrics.append(lower("memory", f"{name}, memory (RSS)", "MiB"))
     if load.is_stored:
         metrics.append(lower("disk", f"{name}, written to the disk", f"bytes {each}"))
     return metrics

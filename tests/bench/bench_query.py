@@ -1,5 +1,5 @@
-"""In-process look-ups of the query service: a message by its id, a queue offset by time, a pull
-that a tag filters, and pulls of eight threads at a time.
+"""In-process look-ups of the query service: messages by their ids, one and many at a time, a queue
+offset by time, a pull that a tag filters, and pulls of eight threads at a time.
 
 The store fits the page cache. Filtered, the rate counts the messages that were passed over too: one
 in a hundred has the tag. Of eight readers each pulls every queue whole, and copies what it gets, as
@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from mqstore.storage.codec import message_id
+from mqstore.storage.codec.record import Record
+from mqstore.storage.lookup.lots import by_message_ids
 from mqstore.storage.lookup.pull_filter import parse_tags
 from mqstore.storage.lookup.queue_pulls import QueuePulls
 from mqstore.storage.message_store import MessageStore
@@ -38,6 +40,7 @@ from tests.bench.stores import Filled, filled_store, open_store
 from tests.bench.workload import BODY_SIZE, HOST, QUEUES, RARE_TAG, TOPIC
 
 READERS: Final = 8
+LOT: Final = 100
 BYTES_MAX: Final = 8 << 20
 
 Call = Callable[[int], object]
@@ -52,7 +55,9 @@ class Looking:
     unit: str
     picks: list[int]
     call_of: Callable[[MessageStore, list[int]], Call]
-    """The call is given the number of a pick."""
+    """The call is given the number of a pick, or of a lot of picks."""
+    lot: int = 1
+    """Picks of one call; the peer's calls are of one each."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +75,9 @@ def benches(setting: Setting) -> Iterator[Bench]:
     size = (setting.log_mib << 20) // READ_SHARE
     with filled_store(setting.directory, SEGMENT, size) as filled:
         for looking in _lookings(filled, setting.records):
-            rate = Metric("rate", looking.name, looking.unit)
-            metrics = [rate, *latencies.metrics(looking.name)]
+            metrics = [Metric("rate", looking.name, looking.unit)]
+            if looking.lot == 1:
+                metrics += latencies.metrics(looking.name)
             peer = partial(_peer_looks, setting, filled, looking) if setting.peer else None
             yield Bench(metrics, partial(_look, filled, looking), peer)
         for pulling in PULLINGS:
@@ -86,6 +92,8 @@ def _lookings(filled: Filled, count: int) -> Iterator[Looking]:
     offsets = [filled.offsets[number] for number in numbers]
     name = "look-ups by offset message id, decoded"
     yield Looking(name, "look-ids", "messages/s", offsets, by_id)
+    many = f"look-ups by offset message id, {LOT} at a time, decoded"
+    yield Looking(many, "look-ids", "messages/s", offsets, by_many_ids, LOT)
     with open_store(filled.ours, segment=filled.segment) as store:
         first, last = (_stored_ms(store, filled.offsets[at]) for at in (0, -1))
     times = [chosen.randint(first, last + 1) for _ in numbers]
@@ -100,6 +108,18 @@ def by_id(store: MessageStore, offsets: list[int]) -> Call:
     ids = [message_id.encode(HOST, offset) for offset in offsets]
     look_up = store.lookups.by_message_id
     return lambda number: contents_of(look_up(ids[number]))
+
+
+def by_many_ids(store: MessageStore, offsets: list[int]) -> Call:
+    ids = [message_id.encode(HOST, offset) for offset in offsets]
+    lots = [ids[at : at + LOT] for at in range(0, len(ids), LOT)]
+
+    def look_up(number: int) -> None:
+        for found in by_message_ids(store.lookups, lots[number], BYTES_MAX):
+            assert isinstance(found, Record)
+            contents_of(found)
+
+    return look_up
 
 
 def by_time(store: MessageStore, times: list[int]) -> Call:
@@ -145,11 +165,13 @@ PULLINGS: Final = [
 
 def _look(filled: Filled, looking: Looking) -> Figures:
     with open_store(filled.ours, segment=filled.segment) as store:
-        call, count = looking.call_of(store, looking.picks), len(looking.picks)
+        call, picks = looking.call_of(store, looking.picks), len(looking.picks)
         began = time.perf_counter()
-        for number in range(count):
+        for number in range(-(-picks // looking.lot)):
             call(number)
-        rate = count / (time.perf_counter() - began)
+        rate = picks / (time.perf_counter() - began)
+        if looking.lot > 1:
+            return {"rate": rate}
         timed = latencies.timed(call, range(_timed(looking)))
         return {"rate": rate, **latencies.figures(timed)}
 

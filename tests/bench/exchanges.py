@@ -28,6 +28,7 @@ COMMIT: Final = 8
 WITH_SUBSCRIPTION: Final = 4
 """PullSysFlag.FLAG_SUBSCRIPTION."""
 SEND_MESSAGE_V2, SEND_BATCH_MESSAGE, END_TRANSACTION, PULL_MESSAGE = 310, 320, 37, 11
+VIEW_MESSAGE_BY_ID, SEARCH_OFFSET_BY_TIMESTAMP = 33, 29
 POP_MESSAGE, BATCH_ACK_MESSAGE = 200050, 200151
 POP_VERSION: Final = 493
 """RocketMQ's MQVersion.V5_4_0."""
@@ -97,6 +98,30 @@ def our_pull(count: int, end: int) -> Exchange:
     return Exchange(Protocol.HTTP, tuple(parts), 0, end)
 
 
+def our_messages(ids: Sequence[str], lot: int = 1) -> Exchange:
+    """Messages by their ids, one at a time or many in a request."""
+    if lot == 1:
+        return _http([_get(f"/v1/messages/{each}") for each in ids], len(ids))
+    lots = [ids[at : at + lot] for at in range(0, len(ids), lot)]
+    requests = [_post("/v1/messages:get", json.dumps({"ids": each})) for each in lots]
+    return _http(requests, len(ids))
+
+
+def our_offsets(searches: Sequence[tuple[int, int]], lot: int = 1) -> Exchange:
+    """The offset of a time in a queue, one at a time; or of the first time in many queues."""
+    if lot == 1:
+        path = f"/v1/topics/{TOPIC}/queues"
+        singles = [_get(f"{path}/{queue}/offset?timestamp={at}") for queue, at in searches]
+        return _http(singles, len(searches))
+    requests = []
+    for begin in range(0, len(searches), lot):
+        part = searches[begin : begin + lot]
+        queues = [{"topic": TOPIC, "queueId": queue} for queue, _ in part]
+        content = {"timestamp": part[0][1], "queues": queues}
+        requests.append(_post("/v1/offsets:by-time", json.dumps(content)))
+    return _http(requests, len(searches))
+
+
 def our_receive(count: int, wait_s: int) -> Exchange:
     """A receive that waits, and the acknowledgement of its messages."""
     spec = {"topics": {TOPIC: {}}, "max": count, "wait": wait_s, "invisibleS": INVISIBLE_S}
@@ -157,6 +182,21 @@ def their_pull(count: int, end: int) -> Exchange:
     return Exchange(Protocol.REMOTING, parts, 0, end)
 
 
+def their_messages(offsets: Sequence[int]) -> Exchange:
+    """VIEW_MESSAGE_BY_ID of each message, whose id RocketMQ's client decodes to its offset."""
+    commands = [_command(VIEW_MESSAGE_BY_ID, {"offset": str(each)}) for each in offsets]
+    return _remoting(commands, len(offsets))
+
+
+def their_offsets(searches: Sequence[tuple[int, int]]) -> Exchange:
+    """SEARCH_OFFSET_BY_TIMESTAMP of each queue and time."""
+    headers = [
+        {"topic": TOPIC, "queueId": str(queue), "timestamp": str(at)} for queue, at in searches
+    ]
+    commands = [_command(SEARCH_OFFSET_BY_TIMESTAMP, each) for each in headers]
+    return _remoting(commands, len(searches))
+
+
 def their_pop(count: int, poll_ms: int, *, is_from_end: bool = False) -> Exchange:
     """POP_MESSAGE of any queue, and BATCH_ACK_MESSAGE of its messages; a new group begins at the
     first one, or behind the last one."""
@@ -192,6 +232,11 @@ def _timed_body(size: int) -> str:
 
 def _properties() -> str:
     return f"UNIQ_KEY\x01@key@\x02KEYS\x01{_KEYS}\x02TAGS\x01{_TAG}"
+
+
+def _get(path: str) -> list[Part]:
+    head = f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    return [literal(head.encode()), lean.REQUEST_END]
 
 
 def _post(path: str, content: str) -> list[Part]:

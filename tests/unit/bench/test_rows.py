@@ -48,6 +48,7 @@ def test_each_row_that_takes_longer_measures_ours(name: str, tmp_path: Path) -> 
     "name",
     [
         "lean-pulls",
+        "lean-lookups",
         "lean-transactions",
         "lean-shared",
         pytest.param("lean-sends", marks=pytest.mark.nightly),
