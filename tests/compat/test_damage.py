@@ -49,6 +49,7 @@ SEED = 57
 """Seed of a store whose last record has a body of more than half its size."""
 APPENDED = Shape(**{**SHAPE.__dict__, "messages": 12})
 End = Literal["clean", "crashed"]
+ENDS: tuple[End, End] = ("clean", "crashed")
 QUICK = {
     "clean": ("flipmid", "lostpage", "onecqgone", "shortfile"),
     "crashed": ("torn", "zeroheadmid", "nocq", "emptycq", "clockback"),
@@ -78,9 +79,6 @@ def originals(
         shutil.rmtree(original.root.parent)
 
 
-ENDS: tuple[End, End] = ("clean", "crashed")
-
-
 def _original(referee: Referee, end: End, directory: Path) -> Original:
     script = expand(SEED, SHAPE, referee.format)
     if end == "crashed":
@@ -91,14 +89,16 @@ def _original(referee: Referee, end: End, directory: Path) -> Original:
     return Original(store, dump.without_delivery_times())
 
 
-@pytest.mark.parametrize(
-    "end, variant",
-    [
-        pytest.param(end, name, marks=() if name in QUICK[end] else pytest.mark.slow)
-        for end in ENDS
-        for name in VARIANTS
-    ],
-)
+def _cells() -> Iterator[Any]:
+    """Each kind of damage after each end: ``make test`` takes the quick ones, ``make test-ci`` the
+    others after one end, in turn, and ``make nightly`` all."""
+    for number, name in enumerate(VARIANTS):
+        for end in ENDS:
+            tier = pytest.mark.slow if end == ENDS[number % 2] else pytest.mark.nightly
+            yield pytest.param(end, name, marks=() if name in QUICK[end] else tier)
+
+
+@pytest.mark.parametrize("end, variant", _cells())
 def test_damage(referee: Referee, originals: dict[End, Original], end: End, variant: str) -> None:
     _examine(referee, originals[end], end, [variant], seed=1)
 

@@ -33,6 +33,10 @@ sizes = st.one_of(st.integers(10, 300), st.integers(10, 3_500))
 shapes = st.tuples(sizes, st.integers(0, KEYS - 1), st.sampled_from([None, "a", "b"]))
 
 
+STEPS_OF_EXAMPLE = 100
+"""Steps of one store in the longer runs."""
+
+
 class StoreMachine(RuleBasedStateMachine):
     """Each rule is one thing that may happen to a store."""
 
@@ -184,9 +188,9 @@ def test_the_store_is_what_the_model_says() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(2))
-def test_the_store_is_what_the_model_says_for_1_200_steps(part: int) -> None:
+def test_the_store_is_what_the_model_says_for_2_000_steps(part: int) -> None:
     """Parts, so that they spread over the cores; the same steps in each run."""
-    run_steps(count(part * 1_000), 600)
+    run_steps(count(part * 1_000), 1_000)
 
 
 @pytest.mark.nightly
@@ -197,10 +201,13 @@ def test_the_store_is_what_the_model_says_for_50_000_other_steps(part: int) -> N
 
 
 def run_steps(seeds: Iterator[int], steps: int) -> None:
-    """At least so many steps, each seed some thousands of them."""
+    """At least so many steps, each seed 5,000 of them at most."""
     before = StoreMachine.steps
-    while StoreMachine.steps - before < steps:
+    while (left := steps - (StoreMachine.steps - before)) > 0:
+        examples = min(50, -(-left // STEPS_OF_EXAMPLE))
         run_state_machine_as_test(
             seed(next(seeds))(type("Seeded", (StoreMachine,), {})),
-            settings=settings(max_examples=50, stateful_step_count=100, database=None),
+            settings=settings(
+                max_examples=examples, stateful_step_count=STEPS_OF_EXAMPLE, database=None
+            ),
         )

@@ -41,6 +41,9 @@ def _build() -> None:
     archive = _git("archive", COMMIT, *PARTS)
     archive.check_returncode()
     subprocess.run(["tar", "-x", "-C", staged], input=archive.stdout, check=True)
+    # Without optimization the compiler takes a fifth of the time.
+    setup = staged / "libs" / "storage" / "setup.py"
+    setup.write_text(setup.read_text().replace('["-O3"]', '["-O0", "-g0"]'))
     subprocess.run(
         [sys.executable, "setup.py", "-q", "build_ext", "--inplace"],
         cwd=staged / "libs" / "storage",

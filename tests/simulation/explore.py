@@ -13,7 +13,7 @@ from typing import Final
 
 from tests.simulation.crash_states import POINTS, Crash, CrashStateBroken, CrashStates, Replay
 
-SHARDS: Final = 20
+SHARDS: Final = 40
 """Parts of a workload that are examined apart, so that progress shows and all cores work."""
 PART_STATES: Final = POINTS // SHARDS * len(Crash)
 REPORT_EVERY_S: Final = 5.0

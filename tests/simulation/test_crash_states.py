@@ -43,7 +43,7 @@ from tests.simulation.world import (
 )
 
 QUICK_POINTS = 24
-SHARDS = 16
+SHARDS = 40
 """Parts of one workload; each is a test of its own, so that they spread over the cores."""
 REFEREE_STATES = 12
 WIDE_SEEDS = range(6, 70, 8)
@@ -135,10 +135,10 @@ def test_an_exploration_that_is_stopped_says_how_far_it_came() -> None:
 @pytest.mark.slow
 def test_an_exploration_goes_on_where_another_ended() -> None:
     lines: list[str] = []
-    done = explore(3, 1, 1, lines.append, first_part=19)
-    assert (done.done, done.next_part, done.broken) == (PART_STATES, 20, [])
-    assert lines[0].startswith("1 crash states from SEED=3 PART=19 on")
-    assert lines[-1].endswith("what comes next: SEED=3 PART=20")
+    done = explore(3, 1, 1, lines.append, first_part=39)
+    assert (done.done, done.next_part, done.broken) == (PART_STATES, 40, [])
+    assert lines[0].startswith("1 crash states from SEED=3 PART=39 on")
+    assert lines[-1].endswith("what comes next: SEED=3 PART=40")
 
 
 def test_a_state_that_breaks_its_promise_says_how_to_see_it_again() -> None:

@@ -81,10 +81,10 @@ SITUATIONS: dict[str, Callable[[World], None]] = {
 def test_a_recovery_that_is_cut_off_promises_nothing(situation: str, seed: int) -> None:
     """Killed or without power at any place; what the next one acknowledges is durable.
 
-    ``make nightly`` crashes at every place, the others at each third or sixth one: over these,
+    ``make nightly`` crashes at every place, the others at each ninth or sixth one: over these,
     too, the ways to crash and their seeds vary.
     """
-    step = sampled_step(3 if situation == "lost segments" else 6)
+    step = sampled_step(9 if situation == "lost segments" else 6)
     world = at_work(seed)
     SITUATIONS[situation](world)
     numbers, broken = count(), []

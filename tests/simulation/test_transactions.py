@@ -28,7 +28,7 @@ def test_over_restarts_each_transaction_comes_to_its_end(seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(2))
 def test_hundreds_of_crash_states_come_to_their_end(part: int) -> None:
-    examine(first_seed=part * 1_000, states=200)
+    examine(first_seed=part * 1_000, states=100)
 
 
 @pytest.mark.nightly

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.compat.referee import FAST_START
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -29,6 +31,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         spark_master="local[2]",
         spark_ui_enabled="false",
         spark_driver_memory="1g",
+        spark_driver_extraJavaOptions=" ".join(FAST_START),
         spark_sql_shuffle_partitions="2",
         spark_local_dir=str(tmp_path_factory.mktemp("spark")),
         spark_sql_session_timeZone="UTC",

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from mqstore.client import NewMessage
 from mqstore.jobs.commitlog import commitlog
 from mqstore.jobs.errors import AccessRefused, SegmentGone, job_error_in
+from tests.compat.referee import FAST_START
 from tests.services.service_processes import Run, running
 from tests.unit.jobs.written import written
 
@@ -82,7 +83,7 @@ def test_a_segment_that_was_deleted_before_its_task_fails_the_job_with_the_reaso
 def example(*arguments: str, **environment: str) -> tuple[int, str]:
     ran = subprocess.run(
         [sys.executable, str(EXAMPLE), *arguments],
-        env={**os.environ, **environment},
+        env={**os.environ, "JDK_JAVA_OPTIONS": " ".join(FAST_START), **environment},
         capture_output=True,
         text=True,
         check=False,

@@ -25,6 +25,7 @@ final class Settings {
         store.setCleanFileForciblyEnable(false);
         store.setFlushCommitLogTimed(false); // else each close waits for the end of a sleep of 500 ms
         Api.defaults(store);
+        Api.defaults(broker);
         boolean deliver = false;
         for (Map.Entry<String, JsonElement> entry : config.entrySet()) {
             if (entry.getKey().equals("deliverDelayed")) {

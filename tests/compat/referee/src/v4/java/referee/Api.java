@@ -6,6 +6,7 @@ import java.nio.ByteBuffer;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.rocketmq.broker.BrokerController;
+import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.broker.filter.ConsumerFilterData;
 import org.apache.rocketmq.broker.filter.ConsumerFilterManager;
@@ -26,6 +27,9 @@ final class Api {
     }
 
     static void defaults(MessageStoreConfig config) {
+    }
+
+    static void defaults(BrokerConfig config) {
     }
 
     static DefaultMessageStore newStore(Settings settings) throws Exception {

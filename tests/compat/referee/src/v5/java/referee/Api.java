@@ -8,6 +8,7 @@ import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.broker.filter.ConsumerFilterData;
 import org.apache.rocketmq.broker.filter.ConsumerFilterManager;
 import org.apache.rocketmq.broker.filter.ExpressionForRetryMessageFilter;
+import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageConst;
@@ -35,6 +36,11 @@ final class Api {
      */
     static void defaults(MessageStoreConfig config) {
         config.setCommitLogRecoverMaxNum(Integer.MAX_VALUE);
+    }
+
+    /** 5.4 flushes these metrics first after ten seconds, and loops without a pause until then. */
+    static void defaults(BrokerConfig config) {
+        config.setTransactionMetricFlushInterval(200);
     }
 
     static DefaultMessageStore newStore(Settings settings) throws Exception {
