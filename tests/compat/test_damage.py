@@ -98,7 +98,7 @@ def _cells() -> Iterator[Any]:
             yield pytest.param(end, name, marks=() if name in QUICK[end] else tier)
 
 
-@pytest.mark.parametrize("end, variant", _cells())
+@pytest.mark.parametrize("end, variant", list(_cells()))
 def test_damage(referee: Referee, originals: dict[End, Original], end: End, variant: str) -> None:
     _examine(referee, originals[end], end, [variant], seed=1)
 
