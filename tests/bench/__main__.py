@@ -48,6 +48,7 @@ BENCHES: Final[dict[str, Callable[[Setting], Iterator[Bench]]]] = {
     "lean-lookups": bench_lean.lookup_benches,
     "lean-transactions": bench_lean.transaction_benches,
     "lean-shared": bench_shared.benches,
+    "lean-push": bench_shared.push_benches,
     "append": bench_append.benches,
     "sync": bench_sync.benches,
     "rebuild": bench_rebuild.benches,

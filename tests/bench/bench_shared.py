@@ -1,8 +1,11 @@
-"""Shared groups of ours beside RocketMQ 5's POP consumer: both lease messages to many consumers.
+"""Shared groups of ours beside RocketMQ 5's POP consumer, and beside RocketMQ 4's push consumer.
 
 The lean client receives lots of 32 and acknowledges each lot by one request, in turn with the peer:
 POP_MESSAGE of any queue and BATCH_ACK_MESSAGE. A round's group is new, and begins at the first
 message. Latency is that from the sending of a message to its receipt by a consumer that waits.
+
+The push consumer is RocketMQ's own, in Java. It leases nothing: its broker keeps an offset of each
+queue, which it commits every five seconds. It has as many threads as we have consumers.
 """
 
 from __future__ import annotations
@@ -12,13 +15,15 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
 from mqstore.storage.config import FlushDiskType
 from tests.bench import exchanges, lean
-from tests.bench.harness import Bench, Figures, Metric, Setting
+from tests.bench.harness import Bench, Figures, Metric, Setting, Side
 from tests.bench.lean import Exchange, Limits, Measurement
+from tests.bench.rocketmq import Peer, free_port
 from tests.bench.servers import Server
 from tests.bench.stores import fresh_directory
 from tests.bench.workload import BODY_SIZE, QUEUES, TOPIC
@@ -34,6 +39,8 @@ the topic: a new POP group begins there at the latest."""
 WAIT_S: Final = 1
 """Time after which a consumer that received nothing ends."""
 WARM_UP: Final = Limits(seconds=1)
+PUSH_PATIENCE_S: Final = 60
+"""Time after which a round of the push consumer ends that is limited by its messages only."""
 PEAKS: Final = 3
 """Rounds of which the fastest is the peak."""
 PEAK_S: Final = 2.0
@@ -65,8 +72,19 @@ def benches(setting: Setting) -> Iterator[Bench]:
         yield _idle(sides)
         yield _latencies(setting, sides)
         for each in sides.values():
-            _fill(each, 2 * setting.records)
+            _fill(each.fill, each.port, 2 * setting.records)
         yield _rates(setting, sides)
+
+
+def push_benches(setting: Setting) -> Iterator[Bench]:
+    """Rows of a backlog that RocketMQ's push consumer consumes in turn with our shared groups."""
+    with ExitStack() as stack:
+        ours = stack.enter_context(_ours(setting))
+        _fill(ours.fill, ours.port, 2 * setting.records)
+        peer = None
+        if setting.peer is not None:
+            peer = stack.enter_context(_pushed(setting, setting.peer))
+        yield _push_rates(setting, ours, peer)
 
 
 @contextmanager
@@ -107,9 +125,22 @@ def _pop(setting: Setting) -> Iterator[_Side]:
         yield side
 
 
-def _fill(side: _Side, records: int) -> None:
+@contextmanager
+def _pushed(setting: Setting, peer: Peer) -> Iterator[_Pushed]:
+    names, flush = free_port(), FlushDiskType.ASYNC.value
+    with (
+        fresh_directory(setting.directory) as root,
+        peer.broker(root, flush, names=names) as (port, process_id),
+    ):
+        send = exchanges.their_send(BODY_SIZE)
+        lean.run(send, port, 1, Limits(exchanges=1))  # makes the topic
+        _fill(exchanges.their_batch(BODY_SIZE, BATCH), port, 2 * setting.records)
+        yield _Pushed(peer, Server(str(port), (process_id,)), names, 2 * setting.records)
+
+
+def _fill(send: Exchange, port: int, records: int) -> None:
     each = -(-records // (PRODUCERS * BATCH))
-    lean.run(side.fill, side.port, PRODUCERS, Limits(exchanges=each))
+    lean.run(send, port, PRODUCERS, Limits(exchanges=each))
 
 
 # a backlog
@@ -151,6 +182,55 @@ class _Backlog:
             "p50": found.p50_ms,
             "p99": found.p99_ms,
         }
+
+
+# a backlog, beside a push consumer
+
+
+def _push_rates(setting: Setting, ours: _Side, peer: _Pushed | None) -> Bench:
+    name = f"receive and ack of {LOT}, {CONSUMERS} consumers; push consumer, {CONSUMERS} threads"
+    short = WARM_UP if setting.round.seconds else setting.round
+    warm_up: dict[str, Side] = {"ours": _Backlog(ours, short)}
+    if peer is not None:
+        warm_up["peer"] = partial(peer.consume, short)
+    return Bench(
+        [
+            Metric("rate", name, "messages/s", record_size=BODY_SIZE),
+            Metric("server", f"{name}, server's cost", "µs a message", higher_is_better=False),
+            Metric("client", f"{name}, client's cost", "µs a message", higher_is_better=False),
+        ],
+        _Backlog(ours, setting.round),
+        None if peer is None else partial(peer.consume, setting.round),
+        processes={},
+        warm_up=warm_up,
+    )
+
+
+@dataclass(frozen=True)
+class _Pushed:
+    """A broker with a backlog, and the program that consumes it by RocketMQ's push consumer."""
+
+    peer: Peer
+    broker: Server
+    names: int
+    """Port of the name server that leads to the broker."""
+    backlog: int
+
+    def consume(self, limits: Limits) -> Figures:
+        """A round over messages that are there; by a new group."""
+        wanted = limits.exchanges * LOT * CONSUMERS or self.backlog
+        before = self.broker.cpu_s()
+        found = self.peer.request(
+            "push",
+            names=self.names,
+            group=f"{exchanges.GROUP}-{lean.new_run_id()}",
+            threads=CONSUMERS,
+            lot=LOT,
+            messages=min(wanted, self.backlog),
+            millis=round((limits.seconds or PUSH_PATIENCE_S) * 1000),
+        )
+        cost_us = (self.broker.cpu_s() - before) / found["consumed"] * 1e6
+        return {"rate": found["rate"], "server": cost_us, "client": found["client"]}
 
 
 # messages that are consumed as they come

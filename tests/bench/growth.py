@@ -2,7 +2,9 @@
 
 For each kind of thing and each size it makes a store, starts store-writer and query over it, and
 reads what they have cost once they are ready: processor time since the start (the modules are
-loaded before), resident memory, open files. Of connections it reads what opening them cost.
+loaded before), resident memory, open files. Of connections it reads what opening them cost. Of
+shared groups it also reads what a save after one change costs the engine, and a count of all
+messages by state.
 
 The exponent p fits cost = a + b · size^p to the three sizes, so that fixed costs do not hide
 growth: 0 is constant, 1 linear. Exit status 1 when a row grows faster than linear.
@@ -27,6 +29,7 @@ from mqstore.storage.admin.group_offsets import Commit
 from mqstore.storage.codec.record import Message
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.message_store import MessageStore
+from mqstore.storage.shared_groups import SharedGroups, Subscription, decode_receipts
 from mqstore.storage.system.threads import production_seams
 from tests.bench.servers import Server
 from tests.bench.workload import TOPIC, make_body, make_message
@@ -37,10 +40,17 @@ STEPS: Final = (1, 10, 100)
 SEGMENT: Final = 256 << 10
 PAGES_IN_MIB: Final = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 BATCH: Final = 64
-NOISE: Final = {"start": 0.1, "memory": 6.0, "files": 4.0}
+SHARD: Final = 0
+NOISE: Final = {"start": 0.1, "memory": 6.0, "files": 4.0, "save": 2.0, "count": 2.0}
 """Growth from the least to the greatest size below which a row counts as constant; a fifth of it is
 the least that the first step counts as."""
-UNITS: Final = {"start": "s of CPU", "memory": "MiB", "files": "open files"}
+UNITS: Final = {
+    "start": "s of CPU",
+    "memory": "MiB",
+    "files": "open files",
+    "save": "ms of CPU for a save",
+    "count": "ms of CPU for a count",
+}
 WORST: Final = 1.25
 """Exponent up to which a row counts as linear: timed figures of one machine vary by as much."""
 
@@ -63,6 +73,8 @@ class Kind:
     """Puts so many into a new store."""
     connects: bool = False
     """Whether the things are connections, opened after the start."""
+    engine: Callable[[MessageStore], Figures] | None = None
+    """Measures the engine over the open store."""
 
 
 def _message(queue_id: int, size: int = 100) -> Message:
@@ -87,6 +99,36 @@ def _groups(store: MessageStore, count: int) -> None:
         store.offsets.commit(f"group-{number}", [Commit(TOPIC, 0, 0)])
 
 
+def _shared_groups(store: MessageStore, count: int) -> None:
+    store.create_topic(TOPIC, queues=4)
+    put_batch(store, [_message(0) for _ in range(3)])
+    groups = SharedGroups(store, production_seams(), SHARD)
+    for number in range(count):
+        _acknowledge_last(groups, f"group-{number}", 2)
+    groups.save()
+
+
+def _acknowledge_last(groups: SharedGroups, group: str, count: int) -> None:
+    """Receive ``count`` messages and acknowledge the last, so that the group has a state."""
+    found = groups.receive(
+        group, [Subscription(TOPIC)], count=count, max_bytes=1 << 20, invisible_s=60
+    ).messages
+    groups.acknowledge(group, decode_receipts([found[-1].receipt]))
+
+
+def _turns(store: MessageStore) -> Figures:
+    """Milliseconds of a save after one change, and of a count, as each scrape of the metrics."""
+    groups = SharedGroups(store, production_seams(), SHARD)
+    _acknowledge_last(groups, "group-0", 3)
+    return {"save": _cpu_ms(lambda: groups.step(0.0)), "count": _cpu_ms(groups.pending)}
+
+
+def _cpu_ms(call: Callable[[], object]) -> float:
+    before = time.process_time()
+    call()
+    return (time.process_time() - before) * 1000
+
+
 def _messages(store: MessageStore, count: int) -> None:
     store.create_topic(TOPIC, queues=4)
     for first in range(0, count, BATCH):
@@ -104,6 +146,7 @@ KINDS: Final[dict[str, Kind]] = {
     "topics": Kind(100, _topics),
     "queues": Kind(20, _queues),
     "groups": Kind(100, _groups),
+    "shared-groups": Kind(100, _shared_groups, engine=_turns),
     "messages": Kind(2_000, _messages),
     "segments": Kind(4, _segments),
     "connections": Kind(10, lambda store, count: None, connects=True),
@@ -137,7 +180,7 @@ def measure(kind: str, directory: Path, rounds: int) -> Iterator[Row]:
     """Yield the rows of one kind; each figure is the least of the rounds."""
     found = [_at(KINDS[kind], KINDS[kind].unit * step, directory, rounds) for step in STEPS]
     for service in found[0]:
-        for figure in UNITS:
+        for figure in found[0][service]:
             yield Row(kind, service, figure, [each[service][figure] for each in found])
 
 
@@ -146,11 +189,18 @@ def _at(kind: Kind, count: int, directory: Path, rounds: int) -> dict[str, Figur
         root = Path(room) / "store"
         with MessageStore.open(root, CONFIG, production_seams()) as store:
             kind.fill(store, 0 if kind.connects else count)
-        found = [_cost(kind, root, count) for _ in range(rounds)]
+        found = [_cost(kind, root, count) | _engine(kind, root) for _ in range(rounds)]
     return {
-        service: {figure: min(each[service][figure] for each in found) for figure in UNITS}
-        for service in found[0]
+        service: {figure: min(each[service][figure] for each in found) for figure in figures}
+        for service, figures in found[0].items()
     }
+
+
+def _engine(kind: Kind, root: Path) -> dict[str, Figures]:
+    if kind.engine is None:
+        return {}
+    with MessageStore.open(root, CONFIG, production_seams()) as store:
+        return {"engine": kind.engine(store)}
 
 
 def _cost(kind: Kind, root: Path, count: int) -> dict[str, Figures]:

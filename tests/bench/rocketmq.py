@@ -27,7 +27,9 @@ NAME = f"RocketMQ {VERSION}"
 POP_VERSION = "5.4.0"
 POP_NAME = f"RocketMQ {POP_VERSION}"
 """The peer of rows of shared groups: version 4 has no POP consumer."""
-SOURCES = {VERSION: Path(__file__).parent / "peer", POP_VERSION: Path(__file__).parent / "peer5"}
+SOURCES = Path(__file__).parent / "peer"
+PROGRAMS = {VERSION: "*.java", POP_VERSION: "Broker.java"}
+"""The sources that are compiled against each version."""
 ANSWER_TIMEOUT_S = 600
 SEGMENT_DEFAULT = 1 << 30
 """RocketMQ's mappedFileSizeCommitLog."""
@@ -52,7 +54,7 @@ class Programs:
         """Builds what is not built. Raises PeerError."""
         referee = Referee(version)
         referee.build()
-        self._sources = SOURCES[version]
+        self._sources = sorted(SOURCES.glob(PROGRAMS[version]))
         self._out = referee.out / "peer"
         self._out.mkdir(exist_ok=True)
         self._class_path = f"{self._out / 'classes'}{os.pathsep}{referee.class_path}"
@@ -98,13 +100,12 @@ class Programs:
 
     def _compile(self, class_path: str) -> None:
         """Compile the peer unless this very source was compiled before."""
-        sources = sorted(self._sources.glob("*.java"))
-        digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+        digest = hashlib.sha256(b"".join(map(Path.read_bytes, self._sources))).hexdigest()
         stamp = self._out / "built-from"
         if stamp.exists() and stamp.read_text() == digest:
             return
         command = ["javac", "-Xlint:all", "--release", "11", "-d", str(self._out / "classes")]
-        command += ["-cp", class_path, *map(str, sources)]
+        command += ["-cp", class_path, *map(str, self._sources)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise PeerError(f"javac could not build the peer: {done.stderr}")

@@ -15,7 +15,7 @@ import org.apache.rocketmq.store.config.FlushDiskType;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 
 /**
- * A whole broker with RocketMQ's defaults, in a JVM of its own: `Broker DIRECTORY PORT FLUSH
+ * A whole broker of RocketMQ 4 or 5 with its defaults, in a JVM of its own: `Broker DIRECTORY PORT FLUSH
  * SEGMENT NAMES`, the fourth being mappedFileSizeCommitLog and the last one the port of a name server
  * that is to live in this JVM too.
  *

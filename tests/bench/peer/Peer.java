@@ -58,6 +58,8 @@ public final class Peer {
                 return Pulls.run(request);
             case "wake":
                 return Wakes.run(request);
+            case "push":
+                return PushConsumers.run(request);
             case "open":
                 return Openings.open(request);
             case "rebuild":

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from mqstore.storage.message_store import MessageStore
+from mqstore.storage.shared_groups import SharedGroups
 from mqstore.storage.system.threads import production_seams
-from tests.bench.growth import CONFIG, KINDS, STEPS, Row
+from tests.bench.growth import CONFIG, KINDS, SHARD, STEPS, Row
 
 
 @pytest.mark.parametrize("exponent", [0.5, 1.0, 1.5, 2.0])
@@ -35,3 +36,13 @@ def test_a_store_is_filled_with_as_many_as_are_meant(tmp_path: Path) -> None:
         assert sum(queue.max_index for queue in store.queues.all()) == before + 100
         KINDS["segments"].fill(store, 4)
         assert len(store.log.files.files) >= 4
+
+
+def test_each_shared_group_has_a_state_and_turns_over_them_are_measured(tmp_path: Path) -> None:
+    kind = KINDS["shared-groups"]
+    with MessageStore.open(tmp_path / "store", CONFIG, production_seams()) as store:
+        kind.fill(store, 6)
+        groups = SharedGroups(store, production_seams(), SHARD)
+        assert [each.done for each in groups.pending().values()] == [1] * 6
+        assert kind.engine is not None
+        assert kind.engine(store).keys() == {"save", "count"}

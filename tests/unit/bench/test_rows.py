@@ -51,6 +51,7 @@ def test_each_row_that_takes_longer_measures_ours(name: str, tmp_path: Path) -> 
         "lean-lookups",
         "lean-transactions",
         "lean-shared",
+        "lean-push",
         pytest.param("lean-sends", marks=pytest.mark.nightly),
     ],
 )
