@@ -564,9 +564,10 @@ class SharedGroups:
     def pending(self, group: str | None = None) -> dict[Place, PendingCounts]:
         """Count the messages that receives have reached, of one group or of all, by queue."""
         now, found = self._seams.clock.monotonic(), dict[Place, PendingCounts]()
-        for name in self._table.groups() if group is None else [group]:
-            with self._table.lock_of(name):
-                for place, leases in self._table.of_group(name):
+        for place in self._table.places(group):
+            with self._table.lock_of(place.group):
+                leases = self._table.current(place)
+                if leases is not None:
                     found[place] = PendingCounts(leases.count_leased(now), leases.done_count)
         return found
 

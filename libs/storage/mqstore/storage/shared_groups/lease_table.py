@@ -107,12 +107,12 @@ class LeaseTable:
             if leases is not None:
                 yield place, leases
 
-    def groups(self) -> set[str]:
-        """The groups that have states. Takes the locks."""
-        found: set[str] = set()
-        for stripe in self._stripes:
+    def places(self, group: str | None = None) -> list[Place]:
+        """The queues of a group, or of all groups, that have a state. Takes the locks."""
+        found: list[Place] = []
+        for stripe in self._stripes if group is None else [self._stripe_of(group)]:
             with stripe.lock:
-                found.update(each.group for each in stripe.states)
+                found += [each for each in stripe.states if group in (None, each.group)]
         return found
 
     def end_leases(self, is_meant: Callable[[str, str, int], bool]) -> None:
