@@ -58,6 +58,9 @@ def test_a_message_is_delivered_at_its_time(client: Client, name: str) -> None:
     found = await_message(client, key)
     assert found.store_timestamp >= begun_ms + 1_499
     assert {"TIMER_DELIVER_MS", "TIMER_OUT_MS"} <= found.properties.keys()
+    (traced,) = client.traces(TOPIC, key).traces
+    (timed,) = [copy for copy in traced.copies if copy.kind == "delayed"]
+    assert timed.due_at == int(found.properties["TIMER_DELIVER_MS"])
 
 
 def test_a_time_that_has_passed_means_at_once(client: Client) -> None:

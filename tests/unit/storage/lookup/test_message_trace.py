@@ -16,6 +16,7 @@ from mqstore.storage.layout import (
     CHECK_MAX_TIME_TOPIC,
     HALF_TOPIC,
     OP_TOPIC,
+    TIMER_TOPIC,
     TRANSACTION_GROUP,
     StoreFormat,
 )
@@ -132,6 +133,23 @@ def test_delayed_message_says_when_it_is_due(store: MessageStore) -> None:
     assert (copy.kind, copy.state) == (CopyKind.DELAYED, CopyState.WAITING)
     assert copy.due_ms == copy.record.store_timestamp_ms + 2 * 3_600_000
     assert copy.stands == []
+
+
+@pytest.mark.parametrize(
+    ("given", "due_ms"),
+    [
+        ({"TIMER_DELIVER_MS": "4000000000500", "TIMER_OUT_MS": "4000000000000"}, 4000000000500),
+        ({"TIMER_DELAY_SEC": "60", "TIMER_OUT_MS": "4000000000000"}, 4000000000000),
+        ({"TIMER_DELIVER_MS": "soon", "TIMER_OUT_MS": "later"}, None),
+    ],
+)
+def test_a_timed_message_says_when_it_is_due(
+    store: MessageStore, given: dict[str, str], due_ms: int | None
+) -> None:
+    _put(store, TIMER_TOPIC, REAL_TOPIC="T", REAL_QID="0", **given)
+    (copy,) = _trace(store).copies
+    assert (copy.kind, copy.state) == (CopyKind.DELAYED, CopyState.WAITING)
+    assert copy.due_ms == due_ms
 
 
 def test_a_delayed_message_without_its_copy_has_the_state_that_the_levels_progress_proves(
