@@ -29,6 +29,7 @@ settings.load_profile("default")
 
 restore_interrupts()
 watch()
+gc.disable()  # what is collected stays: see pytest_collection_finish
 
 
 class TimedOut(BaseException):
@@ -84,6 +85,7 @@ def pytest_collection_finish() -> None:
     collection would walk through them."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
