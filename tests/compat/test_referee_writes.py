@@ -18,6 +18,7 @@ from tests.compat.examples import (
 from tests.compat.referee import Referee
 from tests.compat.scripts import Script, expected_messages
 from tests.compat.shapes import EVERYTHING, SEEDS, Shape, expand, shapes
+from tests.long_runs import few_first
 
 pytestmark = pytest.mark.referee
 
@@ -43,7 +44,7 @@ def test_we_read_a_store_halted_mid_write(referee: Referee, seed: int, shape: Sh
     _read_halted(half_way(expand(seed, shape, referee.format)), referee)
 
 
-@pytest.mark.parametrize("wait_dispatch", [True, False])
+@pytest.mark.parametrize("wait_dispatch", few_first([False, True]))
 def test_we_read_a_store_halted_after_the_last_put(referee: Referee, wait_dispatch: bool) -> None:
     script = expand(3, EVERYTHING, referee.format)
     _read_halted(script.ending("halt", wait_dispatch=wait_dispatch), referee)

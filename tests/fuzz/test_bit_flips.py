@@ -29,7 +29,7 @@ from tests.fuzz.flips import Field, bits, fields_of, flipped
 MORE_BITS = pytest.param(21, id="more", marks=pytest.mark.slow)
 """No divisor of 8, so that each of the eight bits of a byte has its turn."""
 EVERY_BIT = pytest.param(1, id="every", marks=pytest.mark.nightly)
-every_bit = pytest.mark.parametrize("step", [pytest.param(61, id="sample"), MORE_BITS, EVERY_BIT])
+every_bit = pytest.mark.parametrize("step", [pytest.param(251, id="sample"), MORE_BITS, EVERY_BIT])
 STATE_SIZE = 512
 """Bytes of the state page that hold fields."""
 
@@ -249,7 +249,7 @@ def test_a_flip_in_the_state_page_never_makes_another_watermark(root: Path, step
             assert left.flushed_offset in (0, original.flushed_offset)
 
 
-@pytest.mark.parametrize("step", [pytest.param(41, id="sample"), MORE_BITS, EVERY_BIT])
+@pytest.mark.parametrize("step", [pytest.param(167, id="sample"), MORE_BITS, EVERY_BIT])
 @pytest.mark.parametrize("name", ["checkpoint", "state", "manifest"])
 def test_a_flip_in_a_small_file_costs_recovery_no_message(
     root: Path, records: dict[int, Record], name: str, step: int
@@ -282,7 +282,7 @@ def content_of(found: format_file.FormatFile | None) -> dict[str, object]:
 @pytest.mark.parametrize(
     "step",
     [
-        pytest.param(20_011, id="sample"),
+        pytest.param(60_013, id="sample"),
         pytest.param(3_671, id="more", marks=pytest.mark.slow),
         pytest.param(409, id="most", marks=pytest.mark.nightly),
     ],

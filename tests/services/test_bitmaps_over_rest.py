@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from mqstore.client import Client, NewMessage
+from tests.long_runs import few_first
 from tests.services.service_processes import ServicePair, service_pair
 
 TOPIC, GROUP, EXPRESSION = "orders", "billing", "price > 5"
@@ -50,7 +51,7 @@ def _unit(run: ServicePair, client: Client, offset: int) -> dict[str, Any] | Non
     return unit
 
 
-@pytest.mark.parametrize("settings", [WITH_BITMAPS, {}], ids=["with", "without"])
+@pytest.mark.parametrize("settings", few_first([WITH_BITMAPS, {}]), ids=["with", "without"])
 def test_pulls_by_a_subscribed_expression_find_what_it_is_true_of(
     tmp_path: Path, settings: dict[str, Any]
 ) -> None:

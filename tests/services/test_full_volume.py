@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from mqstore.client import Client, NewMessage, ProblemError
+from tests.long_runs import few_first
 from tests.services.service_processes import query, writer
 
 SEGMENT = 4 << 20
@@ -47,7 +48,7 @@ def _fill(disk: Path) -> None:
             ballast.write(bytes(min(free, 1 << 20)))
 
 
-@pytest.mark.parametrize("killed", [True, False])
+@pytest.mark.parametrize("killed", few_first([True, False]))
 def test_a_volume_without_a_free_byte_is_opened_and_takes_messages(
     small_disk: Path, killed: bool
 ) -> None:

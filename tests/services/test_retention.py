@@ -15,6 +15,7 @@ from mqstore.client import Client, NewMessage, ProblemError
 from mqstore.storage.retention.plan import RetentionPlan
 from mqstore.wire.examples import stores as examples
 from mqstore.wire.retention import Pins
+from tests.long_runs import few_first
 from tests.services.service_processes import ANY_DISK, Process, query, writer
 
 SEGMENT = 1 << 20
@@ -200,7 +201,7 @@ def test_a_disk_that_fills_is_507_with_its_numbers_until_there_is_room(small_dis
         assert client.store().min_offset > 0
 
 
-@pytest.mark.parametrize("small", ["commitlog", "consumequeue"])
+@pytest.mark.parametrize("small", few_first(["commitlog", "consumequeue"]))
 def test_the_volumes_of_log_and_queues_count_each_by_itself(
     small: str, small_disk: Path, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from mqstore.client import Client
 from mqstore.storage.layout import HALF_TOPIC, TRANSACTION_GROUP
+from tests.long_runs import few_first
 from tests.services.service_processes import Process, query, writer
 from tests.services.shard_processes import cluster
 
@@ -284,7 +285,7 @@ def test_roles(tmp_path: Path) -> None:
         assert allowed("DELETE", "internal/producers/g/one") == {"system"}
 
 
-@pytest.mark.parametrize("flush_disk_type", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+@pytest.mark.parametrize("flush_disk_type", few_first(["ASYNC_FLUSH", "SYNC_FLUSH"]))
 def test_what_is_pending_and_decided_outlives_a_kill(tmp_path: Path, flush_disk_type: str) -> None:
     settings = {"flush_disk_type": flush_disk_type}
     with writer(tmp_path / "store", **settings) as first:

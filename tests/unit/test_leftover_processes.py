@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.leftover_processes import MARK
+from tests.long_runs import few_first
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 60.0
@@ -34,7 +35,7 @@ def test_starts_a_process():
 '''
 
 
-@pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["alone", "xdist"])
+@pytest.mark.parametrize("workers", few_first([["-n", "1"], []]), ids=["xdist", "alone"])
 def test_no_process_outlives_a_run_that_is_terminated_and_interrupts_reach_them(
     tmp_path: Path, workers: list[str]
 ) -> None:

@@ -17,7 +17,7 @@ from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import Durability, MessageStore
 from mqstore.storage.metadata.quarantine import TOMBSTONE_REASON
 from mqstore.storage.recovery.report import PlaceTombstone, RemoveSegment, StartReason
-from tests.long_runs import examples
+from tests.long_runs import examples, few_first
 from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import (
     CONFIG,
@@ -145,7 +145,7 @@ def test_a_store_that_a_broker_opened_since_is_not_trusted(killed: Path) -> None
         "abort",
     ],
 )
-@pytest.mark.parametrize("shutdown", ["killed", "closed"])
+@pytest.mark.parametrize("shutdown", few_first(["killed", "closed"]))
 def test_what_is_missing_is_made_again(
     shutdown: str, lost: str, request: pytest.FixtureRequest
 ) -> None:
@@ -458,7 +458,7 @@ HALTED_FILES = [
 ]
 
 
-@pytest.mark.parametrize("shutdown", ["killed", "closed"])
+@pytest.mark.parametrize("shutdown", few_first(["killed", "closed"]))
 @pytest.mark.parametrize(
     "name, data",
     [
