@@ -122,6 +122,9 @@ from mqstore.storage.kernel.message_json import (
     MessageForm as MessageForm,
 )
 from mqstore.storage.kernel.message_json import (
+    leased_json as leased_json,
+)
+from mqstore.storage.kernel.message_json import (
     message_json as message_json,
 )
 from mqstore.storage.kernel.places import (
@@ -174,6 +177,9 @@ from mqstore.storage.kernel.read import (
 )
 from mqstore.storage.kernel.read import (
     split_properties as split_properties,
+)
+from mqstore.storage.kernel.receipts import (
+    receipts_of as receipts_of,
 )
 from mqstore.storage.kernel.segment import (
     Segment as Segment,

@@ -9,6 +9,7 @@ from mqstore.storage._kernel import (
     MessageForm,
     PulledQueue,
     PullLane,
+    leased_json,
     message_json,
 )
 from mqstore.storage.admin.group_lag import GroupLag, GroupLags, QueueLag, TopicLag
@@ -90,6 +91,7 @@ __all__ = [
     "hidden_query_text",
     "hidden_topics_of",
     "inflate",
+    "leased_json",
     "message_json",
     "parse_tags",
     "settled_of",

@@ -165,6 +165,6 @@ def test_leases_that_are_changed_often_need_no_more_memory() -> None:
         leases.extend(1, 2, 10.0 + number)
         leases.release(1)
         leases.release(1)
-    assert len(leases._deadlines) + len(leases._waiting) <= 4 + OUTDATED_MAX
+    assert len(leases._leases) + len(leases._waiting) <= 4 + OUTDATED_MAX
     assert leases.waiting(10) == [1]
     assert leases.next_deadline == 1.0

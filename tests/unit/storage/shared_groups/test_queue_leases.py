@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from mqstore.storage.shared_groups.queue_leases import LeaseState, QueueLeases
+from mqstore.storage.shared_groups.queue_leases import OUTDATED_MAX, LeaseState, QueueLeases
 from tests.long_runs import examples
 
 
@@ -41,26 +42,28 @@ class LeasesMachine(RuleBasedStateMachine):
         self.now = 0.0
         self.last_lease = 0
 
-    def _lease(self, offset: int, seconds: float) -> None:
+    def _lease(self, offsets: list[int], seconds: float) -> None:
         self.last_lease += 1
-        (attempts,) = self.leases.lease([offset], self.last_lease, self.now + seconds)
-        self.model.attempts[offset] = self.model.attempts.get(offset, 0) + 1
-        assert attempts == self.model.attempts[offset]
-        self.model.leases[offset] = (self.last_lease, self.now + seconds)
+        attempts = self.leases.lease(offsets, self.last_lease, self.now + seconds)
+        for offset in offsets:
+            self.model.attempts[offset] = self.model.attempts.get(offset, 0) + 1
+            self.model.leases[offset] = (self.last_lease, self.now + seconds)
+        assert attempts == [self.model.attempts[each] for each in offsets]
 
-    @rule(skipped=st.integers(0, 3), seconds=st.floats(0.5, 20))
-    def deliver_new(self, skipped: int, seconds: float) -> None:
-        offset = self.model.next + skipped
-        self.model.acknowledged.update(range(self.model.next, offset))
-        self._lease(offset, seconds)
-        self.model.next = offset + 1
+    @rule(steps=st.lists(st.integers(1, 3), min_size=1, max_size=5), seconds=st.floats(0.5, 20))
+    def deliver_new(self, steps: list[int], seconds: float) -> None:
+        offsets = list(accumulate(steps, initial=self.model.next - 1))[1:]
+        skipped = set(range(self.model.next, offsets[-1])) - set(offsets)
+        self.model.acknowledged.update(skipped)
+        self._lease(offsets, seconds)
+        self.model.next = offsets[-1] + 1
 
     @rule(count=st.integers(1, 5), seconds=st.floats(0.5, 20))
     def deliver_again(self, count: int, seconds: float) -> None:
         offsets = list(self.leases.waiting(count))
         assert offsets == self.model.waiting[:count]
-        for offset in offsets:
-            self._lease(offset, seconds)
+        if offsets:
+            self._lease(offsets, seconds)
 
     @rule(seconds=st.floats(0, 15))
     def let_time_pass(self, seconds: float) -> None:
@@ -87,6 +90,21 @@ class LeasesMachine(RuleBasedStateMachine):
         else:
             self.leases.acknowledge(offset)
             self.model.acknowledged.add(offset)
+
+    @precondition(lambda self: self.model.next)
+    @rule(data=st.data(), is_stale=st.booleans())
+    def acknowledge_lot(self, data: st.DataObject, is_stale: bool) -> None:
+        places = st.lists(st.integers(0, self.model.next + 1), unique=True)
+        given = [
+            (offset, self.model.leases.get(offset, (1, 0.0))[0] + 1_000_000 * is_stale)
+            for offset in data.draw(places)
+        ]
+        states = [self.leases.state_of(*each) for each in given]
+        assert self.leases.acknowledge_held(given) == states
+        for (offset, _), state in zip(given, states, strict=True):
+            if state is LeaseState.HELD:
+                self.model.acknowledged.add(offset)
+                self.model.leases.pop(offset, None)
 
     @rule(further=st.integers(0, 4))
     def pass_over(self, further: int) -> None:
@@ -143,3 +161,12 @@ def test_messages_that_expired_are_forgotten() -> None:
     leases.lease([1], 2, 10.0)
     assert leases.drop_below(7) == 2
     assert (leases.floor, leases.next, leases.pending_count) == (7, 7, 0)
+
+
+def test_a_lease_that_stays_keeps_no_later_ones_in_memory() -> None:
+    leases = QueueLeases(0)
+    leases.lease([0], 1, 10.0)
+    for offset in range(1, 10 * OUTDATED_MAX):
+        leases.lease([offset], 2, 1_000.0)
+        leases.acknowledge(offset)
+    assert len(leases._leases) <= 2 + OUTDATED_MAX

@@ -231,6 +231,10 @@ cdef int _number
 for _number in range(M_COUNT):
     MESSAGE_TEXTS[_number] = text_of(_message_texts[_number])
 
+cdef bytes _receipt = b',"receipt":', _attempt = b',"deliveryAttempt":'
+cdef Text RECEIPT = text_of(_receipt)
+cdef Text ATTEMPT = text_of(_attempt)
+
 
 @cython.final
 cdef class MessageForm:
@@ -313,6 +317,38 @@ def message_json(MessageForm form not None, StoredRecord record not None):
     try:
         if not form.append_message(&out, bytes_of(raw), &r):
             return None
+        return PyBytes_FromStringAndSize(out.base, out.used)
+    finally:
+        free(out.base)
+
+
+def leased_json(MessageForm form not None, delivered not None, dict ends not None):
+    cdef Layout r
+    cdef Output out
+    cdef Text text
+    cdef bytes raw, end
+    cdef str receipt
+    cdef Py_ssize_t length
+    out.base, out.used, out.room = NULL, 0, 0
+    try:
+        append_byte(&out, c"[")
+        for record, receipt, attempt, source_topic in delivered:
+            raw = (<StoredRecord?> record).raw
+            if inspect(bytes_of(raw), len(raw), -1, True, &r) != DEFECT_NONE:
+                return None
+            if not form.append_message(&out, bytes_of(raw), &r):
+                return None
+            out.used -= 1  # the brace
+            text.at = <const uint8_t *> PyUnicode_AsUTF8AndSize(receipt, &length)
+            text.length = <uint32_t> length
+            append(&out, RECEIPT)
+            append_quoted(&out, text)
+            append_number(&out, ATTEMPT, attempt)
+            end = ends[source_topic]
+            append(&out, text_of(end))
+            append_byte(&out, c",")
+        out.used -= len(delivered) > 0
+        append_byte(&out, c"]")
         return PyBytes_FromStringAndSize(out.base, out.used)
     finally:
         free(out.base)

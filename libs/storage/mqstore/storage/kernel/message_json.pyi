@@ -1,6 +1,6 @@
 """Messages as JSON, as query shows them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import final
 
 from mqstore.storage.kernel.read import StoredRecord
@@ -21,3 +21,14 @@ def message_json(form: MessageForm, record: StoredRecord) -> bytes | None:
     None for a record that is not plain: damaged, compressed, with a host of IPv6, with properties
     that are malformed UTF-8, repeat a name or are more than 64.
     """
+
+def leased_json(
+    form: MessageForm,
+    delivered: Sequence[tuple[StoredRecord, str, int, str]],
+    ends: dict[str, bytes],
+) -> bytes | None:
+    """Encode leased messages as a list of ``LeasedMessage`` of the REST contract; None as
+    ``message_json``.
+
+    Each has record, receipt, attempt and source topic; ``ends`` has the members behind the attempt
+    and the closing brace, by source topic. Raises KeyError for a source topic without an end."""

@@ -316,14 +316,15 @@ class SharedGroups:
         receipt = receipts.encoder(self._shard, place.topic, place.queue_id, lease)
         offsets = [record.queue_offset for record in records]
         attempts = leases.lease(offsets, lease, limits.deadline)
+        source = None if place.topic.startswith(RETRY_PREFIX) else place.topic
         found.messages += [
             Delivered(
                 record,
-                receipt(record.queue_offset),
+                receipt(offset),
                 record.reconsume_times + times,
-                returned.source_topic(record),
+                source or returned.source_topic(record),
             )
-            for record, times in zip(records, attempts, strict=True)
+            for record, offset, times in zip(records, offsets, attempts, strict=True)
         ]
         size = sum([record.size for record in records])
         found.size += size
@@ -482,13 +483,14 @@ class SharedGroups:
         ``in_order``: in ordered groups, only the first message of a queue that is not acknowledged.
         """
         by_queue = defaultdict[tuple[str, int, int | None], list[int]](list)
-        for number in sorted(range(len(given)), key=[each.offset for each in given].__getitem__):
-            receipt = given[number]
-            by_queue[receipt.topic, receipt.queue_id, receipt.epoch].append(number)
+        for number, (_, topic, queue_id, _, lease) in enumerate(given):
+            by_queue[topic, queue_id, receipts.epoch_of(lease)].append(number)
         found = [ReceiptStatus.STALE] * len(given)
         for (topic, queue_id, epoch), numbers in by_queue.items():
             if not self._ordered.is_current(group, Queue(topic, queue_id), epoch):
                 continue
+            if epoch is not None:
+                numbers.sort(key=lambda number: given[number].offset)
             place = Place(group, topic, queue_id)
             committed = self._store.offsets.committed(*place)
             leases = self._table.get(place, committed)

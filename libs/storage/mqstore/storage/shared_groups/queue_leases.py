@@ -21,7 +21,7 @@ OUTDATED_MAX: Final = 1_024
 extend and release leases at will."""
 
 NO_LEASE: Final = 0
-"""Lease id of a message that waits to be delivered again."""
+"""The id in place of a lease that there is not."""
 
 HELD_BACK: Final = -1
 """Lease id of the first message of an ordered queue, once it was returned: it expires with the
@@ -41,16 +41,35 @@ class LeaseState(StrEnum):
     """The group has not received this message since it was set to an earlier offset."""
 
 
+@dataclass(slots=True, eq=False)
+class Lease:
+    """A lease of messages that were delivered together. Ordered by the deadlines."""
+
+    id: int
+    deadline: float
+    """Monotonic seconds: when it expires."""
+    offsets: Sequence[int]
+    held: int
+    """Number of these messages whose present lease this is."""
+
+    def __lt__(self, other: Lease) -> bool:
+        return self.deadline < other.deadline
+
+
 @dataclass(slots=True)
 class Pending:
     """A message that was delivered, and is not acknowledged."""
 
     attempts: int
     """How often it was delivered."""
-    lease: int
-    """Id of the present lease, or NO_LEASE."""
-    deadline: float
-    """Monotonic seconds: when the lease expires."""
+    lease: Lease | None
+    """The present lease; None while it waits to be delivered again."""
+
+    def end_lease(self) -> None:
+        """Count the message out of its lease."""
+        if self.lease is not None:
+            self.lease.held -= 1
+            self.lease = None
 
 
 class QueueLeases:
@@ -67,8 +86,8 @@ class QueueLeases:
         """By offset, in the order of offsets: only ``lease`` of a new message adds one."""
         self._waiting: list[int] = []
         """A heap of offsets to deliver again; one that is leased or acknowledged is skipped."""
-        self._deadlines: list[tuple[float, int, int]] = []
-        """A heap of (deadline, offset, lease); one that is not present any more is skipped."""
+        self._leases: list[Lease] = []
+        """A heap by deadline; one that holds no message any more is skipped."""
         self.committed: int | None = start
         """The group's offset as it was last written or compared; None for a group without one."""
         self.is_changed = False
@@ -91,9 +110,10 @@ class QueueLeases:
 
     def count_leased(self, now: float) -> int:
         """Number of messages whose lease has not expired."""
-        pending = self._pending.values()
-        free = NO_LEASE, HELD_BACK
-        return sum(each.lease not in free and each.deadline > now for each in pending)
+        leases = (each.lease for each in self._pending.values())
+        return sum(
+            each is not None and each.id != HELD_BACK and each.deadline > now for each in leases
+        )
 
     @property
     def is_in_use(self) -> bool:
@@ -102,7 +122,8 @@ class QueueLeases:
 
     @property
     def _first_lease(self) -> int:
-        return next((each.lease for each in self._pending.values()), NO_LEASE)
+        first = next(iter(self._pending.values()), None)
+        return NO_LEASE if first is None or first.lease is None else first.lease.id
 
     @property
     def room(self) -> int:
@@ -112,14 +133,15 @@ class QueueLeases:
     @property
     def next_deadline(self) -> float:
         """Monotonic seconds: when the next lease expires; infinite without leases."""
-        while self._deadlines and not self._is_present(*self._deadlines[0]):
-            heappop(self._deadlines)
-        return self._deadlines[0][0] if self._deadlines else inf
+        leases = self._leases
+        while leases and not leases[0].held:
+            heappop(leases)
+        return leases[0].deadline if leases else inf
 
     def restore(self, saved: Iterable[tuple[int, int]]) -> None:
         """Add saved pending offsets with their attempts, in order; they wait for delivery."""
         for offset, attempts in saved:
-            self._pending[offset] = Pending(attempts, NO_LEASE, 0.0)
+            self._pending[offset] = Pending(attempts, None)
             self._waiting.append(offset)
 
     def saved(self) -> list[tuple[int, int]]:
@@ -129,9 +151,12 @@ class QueueLeases:
     def expire(self, now: float) -> None:
         """End the leases whose deadline has passed."""
         while self.next_deadline <= now:
-            _, offset, _ = heappop(self._deadlines)
-            self._pending[offset].lease = NO_LEASE
-            heappush(self._waiting, offset)
+            expired = heappop(self._leases)
+            for offset in expired.offsets:
+                known = self._pending.get(offset)
+                if known is not None and known.lease is expired:
+                    known.lease = None
+                    heappush(self._waiting, offset)
 
     def waiting(self, count: int) -> Sequence[int]:
         """The first offsets that wait to be delivered again, at most ``count``, in order."""
@@ -139,7 +164,7 @@ class QueueLeases:
         while self._waiting and len(found) < count:
             offset = heappop(self._waiting)
             known = self._pending.get(offset)
-            if known is not None and known.lease == NO_LEASE and offset not in found[-1:]:
+            if known is not None and known.lease is None and offset not in found[-1:]:
                 found.append(offset)
         for offset in found:
             heappush(self._waiting, offset)
@@ -155,21 +180,23 @@ class QueueLeases:
         if offset > self.next:
             self.next, self.is_changed = offset, True
 
-    def lease(self, offsets: Iterable[int], lease: int, deadline: float) -> list[int]:
+    def lease(self, offsets: Sequence[int], lease: int, deadline: float) -> list[int]:
         """Lease messages that wait, or those at ``next`` and behind it, in order; return the
         attempts of each."""
-        pending, found = self._pending, []
+        pending, made, found = self._pending, Lease(lease, deadline, offsets, len(offsets)), []
         for offset in offsets:
             known = pending.get(offset)
             if known is None:
                 assert offset >= self.next, "what is in front of `next` is pending or acknowledged"
-                known = pending[offset] = Pending(0, lease, deadline)
+                pending[offset] = Pending(1, made)
                 self.next = offset + 1
-            assert known.attempts == 0 or known.lease == NO_LEASE, "one lease at a time"
-            known.attempts, known.lease, known.deadline = known.attempts + 1, lease, deadline
-            heappush(self._deadlines, (deadline, offset, lease))
-            self.is_changed = True
-            found.append(known.attempts)
+                found.append(1)
+            else:
+                assert known.lease is None, "one lease at a time"
+                known.attempts, known.lease = known.attempts + 1, made
+                found.append(known.attempts)
+        self._add(made)
+        self.is_changed = True
         return found
 
     def state_of(self, offset: int, lease: int) -> LeaseState:
@@ -177,18 +204,36 @@ class QueueLeases:
         known = self._pending.get(offset)
         if known is None:
             return LeaseState.ACKNOWLEDGED if offset < self.next else LeaseState.UNKNOWN
-        return LeaseState.HELD if known.lease in (lease, NO_LEASE) else LeaseState.LOST
+        is_held = known.lease is None or known.lease.id == lease
+        return LeaseState.HELD if is_held else LeaseState.LOST
 
     def acknowledge(self, offset: int) -> None:
         """Note that a pending message needs no delivery any more."""
-        if self._pending.pop(offset, None) is not None:
+        known = self._pending.pop(offset, None)
+        if known is not None:
+            known.end_lease()
             self.is_changed = True
+
+    def acknowledge_held(self, held: Iterable[tuple[int, int]]) -> list[LeaseState]:
+        """Acknowledge messages by offset and lease where ``state_of`` is HELD; return the states
+        before."""
+        pending, found = self._pending, []
+        for offset, lease in held:
+            known = pending.get(offset)
+            if known is None or (known.lease is not None and known.lease.id != lease):
+                found.append(self.state_of(offset, lease))
+                continue
+            del pending[offset]
+            known.end_lease()
+            self.is_changed = True
+            found.append(LeaseState.HELD)
+        return found
 
     def release(self, offset: int) -> None:
         """End the lease of a pending message: it waits to be delivered again."""
         known = self._pending[offset]
-        if known.lease != NO_LEASE:
-            known.lease = NO_LEASE
+        if known.lease is not None:
+            known.end_lease()
             heappush(self._waiting, offset)
             self._drop_outdated()
 
@@ -202,7 +247,7 @@ class QueueLeases:
         if self._first_lease != NO_LEASE:
             return False
         for offset in list(self._pending)[1:]:
-            del self._pending[offset]
+            self._pending.pop(offset).end_lease()
         if self._pending and self.next != self.floor + 1:
             self.next, self.is_changed = self.floor + 1, True
         return True
@@ -221,7 +266,7 @@ class QueueLeases:
     def undo(self, offset: int, lease: int) -> None:
         """Undo a lease whose message reached no consumer, unless the message was leased again."""
         known = self._pending.get(offset)
-        if known is not None and known.lease in (lease, NO_LEASE):
+        if known is not None and (known.lease is None or known.lease.id == lease):
             known.attempts -= 1
             self.is_changed = True
             self.release(offset)
@@ -229,30 +274,28 @@ class QueueLeases:
     def extend(self, offset: int, lease: int, deadline: float) -> None:
         """Lease a held message until another deadline."""
         known = self._pending[offset]
-        known.lease, known.deadline = lease, deadline
-        heappush(self._deadlines, (deadline, offset, lease))
-        self._drop_outdated()
+        known.end_lease()
+        known.lease = Lease(lease, deadline, (offset,), 1)
+        self._add(known.lease)
 
     def drop_below(self, offset: int) -> int:
         """Forget messages in front of an offset; return how many were pending."""
         gone = [each for each in self._pending if each < offset]
         for each in gone:
-            del self._pending[each]
+            self._pending.pop(each).end_lease()
         self.pass_to(offset)
         self.is_changed = self.is_changed or bool(gone)
         return len(gone)
 
+    def _add(self, lease: Lease) -> None:
+        heappush(self._leases, lease)
+        self._drop_outdated()
+
     def _drop_outdated(self) -> None:
         """Bound the heaps by the pending messages."""
-        if len(self._deadlines) + len(self._waiting) <= 2 * len(self._pending) + OUTDATED_MAX:
+        if len(self._leases) + len(self._waiting) <= 2 * len(self._pending) + OUTDATED_MAX:
             return
         pending = self._pending.items()
-        self._waiting = [offset for offset, each in pending if each.lease == NO_LEASE]
-        self._deadlines = [
-            (each.deadline, offset, each.lease) for offset, each in pending if each.lease
-        ]
-        heapify(self._deadlines)
-
-    def _is_present(self, deadline: float, offset: int, lease: int) -> bool:
-        known = self._pending.get(offset)
-        return known is not None and (known.lease, known.deadline) == (lease, deadline)
+        self._waiting = [offset for offset, each in pending if each.lease is None]
+        self._leases = [each for each in self._leases if each.held]
+        heapify(self._leases)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Final, NamedTuple
 
+from mqstore.storage._kernel import receipts_of
 from mqstore.storage.errors import ReceiptInvalid
 
 LENGTH_MAX: Final = 512
@@ -40,7 +41,7 @@ class Receipt(NamedTuple):
     @property
     def epoch(self) -> int | None:
         """The epoch of the queue in an ordered group; None in a shared one."""
-        return None if self.lease & 1 else self.lease >> _EPOCH_SHIFT
+        return epoch_of(self.lease)
 
     def encode(self) -> str:
         """The text of the receipt."""
@@ -55,6 +56,11 @@ def new_lease(random: Random) -> int:
 def lease_of_epoch(random: Random, epoch: int) -> int:
     """Make the id of leases in a queue of an ordered group."""
     return epoch << _EPOCH_SHIFT | random.getrandbits(_EPOCH_SHIFT - 1) << 1
+
+
+def epoch_of(lease: int) -> int | None:
+    """The epoch that a lease id has; None for one of a shared group."""
+    return None if lease & 1 else lease >> _EPOCH_SHIFT
 
 
 def encoder(shard: int, topic: str, queue_id: int, lease: int) -> Callable[[int], str]:
@@ -85,7 +91,9 @@ def decode(text: str) -> Receipt:
 
 def decode_receipts(texts: Iterable[str]) -> list[Receipt]:
     """Parse receipts. Raises ReceiptInvalid."""
-    return [decode(each) for each in texts]
+    texts = list(texts)
+    found = receipts_of(texts, Receipt)
+    return [decode(each) for each in texts] if found is None else found
 
 
 def _base36(number: int) -> str:

@@ -36,10 +36,14 @@ def settle_queue(
     *,
     in_order: bool,
 ) -> list[ReceiptStatus]:
-    """Settle receipts of a queue with these leases and this committed offset of the group.
+    """Settle receipts of a queue, all or none of an ordered group, with these leases and this
+    committed offset of the group.
 
     ``in_order``: in an ordered group, only the first message that is not acknowledged.
     """
+    if leases is not None and act is acknowledge and given[0].epoch is None:
+        states = leases.acknowledge_held([(each.offset, each.lease) for each in given])
+        return [_STATUSES[each] for each in states]
     if leases is not None:
         return [_settle(leases, receipt, act, in_order=in_order) for receipt in given]
     end = committed or 0  # nothing is pending: all below the group's offset is acknowledged

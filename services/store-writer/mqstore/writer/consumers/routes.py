@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mqstore.service import bodies, message_structs, message_views, problems
+from mqstore.service import bodies, message_structs, problems
 from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint, Hot
 from mqstore.service.expressions import Compilations
@@ -24,19 +24,18 @@ from mqstore.service.http import (
     refuse_unknown,
 )
 from mqstore.service.limits import client_of
-from mqstore.service.message_bodies import BodyForm
-from mqstore.service.message_views import fields, unreadable
+from mqstore.service.message_views import unreadable
 from mqstore.service.problems import Problem
 from mqstore.storage import topic_names
-from mqstore.storage.reads import PullFilter, SqlFilter, message_json, parse_tags
+from mqstore.storage.reads import PullFilter, SqlFilter, parse_tags
 from mqstore.storage.shared_groups import (
-    Delivered,
     Receipt,
     Received,
     Subscription,
     decode_receipts,
 )
 from mqstore.wire import consumers as operations
+from mqstore.writer.consumers.leased_messages import LeasedMessages
 from mqstore.writer.consumers.over_shards import Settle, ShardedConsumers
 from mqstore.writer.consumers.waiting import Look
 from mqstore.writer.service import WriterService
@@ -48,7 +47,6 @@ _ACKNOWLEDGE: Final = msgspec.json.Decoder(message_structs.Acknowledgement)
 _RETURN: Final = msgspec.json.Decoder(message_structs.Return)
 _EXTEND: Final = msgspec.json.Decoder(message_structs.Extension)
 _encode: Final = msgspec.json.Encoder().encode
-_FORM: Final = BodyForm()
 
 
 class ConsumerRoutes:
@@ -58,7 +56,7 @@ class ConsumerRoutes:
         self._service = service
         self._sharded = ShardedConsumers(service.shards)
         self._compilations = Compilations()
-        self._kernel_form = message_views.kernel_form(service.settings.shard, _FORM)
+        self._messages = LeasedMessages(service.settings.shard)
 
     def add(self, api: Api) -> None:
         """Register the routes with ``api``."""
@@ -199,45 +197,15 @@ class ConsumerRoutes:
 
     def _encode(self, group: str, found: Received, invisible_s: float) -> bytes:
         expires_ms = int((time.time() + invisible_s) * 1000)
-        messages: Any = self._encode_messages(found.messages, expires_ms)
         view = message_structs.ReceivedMessages(
             group=group,
-            messages=messages,
+            messages=self._messages.encode(found.messages, expires_ms),
             unreadable=tuple([unreadable(each) for each in found.unreadable]),
             expired=found.expired,
             dead=found.dead,
             full=found.is_full,
         )
         return _encode(view)
-
-    def _encode_messages(self, found: Sequence[Delivered], expires_ms: int) -> msgspec.Raw:
-        """Encode ``LeasedMessage`` structs: the kernel's messages, with the fields of the lease."""
-        ends = {
-            topic: f',"sourceTopic":{_encode(topic).decode()},"leaseExpires":{expires_ms}}},'
-            for topic in {each.source_topic for each in found}
-        }
-        parts: list[bytes] = []
-        for each in found:
-            message = self._kernel_form and message_json(self._kernel_form, each.record)
-            if message is None:
-                parts += _encode(self._view(each, expires_ms)), b","
-            else:
-                lease = f',"receipt":"{each.receipt}","deliveryAttempt":{each.attempt}'
-                parts += message[:-1], (lease + ends[each.source_topic]).encode()
-        if parts:
-            parts[-1] = parts[-1][:-1]  # the comma
-        return msgspec.Raw(b"[%b]" % b"".join(parts))
-
-    def _view(self, found: Delivered, expires_ms: int) -> message_structs.LeasedMessage:
-        view = message_structs.LeasedMessage(
-            **fields(found.record, self._service.settings.shard),
-            receipt=found.receipt,
-            delivery_attempt=found.attempt,
-            source_topic=found.source_topic,
-            lease_expires=expires_ms,
-        )
-        _FORM.add_body(found.record, view)
-        return view
 
     # acknowledge, return, extend ----------------------------------------------------------
 
