@@ -228,6 +228,27 @@ def run(scenario: Callable[[Server], Awaitable[None]], **settings: Any) -> None:
     asyncio.run(whole())
 
 
+def test_heads_of_two_requests_in_turn_are_read_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = []
+
+    def read(data: bytes) -> plain.PlainRequest | None:
+        reads.append(data)
+        return plain_read(data)
+
+    plain_read = plain.read
+    monkeypatch.setattr(plain, "read", read)
+
+    async def scenario(server: Server) -> None:
+        async with server.connection() as connection:
+            for number in range(6):
+                name = b"a" if number % 2 else b"b"
+                answer = await connection.request(post(b"/echo/" + name, b"%d" % number))
+                assert (answer.header("x-name"), answer.body) == (name.decode(), b"%d" % number)
+        assert (server.direct, len(reads)) == (6, 2)
+
+    run(scenario)
+
+
 @BOTH_WAYS
 def test_one_connection_is_answered_again_and_again(is_plain: bool) -> None:
     async def scenario(server: Server) -> None:

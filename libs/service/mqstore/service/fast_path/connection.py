@@ -48,10 +48,11 @@ class FastConnection(BoundedProtocol):
         super().__init__(*args, **kwargs)
         self._heads: dict[Hashable, PreparedHead | None] = {}
         """Prepared heads by the parts that must be equal; None: the fast path rejects the head."""
-        self._latest: tuple[RepeatedHead, _Prepared] | None = None
-        """The head of the latest plain request with a body, and what does its requests."""
+        self._recent: tuple[tuple[RepeatedHead, _Prepared], ...] = ()
+        """Heads of plain requests with a body, and what does their requests, newest first: two, as
+        a consumer receives and acknowledges in turn."""
         self._is_ready = False
-        """Whether the next bytes may be a request under that head: uvicorn has no bytes of this
+        """Whether the next bytes may be a request under such a head: uvicorn has no bytes of this
         connection, no request is incomplete, no reply is pending, and the client reads."""
         self._lanes: dict[tuple[bytes, bytes], PreparedHead] = {}
         """Prepared heads with a lane by what is before and after their number."""
@@ -80,14 +81,14 @@ class FastConnection(BoundedProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Handle a plain request of a hot route; leave other bytes to uvicorn."""
-        if self._is_ready and self._latest is not None:
-            repeated, prepared = self._latest
-            body = repeated.body_of(data)
-            if body is not None:
-                if not self._reply(prepared, body):
-                    self._is_ready = False
-                    super().data_received(data)
-                return
+        if self._is_ready:
+            for repeated, prepared in self._recent:
+                body = repeated.body_of(data)
+                if body is not None:
+                    if not self._reply(prepared, body):
+                        self._is_ready = False
+                        super().data_received(data)
+                    return
         if self._pending is not None:
             self._keep_behind(data)
         elif self._collected is not None:
@@ -134,7 +135,7 @@ class FastConnection(BoundedProtocol):
             return False
         if request.end == len(data):
             if request.repeated is not None:
-                self._latest = request.repeated, prepared
+                self._recent = (request.repeated, prepared), *self._recent[:1]
             elif prepared[0].has_lane:
                 self._keep_lane(data, prepared[0])
             return self._reply(prepared, data[request.body_at :])
