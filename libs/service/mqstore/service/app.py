@@ -282,7 +282,9 @@ class Api:
         for unused in ("HTTPValidationError", "ValidationError"):
             schemas.pop(unused, None)
         for route in self._hot:
-            document["paths"].setdefault(route.template, {})[route.method.lower()] = route.operation
+            if route.operation is not None:
+                operations = document["paths"].setdefault(route.template, {})
+                operations[route.method.lower()] = route.operation
         _drop_validation_errors(document)
         _put_under_titles(document)
         for method, operation in _operations(document):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import isclass
 from typing import Any, get_type_hints
@@ -13,16 +13,18 @@ from pydantic import BaseModel
 
 from mqstore.service import problems
 from mqstore.service.app import Api, json_content
-from mqstore.service.http import HotRequest, HotRoute, Prepared
+from mqstore.service.http import HotRequest, HotResult, HotRoute, Lane, Prepared
 from mqstore.service.problems import ProblemType
 from mqstore.wire.operation import Nothing, Operation, schema_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hot:
-    """An endpoint that is served outside FastAPI; see ``HotRoute``."""
+    """An endpoint that is served outside FastAPI, wholly or in a lane; see ``HotRoute``."""
 
     prepare: Callable[[HotRequest], Prepared] | None = None
+    lane: Callable[[HotRequest], Lane | None] | None = None
+    """Returns the lane of a request head; FastAPI serves what a lane does not."""
     any_path: bool = False
     streams: bool = False
 
@@ -34,7 +36,7 @@ class Endpoint:
     operation: Operation[Any]
     handler: Callable[..., Any]
     """A FastAPI handler, which returns a Response or the operation's reply; for a ``hot``
-    endpoint a function of a HotRequest."""
+    endpoint without a lane a function of a HotRequest."""
     hot: Hot | None = None
     documented: type[BaseModel] | None = None
     """The engine's model of the reply, where it has more fields than the contract's."""
@@ -44,10 +46,12 @@ class Endpoint:
         reply = self.documented or self.operation.reply
         if reply is not Nothing:
             api.add_schemas(reply)
-        if self.hot is None:
+        if self.hot is None or self.hot.lane is not None:
             self._add_cold(api, reply)
         else:
             self._add_hot(api, self.hot)
+        if self.hot is not None and self.hot.lane is not None:
+            self._add_lane(api, self.hot.lane, any_path=self.hot.any_path)
 
     def _add_cold(self, api: Api, reply: type[BaseModel]) -> None:
         operation = self.operation
@@ -72,6 +76,16 @@ class Endpoint:
         returned = get_type_hints(self.handler)["return"]
         return isclass(returned) and issubclass(returned, Response)
 
+    def _add_lane(
+        self, api: Api, lane: Callable[[HotRequest], Lane | None], *, any_path: bool
+    ) -> None:
+        def prepare(request: HotRequest) -> Prepared:
+            return Prepared(_leave_to_fastapi, lane=lane(request))
+
+        method, role = self.operation.method, self.operation.role
+        path = self.operation.path.replace(":path}", "}")  # a value with a slash takes no lane
+        api.add_hot(HotRoute(method, path, role, None, None, prepare=prepare, any_path=any_path))
+
     def _add_hot(self, api: Api, hot: Hot) -> None:
         if self.operation.request is not None:
             api.add_schemas(self.operation.request)
@@ -87,6 +101,10 @@ class Endpoint:
                 any_path=hot.any_path,
             )
         )
+
+
+def _leave_to_fastapi(body: bytes, params: Mapping[str, str]) -> HotResult:
+    return None
 
 
 def _documented(operation: Operation[Any]) -> dict[str, Any]:

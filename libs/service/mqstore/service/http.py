@@ -148,12 +148,13 @@ HotResult = bytes | Reply | DeferredReply | None
 serve the request and has changed nothing."""
 
 
-Lane = Callable[[int, bytes, bytes], bytes | None]
-"""Serves a request without a body that differs from the prepared one in one number of its query.
+Lane = Callable[[bytes, bytes, bytes], bytes | None]
+"""Serves a request without a body that differs from the prepared one in one value: a number of its
+query, or an offset message id at the end of its path.
 
-Gets the number, the bytes with which the reply begins (status line and default header fields) and
-those that end its head. Returns the whole reply, with status 200. None, Problem, StorageError: it
-has changed nothing, and the request takes the general way."""
+Gets the value, the bytes with which the reply begins (status line and default header fields) and
+those that end its head. Returns the whole reply, with status 200. None, Problem, StorageError,
+OSError: it has changed nothing, and the request takes the general way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,7 @@ class Prepared:
     status: int = 200
     """Status of a reply that is a body in JSON."""
     lane: Lane | None = None
-    """Serves requests of the same head with another number (``plain.NUMBER``)."""
+    """Serves requests of the same head with another value (``plain.split_value``)."""
 
 
 def refuse_repeated(names: Iterable[str]) -> None:
@@ -269,14 +270,15 @@ Handler = Callable[[HotRequest], Awaitable[Reply]]
 
 @dataclass(frozen=True, slots=True)
 class HotRoute:
-    """A route outside FastAPI. ``template`` is an OpenAPI path such as ``/v1/topics/{topic}``."""
+    """A route with a fast path. ``template`` is an OpenAPI path such as ``/v1/topics/{topic}``."""
 
     method: str
     template: str
     role: Role
-    handler: Handler
-    operation: dict[str, Any]
-    """Its OpenAPI operation object."""
+    handler: Handler | None
+    """Serves what the fast path does not; None: FastAPI does."""
+    operation: dict[str, Any] | None
+    """Its OpenAPI operation object; None where FastAPI has it."""
     streams: bool = False
     """Whether a body may be of any length: the handler receives it in ``pieces``."""
     prepare: Callable[[HotRequest], Prepared] | None = None
@@ -404,15 +406,16 @@ class Front:
 
     async def _answer(self, scope: Scope, receive: Receive, exchange: _Exchange) -> str:
         hot = self.hot_route(scope["method"], scope["path"])
-        if hot is not None:
+        handler = None if hot is None else hot[0].handler
+        if hot is not None and handler is not None:
             scope["mqstore.route"] = hot[0].template
         is_read = hot is not None and hot[0].method in BODY_METHODS
         if not is_read and has_body(scope["headers"]):
             receive = await self._buffered(scope, receive)
-        if hot is not None:
+        if hot is not None and handler is not None:
             route, params = hot
             self.auth.check(scope["headers"], route.role)
-            reply = await route.handler(HotRequest(scope, receive, params, self.limits))
+            reply = await handler(HotRequest(scope, receive, params, self.limits))
             await exchange.send_reply(reply)
             return route.template
         send = exchange.send

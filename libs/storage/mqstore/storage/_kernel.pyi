@@ -112,6 +112,12 @@ from mqstore.storage.kernel.keys import (
 from mqstore.storage.kernel.lookup import (
     LogWindow as LogWindow,
 )
+from mqstore.storage.kernel.lookup_lanes import (
+    MessageLane as MessageLane,
+)
+from mqstore.storage.kernel.lookup_lanes import (
+    TimeLane as TimeLane,
+)
 from mqstore.storage.kernel.lots import (
     records_by_id as records_by_id,
 )

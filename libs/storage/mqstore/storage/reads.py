@@ -7,8 +7,10 @@ Used by query and by ``mqstore store dump``; ``StoreReader`` and ``MessageStore`
 from mqstore.storage._kernel import (
     LANE_COUNT_MAX,
     MessageForm,
+    MessageLane,
     PulledQueue,
     PullLane,
+    TimeLane,
     leased_json,
     message_json,
 )
@@ -64,6 +66,7 @@ __all__ = [
     "KeyQuery",
     "Lookups",
     "MessageForm",
+    "MessageLane",
     "MessageTraces",
     "Pull",
     "PullFilter",
@@ -78,6 +81,7 @@ __all__ = [
     "SegmentPart",
     "Slices",
     "SqlFilter",
+    "TimeLane",
     "TopicLag",
     "TopicQuery",
     "Trace",

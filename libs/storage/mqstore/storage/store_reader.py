@@ -67,7 +67,8 @@ class StoreReader:
             self._paths.commit_log, sizes.mapped_file_size_commit_log, seams, state
         )
         self.log = ReaderLog(segments, state)
-        window = LogWindow(*state.bound_words)
+        self.window = window = LogWindow(*state.bound_words)
+        """The log as look-ups in one call read it."""
         self.queues = ReaderQueues(
             self._paths, sizes.mapped_file_size_consume_queue, seams, state, window
         )

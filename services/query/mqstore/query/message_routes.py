@@ -14,11 +14,14 @@ from fastapi import Path as PathParameter
 
 from mqstore.query import merging, shard_search, store_cursor, views
 from mqstore.query.merging import Paging
+from mqstore.query.parameters import Parameters
+from mqstore.query.pull_route import LOOP_BYTES_MAX
 from mqstore.query.routes import BodyOptions, body_options, json_reply
 from mqstore.query.service import QueryService
-from mqstore.service import problems, shard_cursor
+from mqstore.service import message_views, problems, shard_cursor
 from mqstore.service.app import Api, TopicName
-from mqstore.service.endpoint import Endpoint
+from mqstore.service.endpoint import Endpoint, Hot
+from mqstore.service.http import HotRequest, Lane
 from mqstore.service.message_bodies import BodyForm, BodyShape
 from mqstore.service.problems import Problem
 from mqstore.service.ranges import parse_range
@@ -28,6 +31,7 @@ from mqstore.storage.reads import (
     HiddenKind,
     KeyAnswer,
     KeyQuery,
+    MessageLane,
     ScanRange,
     TopicQuery,
     hidden_by_key,
@@ -127,7 +131,8 @@ class MessageRoutes:
         """Register the routes with ``api``."""
         Endpoint(operations.MESSAGE_BODY, self.body).add(api)
         Endpoint(operations.MESSAGE_AT, self.message_at).add(api)
-        Endpoint(operations.MESSAGE, self.message).add(api)
+        by_id = Hot(lane=self._message_lane, any_path=True)
+        Endpoint(operations.MESSAGE, self.message, by_id).add(api)
         Endpoint(operations.MESSAGES, self.messages).add(api)
 
     async def message_at(
@@ -161,6 +166,34 @@ class MessageRoutes:
         if self._service.shards.fans_out(request.scope):
             await self._relay_to_holder(request, message_id, topic)
         return await self._reply_detail(self._finder(message_id, topic), body_as)
+
+    def _message_lane(self, request: HotRequest) -> Lane | None:
+        """Return the lane of messages in memory by their ids; None for a form that it has not.
+
+        Raises Problem (400).
+        """
+        service, given = self._service, request.query()
+        if not given.keys() <= {"body"}:
+            return None
+        body = Parameters(given).body()
+        form = message_views.kernel_form(self._shard, BodyForm(body.shape, body.max_bytes))
+        if form is None:
+            return None
+        lane = MessageLane(form, max_bytes=LOOP_BYTES_MAX)
+
+        def find(message_id: bytes, start: bytes, ending: bytes) -> bytes | None:
+            if service.shards.fans_out(request.scope):
+                shard = self._shard_of_host(message_id.decode())
+                if shard is not None and shard != service.shards.own:
+                    return None
+            store = service.store
+            reader, field = store.reader, service.writer.field()
+            reply = lane.find(reader.window, reader.queues, message_id, start, field, ending)
+            if reply is not None:
+                service.require_current(store)
+            return reply
+
+        return find
 
     async def body(
         self,
@@ -222,12 +255,19 @@ class MessageRoutes:
         """Raises RelayedResponse with another shard's reply if that shard has the message."""
         shards = self._service.shards
         if topic is None:
-            entry = shards.members.of_host(decode_message_id(message_id)[0])
-            shard = None if entry is None else entry.shard
+            shard = self._shard_of_host(message_id)
         else:
             shard = await self._find_newest_shard(request, message_id, topic)
         if shard is not None and shard != shards.own:
             await shards.relay(shards.members.entries[shard], request)
+
+    def _shard_of_host(self, message_id: str) -> int | None:
+        """Return the shard of the host in an offset message id; None for an unknown host.
+
+        Raises MessageIdError.
+        """
+        entry = self._service.shards.members.of_host(decode_message_id(message_id)[0])
+        return None if entry is None else entry.shard
 
     async def _find_newest_shard(self, request: Request, key: str, topic: str) -> int:
         """Return the shard of the newest message with a unique key. Raises Problem without one."""

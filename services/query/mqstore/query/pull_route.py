@@ -156,14 +156,14 @@ class PullRoute:
             form=message_form,
         )
 
-        def pull(offset: int, start: bytes, ending: bytes) -> bytes | None:
+        def pull(offset: bytes, start: bytes, ending: bytes) -> bytes | None:
             if self._other_shard(request, requested) is not None:
                 return None
             store = service.store
             queue = store.reader.queues.pulled(requested.topic, requested.queue_id)
             if queue is None:
                 return None
-            reply = lane.pull(queue, offset, start, service.writer.field(), ending)
+            reply = lane.pull(queue, int(offset), start, service.writer.field(), ending)
             if reply is not None:
                 service.require_current(store)
                 service.traffic.count(requested.topic, requested.group, lane.messages, lane.size)

@@ -10,16 +10,19 @@ import msgspec
 from fastapi import Query, Request, Response
 
 from mqstore.query import lot_merging, merging, replies, views
+from mqstore.query.parameters import Parameters, path_integer
+from mqstore.query.pull_route import LOOP_BYTES_MAX
 from mqstore.query.routes import QueueId, json_reply
 from mqstore.query.service import QueryService
 from mqstore.service.app import Api, TopicName
-from mqstore.service.endpoint import Endpoint
-from mqstore.service.http import problem_of
+from mqstore.service.endpoint import Endpoint, Hot
+from mqstore.service.http import HotRequest, Lane, problem_of
 from mqstore.service.problems import Problem
 from mqstore.storage.errors import QueryError, QueueUnknown, TopicUnknown
-from mqstore.storage.reads import QueueRange
+from mqstore.storage.reads import QueueRange, TimeLane
 from mqstore.wire import queues as operations
-from mqstore.wire.times import Time
+from mqstore.wire.base import INT32_MAX
+from mqstore.wire.times import EARLIEST_MS, Time
 
 
 class QueueRoutes:
@@ -32,7 +35,8 @@ class QueueRoutes:
     def add(self, api: Api) -> None:
         """Register the routes with ``api``."""
         Endpoint(operations.QUEUES, self.queues).add(api)
-        Endpoint(operations.OFFSET_BY_TIME, self.offset_by_time).add(api)
+        by_time = Hot(lane=self._time_lane)
+        Endpoint(operations.OFFSET_BY_TIME, self.offset_by_time, by_time).add(api)
         Endpoint(operations.OFFSETS_BY_TIME, self.offsets_by_time).add(api)
 
     async def queues(self, topic: TopicName, request: Request) -> Response:
@@ -73,6 +77,8 @@ class QueueRoutes:
             (found,) = self._find([(topic, queue)], timestamp)
             if isinstance(found, QueryError):
                 raise found
+            # The next search may take the lane.
+            service.reader.queues.aim(topic, queue, found["offset"])
             return msgspec.json.encode(
                 replies.QueueOffset(
                     topic=topic, queue_id=queue, timestamp=timestamp, shard=self._shard, **found
@@ -80,6 +86,36 @@ class QueueRoutes:
             )
 
         return json_reply(await service.run(encode_offset))
+
+    def _time_lane(self, request: HotRequest) -> Lane | None:
+        """Return the lane of searches in a queue that is in memory; None for other parameters.
+
+        Raises Problem (400).
+        """
+        service, given = self._service, request.query()
+        if not given.keys() <= {"timestamp", "shard"}:
+            return None
+        topic = request.params["topic"]
+        queue_id = path_integer("queue", request.params["queue"], INT32_MAX)
+        shard = Parameters(given).integer("shard", 0, INT32_MAX)
+        begin = msgspec.json.encode({"topic": topic, "queueId": queue_id, "timestamp": 0})[:-2]
+        lane = TimeLane(begin, shard=self._shard, max_bytes=LOOP_BYTES_MAX)
+
+        def find(timestamp: bytes, start: bytes, ending: bytes) -> bytes | None:
+            at_ms, shards = int(timestamp), service.shards
+            shards.require_shard(request.scope)
+            if 0 < at_ms < EARLIEST_MS or shards.find_remote(shard, request.scope) is not None:
+                return None
+            store = service.store
+            queue = store.reader.queues.known(topic, queue_id)
+            if queue is None or store.reader.lookups.times.back_offsets:
+                return None
+            reply = lane.find(queue, at_ms, start, service.writer.field(), ending)
+            if reply is not None:
+                service.require_current(store)
+            return reply
+
+        return find
 
     async def offsets_by_time(self, wanted: operations.OffsetsByTime, request: Request) -> Response:
         """Queue offset, in each of the queues, of the first message that was stored at or after

@@ -1,4 +1,4 @@
-"""Requests that differ in one number take the lane of their head; the replies are the same."""
+"""Requests that differ in one value take the lane of their head; the replies are the same."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def get(number: int | str, name: str = "a", *fields: bytes, more: str = "") -> b
 class Numbers:
     """A hot route whose reply is its number, by a lane or by the general way."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_handler: bool = True) -> None:
+        self._has_handler = has_handler
         self.in_lane: list[int] = []
         self.in_general: list[int] = []
         self.prepared = 0
@@ -39,7 +40,8 @@ class Numbers:
     @property
     def route(self) -> HotRoute:
         path = "/numbers/{name}"
-        return HotRoute("GET", path, Role.CONSUME, self.handle, OPERATION, prepare=self.prepare)
+        handler = self.handle if self._has_handler else None
+        return HotRoute("GET", path, Role.CONSUME, handler, OPERATION, prepare=self.prepare)
 
     def reply(self, number: int) -> Reply:
         size = 2 * BODY_MAX if number == LARGE else 0
@@ -54,12 +56,15 @@ class Numbers:
         own = int(request.query()["offset"])
 
         def begin(_: bytes, __: Mapping[str, str]) -> HotResult:
+            if not self._has_handler:
+                return None
             self.in_general.append(own)
             return self.reply(own)
 
         return Prepared(begin, lane=self.lane)
 
-    def lane(self, number: int, start: bytes, ending: bytes) -> bytes | None:
+    def lane(self, value: bytes, start: bytes, ending: bytes) -> bytes | None:
+        number = int(value)
         if number == LEFT + 1:
             raise Problem(problems.BAD_PARAMETER, "no")
         if number >= LEFT:
@@ -70,16 +75,21 @@ class Numbers:
         return start + fields + ending + body
 
 
-def run(scenario: Callable[[Server, Numbers], Awaitable[None]], **settings: Any) -> None:
+def run(
+    scenario: Callable[[Server, Numbers], Awaitable[None]],
+    *,
+    has_handler: bool = True,
+    **settings: Any,
+) -> None:
     async def whole() -> None:
-        numbers = Numbers()
+        numbers = Numbers(has_handler=has_handler)
         async with serving(numbers.route, **settings) as server:
             await scenario(server, numbers)
 
     asyncio.run(whole())
 
 
-def test_a_lane_serves_all_numbers_after_the_first_request() -> None:
+def test_a_lane_serves_all_numbers() -> None:
     async def scenario(server: Server, numbers: Numbers) -> None:
         async with server.connection() as connection:
             for number in (7, 8, LARGE, 0, 7):
@@ -87,7 +97,7 @@ def test_a_lane_serves_all_numbers_after_the_first_request() -> None:
                 other = await server.request(get(number).replace(b"/numbers", b"/%6eumbers"))
                 assert reply.but_ids == other.but_ids
                 assert reply.header("x-request-id") != other.header("x-request-id")
-        assert numbers.in_lane == [8, LARGE, 0, 7]
+        assert numbers.in_lane == [7, 8, LARGE, 0, 7]
         assert numbers.prepared == 1
 
     run(scenario)
@@ -104,7 +114,7 @@ def test_heads_that_differ_in_more_have_lanes_of_their_own() -> None:
                     get(number, "a", b"accept: text/plain"),
                 ):
                     assert (await connection.request(request)).body == b"%d" % number
-        assert (numbers.in_general, numbers.in_lane) == ([1] * 4, [2] * 4)
+        assert (numbers.in_general, numbers.in_lane) == ([], [1] * 4 + [2] * 4)
 
     run(scenario)
 
@@ -115,21 +125,46 @@ def test_a_request_that_its_lane_leaves_takes_the_general_way(number: int) -> No
         async with server.connection() as connection:
             for each in (1, number, 2):
                 assert (await connection.request(get(each))).body == b"%d" % each
-        assert (numbers.in_general, numbers.in_lane) == ([1, number], [2])
+        assert (numbers.in_general, numbers.in_lane) == ([number], [1, 2])
 
     run(scenario)
 
 
 @pytest.mark.parametrize("number", ["", "-1", "+1", "1x", "9" * 19, "%31"])
 def test_what_is_no_plain_number_takes_no_lane(number: str) -> None:
-    assert plain.split_number(get(number)) is None
+    assert plain.split_value(get(number)) is None
 
 
 def test_of_two_numbers_the_last_one_is_split_off() -> None:
-    found = plain.split_number(get(2, more="offset=1&"))
+    found = plain.split_value(get(2, more="offset=1&"))
     assert found is not None
     assert b"offset=1" in found[0][0], "which HotRequest.query refuses, so that no lane has it"
-    assert found[1] == 2
+    assert found[1] == b"2"
+
+
+@pytest.mark.parametrize("target", ["/a/{}", "/a/{}?x=1", "/a/{}?timestamp="])
+def test_an_offset_message_id_at_the_end_of_a_path_is_split_off(target: str) -> None:
+    message_id = "7F00000100002A9F00000000000000fF"
+    data = f"GET {target.format(message_id)} HTTP/1.1\r\n\r\n".encode()
+    begin, _, end = data.partition(message_id.encode())
+    assert plain.split_value(data) == ((begin, end), message_id.encode())
+
+
+@pytest.mark.parametrize("path", ["/a/{}0", "/a/{}/b", "/a/-{}", "/{}%20"])
+def test_other_paths_with_hexadecimal_digits_take_no_lane(path: str) -> None:
+    data = f"GET {path.format('A' * 32)} HTTP/1.1\r\n\r\n".encode()
+    assert plain.split_value(data) is None
+
+
+def test_a_route_without_a_handler_leaves_other_requests_to_fastapi() -> None:
+    async def scenario(server: Server, numbers: Numbers) -> None:
+        async with server.connection() as connection:
+            assert (await connection.request(get(1))).body == b"1"
+            refused = await connection.request(get(LEFT))
+            assert refused.status == 405, "FastAPI has no such route here"
+        assert numbers.in_lane == [1]
+
+    run(scenario, has_handler=False)
 
 
 def test_requests_that_come_together_take_no_lane() -> None:
@@ -138,7 +173,7 @@ def test_requests_that_come_together_take_no_lane() -> None:
             await connection.request(get(1))
             connection.writer.write(get(2) + get(3))
             assert [(await connection.answer()).body for _ in range(2)] == [b"2", b"3"]
-        assert numbers.in_lane == []
+        assert numbers.in_lane == [1]
 
     run(scenario)
 
@@ -159,7 +194,7 @@ def test_the_id_that_a_client_chose_is_returned_and_replies_are_counted() -> Non
             for number in range(3):
                 reply = await connection.request(get(number, "a", b"x-request-id: mine"))
                 assert reply.header("x-request-id") == "mine"
-        assert numbers.in_lane == [1, 2]
+        assert numbers.in_lane == [0, 1, 2]
         text = server.api.metrics.render().decode()
         assert 'requests_total{method="GET",route="/numbers/{name}",status="200"} 3.0' in text
 
@@ -171,7 +206,7 @@ def test_a_large_reply_counts_towards_the_limit_of_bytes() -> None:
         async with server.connection() as connection:
             await connection.request(get(1))
             refused = await connection.request(get(LARGE))
-            assert (refused.status, numbers.in_lane) == (503, [LARGE])
+            assert (refused.status, numbers.in_lane) == (503, [1, LARGE])
             assert (await connection.request(get(2))).body == b"2"
         assert server.api.limits.memory.taken == 0
 
@@ -194,6 +229,6 @@ def test_a_token_that_was_taken_away_is_refused_in_a_lane(
             assert (await connection.request(get(3, "a", given))).status == 401
             token.write_text("old-" * 8)
             assert (await connection.request(get(4, "a", given))).status == 200
-        assert numbers.in_lane == [2, 4]
+        assert numbers.in_lane == [1, 2, 4]
 
     run(scenario, tokens_dir=tmp_path)

@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from mqstore.storage._kernel import MessageForm, PullLane, set_copy_hook
+from mqstore.storage._kernel import MessageForm, MessageLane, PullLane, set_copy_hook
 from mqstore.storage.errors import StorageError, StoreNotOpen
 from mqstore.storage.lookup.answers import Pull, Slices
 from mqstore.storage.lookup.message_trace import MessageTraces
@@ -142,6 +142,18 @@ def _json_in_a_lane(beside: Beside) -> list[bytes]:
     ]
 
 
+def _by_id_in_a_lane(beside: Beside) -> list[bytes]:
+    form = MessageForm(0, with_bodies=True, flag_names=lambda _: b"[]")
+    lane, reader, own = MessageLane(form, max_bytes=1 << 18), beside.reader, beside.records[MIDDLE]
+    reader.queues.aim("T", 0, 0)
+    message_id = own.offset_message_id.encode()
+    reply = lane.find(reader.window, reader.queues, message_id, b"", b"", b"\r\n")
+    if reply is None:
+        return []
+    shown = json.loads(reply.partition(b"\r\n\r\n")[2])
+    return [own.raw if own.body.decode() == shown["body"] else b"another"]
+
+
 def _scan(beside: Beside) -> list[bytes]:
     found = beside.reader.scans.scan(TopicQuery("T"), limit=COUNT, max_bytes=1 << 20)
     return [each.raw for each in found.records]
@@ -180,6 +192,7 @@ PATHS: Final[tuple[Look, ...]] = (
     _slices_on_the_loop,
     _in_a_lane,
     _json_in_a_lane,
+    _by_id_in_a_lane,
     _scan,
     _trace,
 )

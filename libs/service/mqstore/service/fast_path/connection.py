@@ -55,7 +55,7 @@ class FastConnection(BoundedProtocol):
         """Whether the next bytes may be a request under such a head: uvicorn has no bytes of this
         connection, no request is incomplete, no reply is pending, and the client reads."""
         self._lanes: dict[tuple[bytes, bytes], PreparedHead] = {}
-        """Prepared heads with a lane by what is before and after their number."""
+        """Prepared heads with a lane by what is before and after their value."""
         self._collected: _Collected | None = None
         self._pending: PendingReply | None = None
         self._behind = b""
@@ -136,8 +136,8 @@ class FastConnection(BoundedProtocol):
         if request.end == len(data):
             if request.repeated is not None:
                 self._recent = (request.repeated, prepared), *self._recent[:1]
-            elif prepared[0].has_lane:
-                self._keep_lane(data, prepared[0])
+            elif prepared[0].has_lane and self._keep_lane(data, prepared[0]):
+                return True
             return self._reply(prepared, data[request.body_at :])
         if request.end - request.body_at > self.limits.max_request:
             return False
@@ -214,17 +214,20 @@ class FastConnection(BoundedProtocol):
             reply.deferred.then(self._finish)
         return True
 
-    def _keep_lane(self, data: bytes, head: PreparedHead) -> None:
-        """Let requests that differ from this one in their number take its lane."""
-        split = plain.split_number(data)
-        if split is not None:
-            if len(self._lanes) == LANES_MAX:
-                self._lanes.clear()
-            self._lanes[split[0]] = head
+    def _keep_lane(self, data: bytes, head: PreparedHead) -> bool:
+        """Let this request, and those that differ from it in their value, take its lane; return
+        whether this one was handled there."""
+        split = plain.split_value(data)
+        if split is None or split[0] in self._lanes:
+            return False
+        if len(self._lanes) == LANES_MAX:
+            self._lanes.clear()
+        self._lanes[split[0]] = head
+        return self._reply_in_lane(data)
 
     def _reply_in_lane(self, data: bytes) -> bool:
         """Handle a request in its lane; return False, with no effect, if it takes another way."""
-        split = plain.split_number(data)
+        split = plain.split_value(data)
         head = None if split is None else self._lanes.get(split[0])
         if split is None or head is None:
             return False

@@ -35,11 +35,12 @@ _LENGTH: Final = re.compile(
 )
 
 
-NUMBER: Final = "offset"
-"""The parameter of the query in which requests to a lane differ."""
 _NUMBERED: Final = re.compile(
-    rb"(GET /[^? ]*\?(?:[^ ]*&)?%b=)([0-9]{1,18})([& ].*)" % NUMBER.encode(), re.DOTALL
+    rb"(GET /[^? ]*\?(?:[^ ]*&)?(?:offset|timestamp)=)([0-9]{1,18})([& ].*)", re.DOTALL
 )
+"""A request whose query has a number in which requests to a lane differ."""
+_IDENTIFIED: Final = re.compile(rb"(GET /[^? ]*/)([0-9A-Fa-f]{32})([? ].*)", re.DOTALL)
+"""A request whose path ends with an offset message id, in which requests to a lane differ."""
 
 
 class Head:
@@ -67,10 +68,11 @@ class Head:
         """Names in lower case, and values. Shared: do not change it."""
 
 
-def split_number(data: bytes) -> tuple[tuple[bytes, bytes], int] | None:
-    """Split a GET request into what is before and after its number, and the number."""
-    found = _NUMBERED.fullmatch(data)
-    return None if found is None else ((found[1], found[3]), int(found[2]))
+def split_value(data: bytes) -> tuple[tuple[bytes, bytes], bytes] | None:
+    """Split a GET request into what is before and after the value in which requests to a lane
+    differ, and that value; None without one."""
+    found = _NUMBERED.fullmatch(data) or _IDENTIFIED.fullmatch(data)
+    return None if found is None else ((found[1], found[3]), found[2])
 
 
 class PlainRequest(NamedTuple):

@@ -137,8 +137,8 @@ class PreparedHead:
         """Whether ``reply_in_lane`` may reply."""
         return self._prepared.lane is not None
 
-    def reply_in_lane(self, number: int, default_headers: Headers) -> bytes | None:
-        """Handle a request of this head with another number; return the bytes of the reply.
+    def reply_in_lane(self, value: bytes, default_headers: Headers) -> bytes | None:
+        """Handle a request of this head with another value; return the bytes of the reply.
 
         None: nothing was changed, and the request takes the general way.
         """
@@ -150,8 +150,8 @@ class PreparedHead:
         ending = b"x-request-id: %b\r\n\r\n" % request_id.encode()
         try:
             self._check_tokens()
-            reply = lane(number, self._start(default_headers), ending)
-        except (Problem, StorageError):
+            reply = lane(value, self._start(default_headers), ending)
+        except (Problem, StorageError, OSError):
             return None
         if reply is None:
             return None

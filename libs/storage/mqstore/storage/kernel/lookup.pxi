@@ -46,6 +46,10 @@ cdef bint read_message_id(str text, MessageId *id) except -1:
     if not text.isascii():
         return False
     digits = PyUnicode_AsUTF8AndSize(text, &size)
+    return parse_message_id(digits, size, id)
+
+
+cdef bint parse_message_id(const char *digits, Py_ssize_t size, MessageId *id) noexcept:
     if size > 2 * MESSAGE_ID_MAX or size < 16 or not read_hex(digits, size, id.host):
         return False
     id.host_size = size // 2 - 8
@@ -450,14 +454,12 @@ cdef class LogWindow:
         _, is_full = pulled.take(self, kind, place[0], place[1], queue, count, 0, max_bytes)
         return pulled if is_full and self.is_at(&moment) else None
 
-    def first_at(self, queue, int64_t timestamp_ms):
-        cdef int64_t end, low, high, middle, stored
+    def first_at(self, queue, int64_t timestamp_ms, int64_t low, int64_t high):
+        cdef int64_t end = high, middle, stored
         cdef QueueFile file = QueueFile.__new__(QueueFile)
         cdef Moment moment
         if not self.enter(&moment):
             return None
-        end = high = queue.max_index
-        low = queue.min_index
         while low < high:
             middle = (low + high) // 2
             stored = self.stored_at(queue, file, middle)

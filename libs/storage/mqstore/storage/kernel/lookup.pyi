@@ -13,6 +13,11 @@ from mqstore.storage.lookup.views import QueueView
 
 A = TypeVar("A", "Pull", "Slices")
 
+class _Blocks(Protocol):
+    """The files of a queue."""
+
+    def block(self, index: int) -> tuple[memoryview, int] | None: ...
+
 class LogWindow:
     """The log as one process has it mapped in one epoch; reads plain records by itself.
 
@@ -112,11 +117,11 @@ class LogWindow:
         Returns them in as few pieces as possible, the number of records, ``taken`` and whether a
         bound was reached.
         """
-    def first_at(self, queue: QueueView, timestamp_ms: int) -> int | None:
-        """Find the first entry of a queue whose record was stored at or after a time, by a binary
+    def first_at(self, queue: _Blocks, timestamp_ms: int, low: int, high: int) -> int | None:
+        """Find the first entry from ``low`` whose record was stored at or after a time, by a binary
         search over store times.
 
-        The queue's maximum where there is none. None where any examined entry is not plain.
+        ``high`` where there is none. None where any examined entry is not plain.
         """
     def find_by_key(
         self,

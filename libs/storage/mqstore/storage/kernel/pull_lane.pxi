@@ -241,10 +241,7 @@ cdef class PullLane:
         self, PulledQueue queue, Entries *e, Named *run, bytes start, bytes fields, bytes ending
     ):
         cdef Output out
-        cdef Text no_lines
-        cdef bytes reply
         out.base, out.used, out.room = NULL, 0, 0
-        no_lines.at, no_lines.length = NULL, 0
         try:
             append(&out, MESSAGES_BEGIN)
             if not self.append_messages(queue, e, run, &out):
@@ -257,11 +254,7 @@ cdef class PullLane:
             append(&out, STATUS_END)
             append_number(&out, SHARD_JSON, self.shard)
             append_byte(&out, c"}")
-            reply = begin_reply(start, JSON_LINES, out.used, fields, no_lines, ending)
-            memcpy(
-                PyBytes_AS_STRING(reply) + PyBytes_GET_SIZE(reply) - out.used, out.base, out.used
-            )
-            return reply
+            return json_reply(&out, start, fields, ending)
         finally:
             free(out.base)
 
@@ -302,4 +295,13 @@ cdef bytes begin_reply(
     to = add_text(to + digits_size, LINE_END)
     to = add_text(add_text(to, text_of(fields)), lines)
     add_text(to, text_of(ending))
+    return reply
+
+
+cdef bytes json_reply(const Output *out, bytes start, bytes fields, bytes ending):
+    cdef Text no_lines
+    cdef bytes reply
+    no_lines.at, no_lines.length = NULL, 0
+    reply = begin_reply(start, JSON_LINES, out.used, fields, no_lines, ending)
+    memcpy(PyBytes_AS_STRING(reply) + PyBytes_GET_SIZE(reply) - out.used, out.base, out.used)
     return reply

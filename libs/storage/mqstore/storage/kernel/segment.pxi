@@ -92,6 +92,29 @@ cdef class Segment:
             number[0] += 1
         return state
 
+    cdef bint is_known(self, int64_t at, int64_t size) noexcept:
+        """Whether ``judge`` has a cached result for each block of these bytes."""
+        cdef int64_t number
+        if not self.has_covers:
+            return False
+        for number in range(at // BLOCK_SIZE, (at + size - 1) // BLOCK_SIZE + 1):
+            if self.known[number] < min(at + size - number * BLOCK_SIZE, BLOCK_SIZE):
+                return False
+        return True
+
+    cdef int64_t count_uncompared(self, int64_t at, int64_t size) noexcept:
+        """Count the bytes that ``judge`` would compare. Reads the checksums of their blocks."""
+        cdef const uint8_t *entry = <const uint8_t *> self.covers.buf + BLOCK_HEADER
+        cdef int64_t number, found = 0
+        cdef Cover cover
+        if not self.has_covers:
+            return 0
+        for number in range(at // BLOCK_SIZE, (at + size - 1) // BLOCK_SIZE + 1):
+            read_cover(entry + number * BLOCK_ENTRY, self.base + number * BLOCK_SIZE, &cover)
+            if min(<int64_t> cover.length, self.size - number * BLOCK_SIZE) > self.known[number]:
+                found += cover.length
+        return found
+
     cdef void compare(self, int64_t number):
         """Compare the part of a block that is covered by now."""
         cdef const uint8_t *block = <const uint8_t *> self.log.buf + number * BLOCK_SIZE

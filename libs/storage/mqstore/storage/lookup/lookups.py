@@ -10,9 +10,7 @@ any thread.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise
 from typing import Final, TypeVar
 
 from mqstore.storage._kernel import Tags, in_memory, records_by_id
@@ -42,6 +40,8 @@ from mqstore.storage.lookup.answers import (
 )
 from mqstore.storage.lookup.key_query import KeyQuery
 from mqstore.storage.lookup.log_reads import LogReads
+from mqstore.storage.lookup.queue_ranges import QueueRanges
+from mqstore.storage.lookup.time_search import TimeSearch
 from mqstore.storage.lookup.views import (
     Bounds,
     Entry,
@@ -49,7 +49,6 @@ from mqstore.storage.lookup.views import (
     LogView,
     QueuesView,
     QueueView,
-    first_from,
     is_copy_of,
     names_record,
 )
@@ -95,6 +94,8 @@ class Lookups:
         self.read_consistently = self._reads.read_consistently
         """See ``LogReads.read_consistently``; scans of several records use it too."""
         self._window = blocks.window
+        self._ranges = QueueRanges(log, bounds)
+        self.times = TimeSearch(log, bounds, self._reads, self._window, self._ranges, steps)
         self.forget = blocks.window.forget
         """Release segments that were read: they may have been removed."""
 
@@ -228,7 +229,7 @@ class Lookups:
     def _goes_back(self, from_ms: int, to_ms: int) -> bool:
         """Whether a query has a time range, and the store times of the log are not in order."""
         is_about_times = from_ms > 0 or to_ms < TIME_MAX
-        return is_about_times and bool(self._steps().back_offsets)
+        return is_about_times and bool(self.times.back_offsets)
 
     def _judge(
         self, query: KeyQuery, offset: int, records: list[Record], unreadable: list[Unreadable]
@@ -294,17 +295,17 @@ class Lookups:
 
     def queues(self, topic: str) -> list[QueueRange]:
         """The bounds of every queue of a topic, by queue id. Raises TopicUnknown."""
-        found = self.read_consistently(self._ranges, topic)
+        found = self.read_consistently(self._ranges_of, topic)
         if not found:
             raise TopicUnknown(f"no queue of topic {topic} in this store")
         return found
 
-    def _ranges(self, topic: str) -> list[QueueRange]:
-        return [self._range(queue) for queue in self._queues.of_topic(topic)]
+    def _ranges_of(self, topic: str) -> list[QueueRange]:
+        return [self._ranges.of(queue) for queue in self._queues.of_topic(topic)]
 
     def queue_range(self, topic: str, queue_id: int) -> QueueRange:
         """The bounds of one queue. Raises QueueUnknown."""
-        return self.read_consistently(self._range, self._queue(topic, queue_id))
+        return self.read_consistently(self._ranges.of, self._queue(topic, queue_id))
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
         """Find the queue offset of the first record stored at or after a time.
@@ -312,28 +313,16 @@ class Lookups:
         The queue's maximum when there is none. Where the clock was set back, later records may have
         earlier times; no earlier record has this time or a later one. Raises QueueUnknown.
         """
-        return self._offset_in(self._queue(topic, queue_id), timestamp_ms, self._steps())
+        return self.times.find(self._queue(topic, queue_id), timestamp_ms)
 
     def offsets_by_time(
         self, queues: Iterable[tuple[str, int]], timestamp_ms: int
     ) -> list[tuple[QueueRange, int] | None]:
         """Find ``queue_range`` and ``offset_by_time`` of each queue; None for an unknown queue."""
-        steps = self._steps()
         found = [self._queues.get(*each) for each in queues]
         known = [each for each in found if each is not None]
-        ranges = iter(self.read_consistently(lambda: [self._range(each) for each in known]))
-        return [
-            None if each is None else (next(ranges), self._offset_in(each, timestamp_ms, steps))
-            for each in found
-        ]
-
-    def _offset_in(self, queue: QueueView, timestamp_ms: int, steps: StepsView) -> int:
-        if steps.back_offsets:
-            return self._reads.read_consistently(self._first_of_runs, queue, timestamp_ms)
-        found = self._window.first_at(queue, timestamp_ms)
-        if found is None:
-            return self._reads.read_consistently(self._first_at, queue, timestamp_ms)
-        return found
+        results = iter(self.times.find_each(known, timestamp_ms))
+        return [None if each is None else next(results) for each in found]
 
     def records(
         self,
@@ -420,7 +409,7 @@ class Lookups:
     def _pull(self, kind: type[A], queue: QueueView, offset: int, count: int, max_bytes: int) -> A:
         if offset < 0:
             raise OffsetOutOfRange(f"queue offset {offset} is negative; begin at 0")
-        bounds = self._range(queue)
+        bounds = self._ranges.of(queue)
         low, high = bounds.min_offset, bounds.max_offset
         if offset >= high:
             at_end = offset == high
@@ -458,7 +447,7 @@ class Lookups:
         if entry is not None and names_record(entry):
             is_filler = is_copy_of(entry, queue.entry(index - 1))
             if not (is_filler and self._is_filler(queue, index, entry)):
-                if self._is_coming(entry):
+                if self._ranges.is_coming(entry):
                     return None
                 if taken and taken + entry.size > max_bytes:
                     return None
@@ -515,86 +504,14 @@ class Lookups:
             )
 
     def _why_empty(self, queue: QueueView, pull: A) -> PullStatus:
-        at_end = pull.next_offset == pull.max_offset or self._is_incoming(queue, pull.next_offset)
+        following = pull.next_offset
+        at_end = following == pull.max_offset or self._ranges.is_incoming(queue, following)
         if at_end and not pull.unreadable:
             return PullStatus.OFFSET_OVERFLOW_ONE
         return PullStatus.NO_MATCHED_MESSAGE
-
-    def _is_coming(self, entry: Entry) -> bool:
-        """Whether the record is in the log but not dispatched, so that the entry is not trusted
-        yet."""
-        end = entry.physical_offset + entry.size
-        return self._bounds.dispatched_offset < end <= self._log.max_offset
-
-    def runs(self, queue: QueueView) -> list[tuple[int, int]]:
-        """A queue's entries in runs in which store times do not go back, each with its end."""
-        bounds = self._range(queue)
-        low, high = bounds.min_offset, bounds.max_offset
-        cuts = [first_from(queue, back, low, high) for back in self._steps().back_offsets]
-        inner = sorted({cut for cut in cuts if low < cut < high})
-        return list(pairwise([low, *inner, high]))
-
-    def _first_of_runs(self, queue: QueueView, timestamp_ms: int) -> int:
-        end = 0
-        for low, end in self.runs(queue):
-            found = self.first_of_run(queue, timestamp_ms, low, end)
-            if found < end:
-                return found
-        return end
-
-    def _first_at(self, queue: QueueView, timestamp_ms: int) -> int:
-        bounds = self._range(queue)
-        return self.first_of_run(queue, timestamp_ms, bounds.min_offset, bounds.max_offset)
-
-    def first_of_run(self, queue: QueueView, timestamp_ms: int, low: int, high: int) -> int:
-        """Find the first entry of a run that was stored at or after a time; its end without one."""
-        end = high
-        while low < high:
-            middle = (low + high) // 2
-            probe, stored_ms = self._next_stored(queue, middle, high)
-            if stored_ms is None or stored_ms >= timestamp_ms:
-                high = middle
-            else:
-                low = probe + 1
-        return self._next_stored(queue, low, end)[0]
-
-    def _next_stored(self, queue: QueueView, start: int, stop: int) -> tuple[int, int | None]:
-        """Find the first entry from ``start`` with a readable record, and its store timestamp;
-        ``stop`` when there is none."""
-        for index in range(start, min(stop, start + ENTRIES_PER_CALL_MAX)):
-            entry = queue.entry(index)
-            if entry is None or not names_record(entry) or self._is_coming(entry):
-                continue
-            try:
-                found = self._reads.read(entry.physical_offset, with_body=False)
-            except StorageError:
-                continue
-            return index, found.store_timestamp_ms
-        return stop, None
 
     def _queue(self, topic: str, queue_id: int) -> QueueView:
         queue = self._queues.get(topic, queue_id)
         if queue is None:
             raise QueueUnknown(f"no queue {queue_id} of topic {topic} in this store")
         return queue
-
-    def _range(self, queue: QueueView) -> QueueRange:
-        # The maximum is read first: a growing or expiring queue never shows min above max.
-        high = queue.max_index
-        low = min(queue.min_index, high)
-        return QueueRange(queue.topic, queue.queue_id, low, self._end(queue, low, high))
-
-    def _end(self, queue: QueueView, low: int, high: int) -> int:
-        """The end of a queue for readers: its first entry whose record is not dispatched.
-
-        Readers that wait at a queue's end are woken by readable records.
-        """
-        if low == high or not self._is_incoming(queue, high - 1):
-            return high
-        return bisect_left(
-            range(high), True, low, key=lambda index: self._is_incoming(queue, index)
-        )
-
-    def _is_incoming(self, queue: QueueView, index: int) -> bool:
-        entry = queue.entry(index)
-        return entry is not None and names_record(entry) and self._is_coming(entry)

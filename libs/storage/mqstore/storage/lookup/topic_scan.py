@@ -175,7 +175,7 @@ class TopicScans:
     def _walk(
         self, query: TopicQuery, queue: QueueView, start: int | None, dispatched: int
     ) -> _Walk:
-        runs = self._lookups.runs(queue)
+        runs = self._lookups.times.runs(queue)
         if len(runs) > 1 and (query.from_ms > 0 or query.to_ms < TIME_MAX):
             return self._walk_runs(query, queue, start, dispatched, runs)
         high = queue.max_index
@@ -209,10 +209,10 @@ class TopicScans:
         below = first_from(queue, bound, low, high)
         ranges = []
         for first, stop in runs:
-            begin = self._lookups.first_of_run(queue, query.from_ms, first, stop)
+            begin = self._lookups.times.first_of_run(queue, query.from_ms, first, stop)
             end = stop
             if query.to_ms < TIME_MAX:
-                end = self._lookups.first_of_run(queue, query.to_ms + 1, first, stop)
+                end = self._lookups.times.first_of_run(queue, query.to_ms + 1, first, stop)
             ranges.append(range(max(begin, above), min(end, below)))
         if query.newest_first:
             ranges = [each[::-1] for each in reversed(ranges)]
