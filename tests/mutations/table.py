@@ -259,7 +259,7 @@ _RECOVERY: Final = (
     _of(
         "A note of the queues believed without a look",
         "recovery.plan",
-        "        complete = queue.holds(count)\n",
+        "        complete = queue.holds(noted.first, noted.end, view.min_offset)\n",
         "        complete = True\n",
         f"{_RECOVERED}::test_a_queue_that_a_note_promises_and_that_was_removed_is_made_again",
     ),

@@ -127,7 +127,8 @@ def _facts(
         begin = None  # a release that notes no expiry has had the store
     elif begin is not None:
         begin = max(begin, found.log_begin)
-    ends = {} if running is None else last_run.known_queues(running, deleted)
+    known = () if running is None else last_run.known_queues(running, deleted)
+    ends = {(queue.topic, queue.queue_id): queue.end for queue in known}
     if running is not None and not view.segments.usable and not view.segments.misfits:
         durable = max(durable, running.derived_offset)  # no queue has entries before a segment is
     if clean is not None and clean.log is not None:

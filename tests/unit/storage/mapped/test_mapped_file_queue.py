@@ -323,6 +323,24 @@ def test_files_not_reserved_whole_begin_with_a_page(tmp_path: Path) -> None:
     assert mapped.path.stat().st_blocks * 512 == PAGE_SIZE
 
 
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_a_missing_file_is_inserted_in_its_place(tmp_path: Path, missing: int) -> None:
+    fill(queue_in(tmp_path, derived=True), 4)
+    (tmp_path / "log" / segment_name(missing * SIZE)).unlink()
+    queue = queue_in(tmp_path, derived=True)
+    queue.load()
+    queue.mark_flushed(4 * SIZE)
+
+    queue.insert(missing * SIZE)
+
+    assert bases(queue) == [0, SIZE, 2 * SIZE, 3 * SIZE]
+    assert queue.flushed_where == missing * SIZE
+    assert queue.names_due
+    assert queue.flush()
+    assert queue.flushed_where == 4 * SIZE
+    assert queue.add(4 * SIZE) is queue.last
+
+
 def test_adding_where_a_file_lies_is_refused(queue: MappedFileQueue) -> None:
     fill(queue, 1)
     (queue.directory / segment_name(SIZE)).write_bytes(b"precious")

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from mqstore.storage.layout import RECORD_FIXED_SIZE
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue, StrayReason
-from mqstore.storage.queues.consume_queue import GAP_MAX, ConsumeQueue, Put
+from mqstore.storage.queues.consume_queue import ConsumeQueue, Put
 from mqstore.storage.queues.queue_entry import ENTRY, PRE_BLANK, QueueEntry, is_ext_address
+from mqstore.storage.queues.queue_holes import GAP_MAX
 from mqstore.storage.system.threads import production_seams
 from tests.long_runs import examples
 from tests.unit.storage.small_store import BORN_MS, HOST, HOST_V6, SmallLog
@@ -276,10 +277,41 @@ def test_an_empty_queue_refuses_what_no_file_can_hold(tmp_path: Path) -> None:
     assert queue.files.files == ()
 
 
-def test_below_its_first_file_nothing_is_put(tmp_path: Path) -> None:
-    queue = filled(tmp_path, 2, start=25)
+@pytest.mark.parametrize("later", [1, 2, 9])
+def test_a_queue_whose_first_files_were_lost_before_an_empty_one_begins_at_its_first_record(
+    tmp_path: Path, later: int
+) -> None:
+    """A power cut took the entries of the later file, too, and not its name."""
+    (tmp_path / "queue").mkdir()
+    (tmp_path / "queue" / f"{later * FILE_SIZE:020d}").write_bytes(bytes(FILE_SIZE))
+    queue = open_queue(tmp_path)
+    assert (queue.first_index, queue.max_index) == (later * 10, later * 10)
 
-    assert queue.put(3, 300, 100, 0) is Put.REFUSED
+    for index in range(3, 25):
+        assert queue.put(index, index * 100, 100, index) is Put.APPENDED
+
+    assert (queue.first_index, queue.min_index, queue.max_index) == (0, 3, 25)
+    queue.flush()
+    again = open_queue(tmp_path)
+    found = [entry for _, entry in again.entries(3, 25)]
+    assert found == [QueueEntry(n * 100, 100, n) for n in range(3, 25)]
+
+
+@pytest.mark.parametrize("index", [1_000_000, 1_000_002, 1_000_009])
+def test_a_damaged_queue_offset_does_not_end_a_queue_that_begins_at_an_empty_file(
+    tmp_path: Path, index: int
+) -> None:
+    """The files before have expired: the second record is right, and the first one is not."""
+    (tmp_path / "queue").mkdir()
+    (tmp_path / "queue" / f"{1_000_000 * 20:020d}").write_bytes(bytes(FILE_SIZE))
+    queue = open_queue(tmp_path)
+    queue.put(7, 100, 100, 0)
+
+    assert queue.put(index, 200, 100, 0) is Put.APPENDED
+
+    assert (queue.first_index, queue.max_index) == (1_000_000, index + 1)
+    assert queue.put(index + 1, 300, 100, 0) is Put.APPENDED
+    assert queue.put(8, 400, 100, 0) is Put.REFUSED
 
 
 @pytest.mark.parametrize(

@@ -90,12 +90,39 @@ def test_a_queue_that_begins_late_or_has_holes_is_searched_too(
 
 def test_a_queue_holds_what_its_files_hold_without_gaps(tmp_path: Path) -> None:
     queue = queue_of(tmp_path, list(range(0, 120, 10)))
-    assert queue.holds(0)
-    assert queue.holds(12)
-    assert not queue.holds(13)
+    assert queue.holds(0, 0, 0)
+    assert queue.holds(0, 12, 0)
+    assert not queue.holds(0, 13, 0)
     (tmp_path / segment_name(FILE_SIZE)).unlink()
-    assert not QueueFiles(FILES, tmp_path, FILE_SIZE).holds(12)
-    assert not QueueFiles(FILES, tmp_path / "absent", FILE_SIZE).holds(1)
+    assert not QueueFiles(FILES, tmp_path, FILE_SIZE).holds(0, 12, 0)
+    assert not QueueFiles(FILES, tmp_path / "absent", FILE_SIZE).holds(0, 1, 0)
+    assert QueueFiles(FILES, tmp_path / "absent", FILE_SIZE).holds(0, 0, 0)
+
+
+@pytest.mark.parametrize("min_offset", [49, 50, 60])
+def test_a_queue_begins_later_than_noted_only_where_the_log_does(
+    tmp_path: Path, min_offset: int
+) -> None:
+    """Its first entry is of the record at 50: none before it is in a log that begins there."""
+    queue_of(tmp_path, list(range(0, 120, 10)))
+    (tmp_path / segment_name(0)).unlink()
+    queue = QueueFiles(FILES, tmp_path, FILE_SIZE)
+
+    assert queue.holds(0, 12, min_offset) == (min_offset >= 50)
+    assert queue.holds(5, 12, min_offset)
+    assert not queue.holds(0, 4, min_offset), "entry 4 was of a record that is in the log"
+    queue.close()
+
+
+@pytest.mark.parametrize(("first", "holds"), [(0, False), (5, True)])
+def test_a_queue_that_is_known_by_its_first_file_alone(
+    tmp_path: Path, first: int, holds: bool
+) -> None:
+    (tmp_path / segment_name(FILE_SIZE)).write_bytes(bytes(FILE_SIZE))
+    queue = QueueFiles(FILES, tmp_path, FILE_SIZE)
+
+    assert queue.holds(first, 5, 1_000) == holds
+    queue.close()
 
 
 def test_segments_are_distinguished_from_strays_and_misfits(tmp_path: Path) -> None:

@@ -53,18 +53,20 @@ class RunningManifestService:
         self._dispatcher = dispatcher
         self._flush = flush
         self._index = index
-        self._noted = -1
+        self._noted = -1, 0
         self._interval_s = interval_s
 
     def step(self, now: float) -> float:
         """Write a note when one is due. Raises StoreFailed."""
         position = self._dispatcher.position
-        if position != self._noted:
+        reached = position, self._queues.expired_files
+        if reached != self._noted:
             # Counts read after the position and before the sync: at least the entries below it.
             states = queue_states(self._queues)
             self._flush.flush_all()
             try:
                 self.note(position, states)
+                self._noted = reached
             except OSError as error:
                 log.warning("how far the queues are cannot be noted, tried again: %s", error)
         return now + self._interval_s
@@ -72,7 +74,6 @@ class RunningManifestService:
     def note(self, position: int, states: tuple[QueueState, ...]) -> None:
         """Note that the entries of everything below ``position`` are on disk. Raises OSError."""
         manifest.save(self._files, self._paths.running, self._manifest(position, states))
-        self._noted = position
 
     def note_clean_close(self, log: CommitLog) -> None:
         """Write ``clean-close.json``: all of ``log`` has its entries, everything is on disk, and

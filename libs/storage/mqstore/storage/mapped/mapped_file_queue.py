@@ -309,6 +309,16 @@ class MappedFileQueue:
                 self.flushed_where = max(self.flushed_where, file.base_offset)
             self.files = (*self.files, file)
 
+    def insert(self, offset: int) -> None:
+        """``create`` a file that is missing before others, as wholly written. Errors as
+        ``create``."""
+        file = self.create(offset)
+        file.wrote_position = file.size
+        with self._change_lock:
+            self.files = tuple(sorted((*self.files, file), key=_BASE_OFFSET))
+        with self._flush_lock:
+            self.flushed_where = min(self.flushed_where, offset)
+
     def populate(self) -> None:
         """Fault in pages ahead of the write position; called from a background service."""
         file = self.last

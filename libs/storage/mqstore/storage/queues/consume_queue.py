@@ -23,10 +23,11 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from mqstore.storage._kernel import QueueWindow, split_entries_out_of_order
-from mqstore.storage.layout import QUEUE_ENTRY_SIZE, RECORD_FIXED_SIZE, SECTOR_SIZE
+from mqstore.storage.layout import QUEUE_ENTRY_SIZE, SECTOR_SIZE
 from mqstore.storage.queues.ext_addresses import first_address, last_address
+from mqstore.storage.queues.lost_files import close_gaps, make_again
 from mqstore.storage.queues.queue_entry import ENTRY, PRE_BLANK, QueueEntry, entries_in
-from mqstore.storage.queues.queue_holes import is_torn, sector_split, without_size
+from mqstore.storage.queues.queue_holes import has_room, is_torn, sector_split, without_size
 from mqstore.storage.queues.queue_search import search
 from mqstore.storage.queues.store_times import LogView, store_time
 from mqstore.storage.system.sparse import SMALL_CHUNK, last_nonzero
@@ -39,10 +40,6 @@ if TYPE_CHECKING:
     from mqstore.storage.queues.consume_queue_ext import ConsumeQueueExt
 
 _OFFSET_MAX: Final = 2**63 - 1
-GAP_MAX: Final = 1_000
-"""Maximum number of queue offsets by which a record may be ahead of its queue when the log between
-has no room for so many records. For an unreadable record (``recovery``) this is the limit in any
-case."""
 _BASE_OFFSET: Final = attrgetter("base_offset")
 
 
@@ -57,8 +54,8 @@ class Put(Enum):
     DIFFERENT = auto()
     """Another entry was there and was kept."""
     REFUSED = auto()
-    """The queue offset is impossible: negative, below the first file, or further ahead than the log
-    between has room for records."""
+    """The queue offset is impossible: negative, or further ahead of the queue or before its first
+    entry than the log between has room for records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +90,8 @@ class ConsumeQueue:
         self.files = files
         self.window = QueueWindow()
         self._min_index = 0
+        self._named = 0
+        """First index of a file that held no entry and was removed."""
         self._attached: MappedFile | None = None
         self._publish_lock = Lock()
         self._changed: set[MappedFile] = set()
@@ -179,6 +178,8 @@ class ConsumeQueue:
         """Write one entry at its place; only holes are overwritten, and entries whose unit is not
         ``unit``. Raises OSError when the disk is full."""
         entry = QueueEntry(physical_offset, size, tags_code)
+        if self._begins_anew(index, physical_offset):
+            self._remove_all()
         if index < self.max_index:
             return self._put_below(index, entry, unit)
         if not self._may_reach(index, physical_offset):
@@ -347,9 +348,7 @@ class ConsumeQueue:
         self.files.end_ahead()
         if self.ext is not None:
             self.ext.destroy()
-        self._detach()
-        self.files.remove_from(0)
-        self.window.next_index = self._min_index = 0
+        self._remove_all()
 
     # search -------------------------------------------------------------------------------
 
@@ -392,6 +391,7 @@ class ConsumeQueue:
         after others its pull skips to the next file.
         """
         filled = 0
+        close_gaps(self)
         for index in sorted({*self._without_size(), *self._torn_fillers()}):
             filler = self._filler(index)
             if self._read(index) != (entry := QueueEntry(*ENTRY.unpack(filler))):
@@ -412,7 +412,7 @@ class ConsumeQueue:
             first = mapped.base_offset // QUEUE_ENTRY_SIZE
             for at in split_entries_out_of_order(mapped.view, self._used(mapped), SECTOR_SIZE):
                 index = first + at
-                entry, before = self._read(index), self._last_before(index)
+                entry, before = self._read(index), self.last_before(index)
                 if entry is None or before is None:
                     continue
                 is_other = entry.physical_offset in (0, before.physical_offset)
@@ -430,10 +430,10 @@ class ConsumeQueue:
         """Whether an entry in two sectors lost its offset: it is below the one before."""
         if not sector_split(index * QUEUE_ENTRY_SIZE % self.file_size):
             return False
-        before = self._last_before(index)
+        before = self.last_before(index)
         return before is not None and entry.physical_offset < before.physical_offset
 
-    def _last_before(self, index: int) -> QueueEntry | None:
+    def last_before(self, index: int) -> QueueEntry | None:
         """The last entry before another that is no hole."""
         entries = map(self._read, range(index - 1, self.first_index - 1, -1))
         return next((entry for entry in entries if entry is not None and not entry.is_hole), None)
@@ -466,6 +466,11 @@ class ConsumeQueue:
         """Unlink the files from an entry on, except the one whose name alone shows that the queue
         does not begin at 0: without it, offsets would be assigned a second time."""
         self.files.remove_from(index * QUEUE_ENTRY_SIZE, keep_first=self.first_index > 0)
+
+    def _remove_all(self) -> None:
+        self._detach()
+        self.files.remove_from(0)
+        self.window.next_index = self._min_index = 0
 
     def _end_below(self, physical_offset: int) -> int:
         """The position after the last entry below an offset that names a record.
@@ -500,12 +505,28 @@ class ConsumeQueue:
         if not 0 <= index * QUEUE_ENTRY_SIZE < _OFFSET_MAX - self.file_size:
             return False
         missing = index - self.max_index
-        if not self.files.files or missing <= GAP_MAX:
+        if not self.files.files or not missing:
             return True
-        return missing <= (physical_offset - self.max_physical_end()) // RECORD_FIXED_SIZE
+        return has_room(missing, self.max_physical_end(), physical_offset)
+
+    def _begins_anew(self, index: int, physical_offset: int) -> bool:
+        """Whether the queue begins at an entry, and not where its files begin.
+
+        A power cut may leave a later file, empty, and take those before it. A damaged queue offset
+        looks the same: when the next record is in the later file after all, that one is right.
+        """
+        named = self._named
+        if 0 <= index < self.first_index == self.max_index:
+            self._named = self.first_index
+            return True
+        if not self.max_index <= named <= index < named + self.entries_per_file:
+            return False
+        return not self._may_reach(index, physical_offset)
 
     def _put_below(self, index: int, entry: QueueEntry, unit: ExtUnit | None) -> Put:
-        found = self.entry(index) if index >= 0 else None
+        found = self.entry(index)
+        if found is None and make_again(self, index, entry.physical_offset):
+            found = self.entry(index)
         if found is None:
             return Put.REFUSED
         due = entry._replace(tags_code=found.tags_code) if found.is_ext_address else entry

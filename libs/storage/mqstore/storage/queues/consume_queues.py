@@ -82,6 +82,8 @@ class ConsumeQueues:
         """The queues that are mapped."""
         self._at_rest: dict[tuple[str, int], QueueSpan] = {}
         """The queues that were not used since a clean close."""
+        self.expired_files = 0
+        """Files that ``delete_before`` has unlinked since the opening."""
         self._min_physical = 0
         """The log's minimum, as last given."""
         self._on_damage = on_damage
@@ -285,6 +287,7 @@ class ConsumeQueues:
             is_long = (end - first) * QUEUE_ENTRY_SIZE > self.file_size
             queue = self.get(topic, queue_id) if is_long else self.known(topic, queue_id)
             if queue is not None and (gone := queue.delete_before(min_physical)):
+                self.expired_files += gone
                 yield gone
 
     def correct_min(self, min_physical: int) -> None:

@@ -8,7 +8,12 @@ from functools import reduce
 from operator import or_
 from typing import Final
 
-from mqstore.storage.layout import QUEUE_ENTRY_SIZE, SECTOR_SIZE
+from mqstore.storage.layout import QUEUE_ENTRY_SIZE, RECORD_FIXED_SIZE, SECTOR_SIZE
+
+GAP_MAX: Final = 1_000
+"""Maximum number of queue offsets by which a record may be ahead of its queue when the log between
+has no room for so many records. For an unreadable record (``recovery``) this is the limit in any
+case."""
 
 _SIZE_BYTES: Final = range(8, 12)
 """Position of the size in an entry, big-endian."""
@@ -26,6 +31,11 @@ def without_size(data: bytes) -> Iterator[int]:
     any_bit = reduce(or_, map(int.from_bytes, columns)).to_bytes(len(columns[0]))
     yield from (found.start() for found in _NO_BIT.finditer(any_bit))
     yield from (found.start() for found in _TOO_HIGH.finditer(columns[0]))
+
+
+def has_room(missing: int, start: int, end: int) -> bool:
+    """Whether so many entries may be missing between two physical offsets."""
+    return missing <= GAP_MAX or missing <= (end - start) // RECORD_FIXED_SIZE
 
 
 def is_torn(position: int, found: bytes, due: bytes, before: Iterable[bytes]) -> bool:

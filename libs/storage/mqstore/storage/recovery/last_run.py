@@ -36,13 +36,11 @@ def is_still_true(running: Manifest, found: FormatFile) -> bool:
     return same and found.running_from <= running.epoch <= found.epoch
 
 
-def known_queues(running: Manifest, deleted: DeletedTopics) -> dict[tuple[str, int], int]:
-    """Next queue offsets by a running manifest, without the queues of topics deleted since."""
-    return {
-        queue: count
-        for queue, count in running.entries.items()
-        if deleted.below(queue[0]) < running.derived_offset
-    }
+def known_queues(running: Manifest, deleted: DeletedTopics) -> tuple[QueueState, ...]:
+    """The queues of a running manifest, without those of topics deleted since."""
+    return tuple(
+        queue for queue in running.queues if deleted.below(queue.topic) < running.derived_offset
+    )
 
 
 def add_last_run(

@@ -27,7 +27,7 @@ from mqstore.storage.layout import (
     SysFlag,
 )
 from mqstore.storage.metadata.changed_word import WORD_SIZE, ChangedWord
-from mqstore.storage.queues.consume_queue import GAP_MAX
+from mqstore.storage.queues.queue_holes import GAP_MAX
 from mqstore.storage.recovery.changed_blocks import ChangedBlocks
 from mqstore.storage.recovery.repairs import RepairPlanner
 from mqstore.storage.recovery.report import (

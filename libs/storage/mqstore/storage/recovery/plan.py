@@ -164,12 +164,12 @@ def _known_dispatch(view: StoreView, end: int) -> tuple[int, str]:
         return view.min_offset, "nothing trustworthy says what the queues hold"
     if not view.min_offset <= view.derived_offset <= end:
         return view.min_offset, "the log does not reach what the queues are said to hold"
-    for (topic, queue_id), count in known.items():
-        queue = view.queue(topic, queue_id)
-        complete = queue.holds(count)
+    for noted in known:
+        queue = view.queue(noted.topic, noted.queue_id)
+        complete = queue.holds(noted.first, noted.end, view.min_offset)
         queue.close()
         if not complete:
-            return view.min_offset, f"queue {queue_id} of {topic} lacks entries"
+            return view.min_offset, f"queue {noted.queue_id} of {noted.topic} lacks entries"
     return view.derived_offset, "the queues were durable up to here"
 
 

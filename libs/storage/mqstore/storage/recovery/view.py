@@ -9,7 +9,7 @@ import os
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -25,6 +25,7 @@ from mqstore.storage.layout import (
     SysFlag,
 )
 from mqstore.storage.metadata.block_files import BlockFiles
+from mqstore.storage.metadata.manifest import QueueState
 from mqstore.storage.paths import StorePaths, segment_offset
 from mqstore.storage.seams import FileSystem, MappedBytes
 from mqstore.storage.system.sparse import SMALL_CHUNK, NextData, last_nonzero
@@ -100,8 +101,8 @@ class StoreView:
     checkpoint: CheckpointTimes
     watermark: int | None = None
     """The durable watermark, when the state page can be trusted."""
-    known_queues: dict[tuple[str, int], int] | None = field(default=None)
-    """Number of trusted entries of each queue."""
+    known_queues: tuple[QueueState, ...] | None = None
+    """The trusted entries of each queue."""
     derived_offset: int = 0
     """The offset below which all trusted entries are in place."""
     blocks: BlockFiles | None = None
@@ -259,16 +260,28 @@ class QueueFiles:
                 yield NamedRecord(*entry, index)
                 last = entry[0]
 
-    def holds(self, count: int) -> bool:
-        """Whether the last of ``count`` entries exists, in files without a gap before it."""
-        if count <= self.first_index:
+    def holds(self, first: int, end: int, min_offset: int) -> bool:
+        """Whether the last of the entries from ``first`` to before ``end`` exists, in files without
+        a gap before it.
+
+        Files may have expired: those of records below ``min_offset``, the log's minimum.
+        """
+        begin = self.first_index
+        if begin > end or (begin > first and not self._begins_by(min_offset)):
+            return False
+        if begin == end:
             return True
-        last = (count - 1) // self._entries
+        last = (end - 1) // self._entries
         if any(
             number not in self._paths for number in range(min(self._paths, default=0), last + 1)
         ):
             return False
-        return self._is_written(count - 1)
+        return self._is_written(end - 1)
+
+    def _begins_by(self, min_offset: int) -> bool:
+        """Whether the first entry shows that no record of the log is before it."""
+        first = self.first_beyond(-1)
+        return first is not None and first <= min_offset
 
     def _first_above(self, physical: int) -> int | None:
         for number in sorted(self._paths):
