@@ -84,7 +84,7 @@ class Life:
         if self.found is not None:
             return
         self.places += 1
-        if self.places % sampled_step(6):
+        if self.places % sampled_step(2):
             return
         self.states += 1
         loss = self.chance.choice(CRASHES)
