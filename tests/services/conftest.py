@@ -36,9 +36,14 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 @pytest.fixture(scope="session")
 def with_coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """All three services over one new store with topic orders; producers are sent
-    checks at once, and each second again. Tests that use it are of one ``xdist_group``."""
+    checks at once, and each second again, without end: tests kill producers that were sent one.
+    Tests that use it are of one ``xdist_group``."""
     store = tmp_path_factory.mktemp("store") / "store"
-    soon: dict[str, Any] = {"transaction_time_out": 0, "transaction_check_interval": 1_000}
+    soon: dict[str, Any] = {
+        "transaction_time_out": 0,
+        "transaction_check_interval": 1_000,
+        "transaction_check_max": 1_000,
+    }
     with running(store, coordinator=True, **soon) as run:
         with run.client() as client:
             client.create_topic("orders")
