@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from mqstore.query import lot_merging, replies, views
-from mqstore.query.message_routes import damage_problem
+from mqstore.query.message_routes import damage_problem, shard_of_id
 from mqstore.query.parameters import Parameters
 from mqstore.query.service import QueryService
 from mqstore.service import bodies, message_views
@@ -21,7 +21,7 @@ from mqstore.service.message_bodies import BodyForm
 from mqstore.service.message_structs import MessageIds
 from mqstore.service.problems import Problem
 from mqstore.storage.errors import MessageIdError, RecordError, StorageError
-from mqstore.storage.formats import Record, decode_message_id
+from mqstore.storage.formats import Record
 from mqstore.storage.reads import MessageForm, by_message_ids, by_unique_keys, message_json
 from mqstore.wire import messages as operations
 from mqstore.wire.base import INT32_MAX
@@ -154,7 +154,7 @@ class LotRoute:
     def _holder(self, message_id: str) -> int:
         """Return the shard whose STOREHOST is in an id; this one for any other text."""
         try:
-            entry = self._shards.members.of_host(decode_message_id(message_id)[0])
+            shard = shard_of_id(self._service, message_id)
         except MessageIdError:
-            return self._shards.own
-        return self._shards.own if entry is None else entry.shard
+            shard = None
+        return self._shards.own if shard is None else shard

@@ -183,7 +183,7 @@ class MessageRoutes:
 
         def find(message_id: bytes, start: bytes, ending: bytes) -> bytes | None:
             if service.shards.fans_out(request.scope):
-                shard = self._shard_of_host(message_id.decode())
+                shard = shard_of_id(service, message_id.decode())
                 if shard is not None and shard != service.shards.own:
                     return None
             store = service.store
@@ -255,19 +255,11 @@ class MessageRoutes:
         """Raises RelayedResponse with another shard's reply if that shard has the message."""
         shards = self._service.shards
         if topic is None:
-            shard = self._shard_of_host(message_id)
+            shard = shard_of_id(self._service, message_id)
         else:
             shard = await self._find_newest_shard(request, message_id, topic)
         if shard is not None and shard != shards.own:
             await shards.relay(shards.members.entries[shard], request)
-
-    def _shard_of_host(self, message_id: str) -> int | None:
-        """Return the shard of the host in an offset message id; None for an unknown host.
-
-        Raises MessageIdError.
-        """
-        entry = self._service.shards.members.of_host(decode_message_id(message_id)[0])
-        return None if entry is None else entry.shard
 
     async def _find_newest_shard(self, request: Request, key: str, topic: str) -> int:
         """Return the shard of the newest message with a unique key. Raises Problem without one."""
@@ -358,6 +350,15 @@ class MessageRoutes:
             size += sum(each.size for each in more.records)
             answer = _join(answer, more)
         return answer
+
+
+def shard_of_id(service: QueryService, message_id: str) -> int | None:
+    """Return the shard of the host in an offset message id; None for an unknown host.
+
+    Raises MessageIdError.
+    """
+    entry = service.shards.members.of_host(decode_message_id(message_id)[0])
+    return None if entry is None else entry.shard
 
 
 def damage_problem(service: QueryService, error: RecordError) -> Problem | None:

@@ -32,7 +32,7 @@ class LeasedMessages:
         return msgspec.Raw(encoded or _encode([self.view(each, expires_ms) for each in found]))
 
     def view(self, found: Delivered, expires_ms: int) -> message_structs.LeasedMessage:
-        """A message as it is encoded."""
+        """The fields of a leased message."""
         view = message_structs.LeasedMessage(
             **message_views.fields(found.record, self._shard),
             receipt=found.receipt,

@@ -86,14 +86,15 @@ class ConsumerRoutes:
         group = _group(request)
         refuse_unknown(request.query(), ("shard",))
         _require_json(request)
-        is_alone = self._sharded.is_alone(request)
 
         def begin(body: bytes, _: Mapping[str, str]) -> HotResult:
             spec = bodies.decode(_RECEIVE, body)
             if self._other_shard(request) is not None:
                 return None
             look = self._look(group, spec)
-            if look is not None and (look.found.messages or (not spec.wait and is_alone)):
+            if look is not None and (
+                look.found.messages or (not spec.wait and self._sharded.is_alone(request))
+            ):
                 return self._encode(group, look.found, spec.invisible_s)
             receiving = self._receive(request, group, spec, body, look)
             return FutureReply(asyncio.create_task(receiving), needs_client=True)
