@@ -1,0 +1,94 @@
+"""Frames of RocketMQ's HA protocol, by which a slave copies its master's commit log.
+
+The slave sends reports of 8 bytes: the end of its log. The first one requests the log from there,
+later ones acknowledge. The master sends a header of 12 bytes, physical offset (8) and size (4), and
+as many bytes of the log. A frame of size 0 is a heartbeat. Integers are big-endian.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+REPORT: Final = struct.Struct(">q")
+HEADER: Final = struct.Struct(">qi")
+BODY_SIZE_MAX: Final = (4 << 20) - HEADER.size
+"""Maximum number of bytes of a frame's body: RocketMQ's slave reads frames into 4 MiB."""
+
+
+class FrameInvalid(Exception):
+    """The peer sent a frame that the HA protocol does not have. Close the connection."""
+
+
+class Frame(NamedTuple):
+    """Bytes of the log at a physical offset; without bytes a heartbeat."""
+
+    offset: int
+    body: bytes
+
+
+def encode_report(offset: int) -> bytes:
+    """Return a slave's report that its log ends at a physical offset."""
+    return REPORT.pack(offset)
+
+
+def encode_header(offset: int, size: int) -> bytes:
+    """Return the header of a frame whose body has ``size`` bytes of the log."""
+    assert 0 <= size <= BODY_SIZE_MAX
+    return HEADER.pack(offset, size)
+
+
+class ReportReader:
+    """Reads a slave's reports from a stream of bytes in pieces of any size."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> int | None:
+        """Return the newest offset that is complete with these bytes, or None.
+
+        Older ones in the same bytes are superseded. Raises FrameInvalid for a negative offset.
+        """
+        data = self._rest + data
+        whole = len(data) - len(data) % REPORT.size
+        self._rest = data[whole:]
+        if not whole:
+            return None
+        offset: int = REPORT.unpack_from(data, whole - REPORT.size)[0]
+        if offset < 0:
+            raise FrameInvalid(f"the slave reports offset {offset}; an offset is 0 or more")
+        return offset
+
+
+class FrameReader:
+    """Reads a master's frames from a stream of bytes in pieces of any size.
+
+    It keeps less than one frame, so its memory is bounded by ``BODY_SIZE_MAX``.
+    """
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """Yield the frames that are complete with these bytes.
+
+        Raises FrameInvalid for a negative offset, or a size beyond ``BODY_SIZE_MAX``.
+        """
+        self._data += data
+        start = 0
+        try:
+            while len(self._data) - start >= HEADER.size:
+                offset, size = HEADER.unpack_from(self._data, start)
+                if offset < 0 or not 0 <= size <= BODY_SIZE_MAX:
+                    raise FrameInvalid(
+                        f"the master sends {size} bytes at offset {offset}; a frame has an offset "
+                        f"of 0 or more, and 0 to {BODY_SIZE_MAX} bytes"
+                    )
+                body = start + HEADER.size
+                if len(self._data) < body + size:
+                    break
+                start = body + size
+                yield Frame(offset, bytes(self._data[body:start]))
+        finally:
+            del self._data[:start]

@@ -1,0 +1,75 @@
+"""Frames of the HA protocol: bytes as RocketMQ 4.9.7 writes them, in pieces of any size."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mqstore.service.ha_frames import (
+    BODY_SIZE_MAX,
+    HEADER,
+    Frame,
+    FrameInvalid,
+    FrameReader,
+    ReportReader,
+    encode_header,
+    encode_report,
+)
+
+OFFSETS = st.integers(0, (1 << 63) - 1)
+FRAMES = st.lists(st.tuples(OFFSETS, st.binary(max_size=100)), max_size=8)
+CUTS = st.lists(st.integers(0, 1000), max_size=10)
+
+
+def _pieces(data: bytes, cuts: list[int]) -> list[bytes]:
+    places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    return [data[a:b] for a, b in pairwise(places)]
+
+
+def test_frames_have_the_bytes_of_rocketmq() -> None:
+    assert encode_report(0x0102030405060708) == bytes(range(1, 9))
+    assert encode_header(258, 3) == bytes([0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 3])
+
+
+@given(FRAMES, CUTS)
+def test_frames_are_read_from_pieces_of_any_size(
+    frames: list[tuple[int, bytes]], cuts: list[int]
+) -> None:
+    data = b"".join(encode_header(offset, len(body)) + body for offset, body in frames)
+    reader = FrameReader()
+    read = [frame for piece in _pieces(data, cuts) for frame in reader.feed(piece)]
+    assert read == [Frame(offset, body) for offset, body in frames]
+
+
+@given(st.lists(OFFSETS, max_size=8), CUTS)
+def test_the_newest_whole_report_counts(offsets: list[int], cuts: list[int]) -> None:
+    reader = ReportReader()
+    data = b"".join(map(encode_report, offsets))
+    end = 0
+    for piece in _pieces(data, cuts):
+        before, end = end // 8, end + len(piece)
+        newest = offsets[end // 8 - 1] if end // 8 > before else None
+        assert reader.feed(piece) == newest
+
+
+@pytest.mark.parametrize(
+    "header", [HEADER.pack(-1, 0), HEADER.pack(0, -1), HEADER.pack(0, BODY_SIZE_MAX + 1)]
+)
+def test_a_frame_that_the_protocol_does_not_have_is_an_error(header: bytes) -> None:
+    with pytest.raises(FrameInvalid):
+        list(FrameReader().feed(header))
+
+
+def test_frames_before_an_invalid_one_are_read() -> None:
+    frames = FrameReader().feed(encode_header(5, 1) + b"x" + HEADER.pack(-1, 0))
+    assert next(frames) == Frame(5, b"x")
+    with pytest.raises(FrameInvalid):
+        next(frames)
+
+
+def test_a_negative_report_is_an_error() -> None:
+    with pytest.raises(FrameInvalid):
+        ReportReader().feed(b"\xff" * 8)
