@@ -172,6 +172,8 @@ $(TEST_READY): $(RUN_READY) $(DOCS_READY) requirements/test.txt $(JOBS_PACKAGE)/
 	@echo "installing the test tools (once)" >&2
 	@$(INSTALL_LOCKED) requirements/test.txt
 	@$(INSTALL_OURS) --editable $(JOBS_PACKAGE)
+	@# Compiles all test modules and what they import once: otherwise each worker of a run does so.
+	@$(BIN)/python -m pytest --collect-only -qq >/dev/null || true
 	@touch $@
 
 $(DOCS_READY): $(RUN_READY) requirements/docs.txt

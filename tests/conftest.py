@@ -67,17 +67,27 @@ def referee(request: pytest.FixtureRequest) -> Iterator[Referee]:
     referee.close()
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put each test's ``xdist_group`` into its id, from which xdist takes it.
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Have one worker run all tests that share a fixture of their module, such as a service: each
+    worker that runs one of them makes the fixture for itself.
 
-    xdist 3.8 sets ``_nodeid`` only, which pytest does not read since 9.2: without this each
-    worker runs tests of every group, with fixtures of its own.
+    Put each test's ``xdist_group`` into its id, from which xdist takes it: xdist 3.8 sets
+    ``_nodeid`` only, which pytest does not read since 9.2.
     """
+    for item in items:
+        if _shares_a_fixture(item) and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    yield
     for item in items:
         grouped = getattr(item, "_nodeid", None)
         if grouped is not None and hasattr(item, "_id"):
             item._id = item.id.parse(grouped)
+
+
+def _shares_a_fixture(item: pytest.Item) -> bool:
+    found = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
+    return any(each.scope == "module" for definitions in found.values() for each in definitions)
 
 
 def pytest_collection_finish() -> None:

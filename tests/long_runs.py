@@ -10,8 +10,8 @@ import pytest
 
 
 def examples(count: int) -> int:
-    """``count`` in ``make nightly`` (MQSTORE_EXPLORE), a quarter of it in the other tiers."""
-    return count if "MQSTORE_EXPLORE" in os.environ else -(-count // 4)
+    """``count`` in ``make nightly`` (MQSTORE_EXPLORE), an eighth of it in the other tiers."""
+    return count if "MQSTORE_EXPLORE" in os.environ else -(-count // 8)
 
 
 def nightly_examples(count: int) -> int:
@@ -25,8 +25,13 @@ def sampled_step(step: int) -> int:
     return 1 if "MQSTORE_EXPLORE" in os.environ else step
 
 
-def few_first(values: Iterable[Any], count: int = 1) -> list[Any]:
+def few_first(
+    values: Iterable[Any], count: int = 1, others: pytest.MarkDecorator = pytest.mark.slow
+) -> list[Any]:
     """Return values for ``parametrize``: ``make test`` takes the first ``count``, ``make test-ci``
-    the others."""
+    the others, or ``make nightly`` where they are marked so.
+
+    In a module that is itself marked ``slow``, ``make test-ci`` takes the first ones too.
+    """
     found = list(values)
-    return found[:count] + [pytest.param(each, marks=pytest.mark.slow) for each in found[count:]]
+    return found[:count] + [pytest.param(each, marks=others) for each in found[count:]]

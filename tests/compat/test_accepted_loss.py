@@ -25,7 +25,7 @@ from tests.compat.referee import Referee
 from tests.compat.scripts import expected_messages
 from tests.compat.shapes import Shape, expand
 
-pytestmark = [pytest.mark.referee, pytest.mark.xdist_group("accepted-loss")]
+pytestmark = [pytest.mark.referee, pytest.mark.xdist_group("accepted-loss"), pytest.mark.slow]
 
 SHAPE = Shape(
     messages=160,

@@ -32,7 +32,7 @@ from tests.compat.referee import Referee, RefereeError
 from tests.compat.scripts import expected_messages
 from tests.compat.shapes import SEEDS, Shape, expand
 
-pytestmark = [pytest.mark.referee, pytest.mark.xdist_group("damage")]
+pytestmark = [pytest.mark.referee, pytest.mark.xdist_group("damage"), pytest.mark.slow]
 
 SHAPE = Shape(
     messages=180,
@@ -90,12 +90,13 @@ def _original(referee: Referee, end: End, directory: Path) -> Original:
 
 
 def _cells() -> Iterator[Any]:
-    """Each kind of damage after each end: ``make test`` takes the quick ones, ``make test-ci`` the
-    others after one end, in turn, and ``make nightly`` all."""
+    """Each kind of damage after each end: ``make test-ci`` takes the quick ones and half of the
+    others, after one end, in turn, and ``make nightly`` all."""
     for number, name in enumerate(VARIANTS):
         for end in ENDS:
-            tier = pytest.mark.slow if end == ENDS[number % 2] else pytest.mark.nightly
-            yield pytest.param(end, name, marks=() if name in QUICK[end] else tier)
+            is_sampled = number % 2 == 0 and end == ENDS[number // 2 % 2]
+            is_nightly = not is_sampled and name not in QUICK[end]
+            yield pytest.param(end, name, marks=pytest.mark.nightly if is_nightly else ())
 
 
 @pytest.mark.parametrize("end, variant", list(_cells()))
@@ -147,7 +148,6 @@ def test_a_short_segment_inside_the_log_is_only_read(
     assert path.stat().st_size == 5000
 
 
-@pytest.mark.slow
 @random_stores
 @given(
     seed=SEEDS,

@@ -14,7 +14,7 @@ from tests.compat.examples import copy_of, example_directory
 from tests.compat.referee import Referee
 from tests.compat.scripts import SCHEDULE_TOPIC, Put, Script, Sleep, WaitDelayed
 
-pytestmark = pytest.mark.referee
+pytestmark = [pytest.mark.referee, pytest.mark.slow]
 
 CONFIG = {
     "mappedFileSizeCommitLog": 64 << 10,

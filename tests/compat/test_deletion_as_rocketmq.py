@@ -15,7 +15,7 @@ from tests.compat.referee import Referee
 from tests.compat.scripts import Script
 from tests.compat.shapes import Shape, expand
 
-pytestmark = pytest.mark.referee
+pytestmark = [pytest.mark.referee, pytest.mark.slow]
 
 HOUR_S = 3600
 SHAPE = Shape(messages=500, segment_bytes=8 << 10, queue_file_entries=10, index_num=32)

@@ -17,7 +17,7 @@ from tests.compat.referee import Referee
 from tests.compat.scripts import Put, Script
 from tests.compat.shapes import EVERYTHING, Shape, expand
 
-pytestmark = pytest.mark.referee
+pytestmark = [pytest.mark.referee, pytest.mark.slow]
 
 EXT_ADDRESS_MAX = -2147483649
 SIZES = ours.index_sizes(Shape().config)

@@ -22,7 +22,7 @@ from tests.compat.scripts import Put, Script
 from tests.compat.shapes import Shape
 from tests.unit.storage.test_subscribed_pulls import Counting
 
-pytestmark = pytest.mark.referee
+pytestmark = [pytest.mark.referee, pytest.mark.slow]
 
 CONFIG: dict[str, Any] = Shape().config | {
     "enableConsumeQueueExt": True,

@@ -13,7 +13,7 @@ from tests.compat.referee import Referee
 from tests.compat.scripts import Script, expected_messages
 from tests.compat.shapes import EVERYTHING, expand
 
-pytestmark = pytest.mark.referee
+pytestmark = [pytest.mark.referee, pytest.mark.slow]
 
 SHAPE = EVERYTHING
 POOL = {"transientStorePoolEnable": True, "transientStorePoolSize": 2, "warmMapedFileEnable": True}

@@ -18,7 +18,7 @@ from tests.compat.scripts import expected_messages
 from tests.compat.shapes import expand
 from tests.compat.test_damage import APPENDED, SEED, SHAPE
 
-pytestmark = [pytest.mark.referee, pytest.mark.xdist_group("damage")]
+pytestmark = [pytest.mark.referee, pytest.mark.xdist_group("damage"), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from tests.compat.our_transactions import GROUP, TOPIC, OurSide, opened
 from tests.compat.referee import Referee
 from tests.compat.scripts import Script
 
-pytestmark = pytest.mark.referee
+pytestmark = [pytest.mark.referee, pytest.mark.slow]
 
 SIZES = {
     "mappedFileSizeCommitLog": 1 << 20,

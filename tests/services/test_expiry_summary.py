@@ -12,6 +12,8 @@ from mqstore.client import ProblemError
 from mqstore.wire.examples.reports import EXPIRY as EXAMPLE
 from tests.services.service_processes import service_pair
 
+pytestmark = pytest.mark.slow
+
 PATH = "/v1/reports/expiry"
 
 

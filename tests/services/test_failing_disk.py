@@ -23,6 +23,8 @@ from tests.services.service_processes import (
     service,
 )
 
+pytestmark = pytest.mark.slow
+
 FAILING_WRITER = "tests.services.failing_writer"
 WAITING = 10
 """Requests that wait for one sync."""

@@ -14,6 +14,8 @@ import pytest
 
 from tests.services.service_processes import Process, Run, query, writer
 
+pytestmark = pytest.mark.slow
+
 MIB = 1 << 20
 FLOOD = 3000
 RSS_GROWTH_MAX = 96 * MIB

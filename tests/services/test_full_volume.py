@@ -14,6 +14,8 @@ from mqstore.client import Client, NewMessage, ProblemError
 from tests.long_runs import few_first
 from tests.services.service_processes import query, writer
 
+pytestmark = pytest.mark.slow
+
 SEGMENT = 4 << 20
 BODY = b"x" * (100 << 10)
 WAIT_S = 60.0

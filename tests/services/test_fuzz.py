@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from tests.services.service_processes import Run
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = 60
 TOPIC = "fuzz"
 

@@ -85,6 +85,7 @@ PATIENCE_S: Final = 60.0
 MQSTORE: Final = str(Path(sys.executable).with_name("mqstore"))
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(shutil.which("curl") is None, reason="no curl: the pages use it"),
     pytest.mark.xdist_group("how-to-pages"),
 ]

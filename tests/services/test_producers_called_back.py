@@ -17,6 +17,8 @@ from mqstore.client.callbacks import SIGNATURE_HEADER, check_signature
 from tests.services.service_processes import Process
 from tests.services.transaction_shard import Shard, begin, end, shard_at
 
+pytestmark = pytest.mark.slow
+
 SECRET = "s" * 32
 
 

@@ -18,7 +18,7 @@ from tests.services.service_processes import END_TIMEOUT_S, REPOSITORY, Run
 
 SHOP: Final = REPOSITORY / "docs" / "examples" / "shop.py"
 ENDLESS: Final = 1_000_000
-pytestmark = pytest.mark.xdist_group("coordinator")
+pytestmark = [pytest.mark.xdist_group("coordinator"), pytest.mark.slow]
 
 
 def booked(database: Path) -> set[str]:

@@ -150,6 +150,7 @@ def test_after_a_downgrade_the_release_before_decides(tmp_path: Path, how: int) 
         decide_all(before, begun)
 
 
+@pytest.mark.nightly
 def test_an_old_coordinator_beside_a_new_writer_answers_503_and_loses_nothing(
     tmp_path: Path,
 ) -> None:
@@ -170,6 +171,7 @@ def test_an_old_coordinator_beside_a_new_writer_answers_503_and_loses_nothing(
             decide_all(Pair(upgraded, before.query, coordinator), begun)
 
 
+@pytest.mark.nightly
 def test_a_new_coordinator_beside_an_old_writer_answers_503_until_that_is_upgraded(
     tmp_path: Path,
 ) -> None:

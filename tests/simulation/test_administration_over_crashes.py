@@ -29,6 +29,8 @@ from tests.simulation.inode import Loss
 from tests.simulation.world import ROOT
 from tests.unit.storage.puts import put_message
 
+pytestmark = pytest.mark.slow
+
 CRASHES: Final = (None, *Loss)
 FAILING: Final = ("write", "rename", "unlink", "sync_directory")
 SCRUBBING: Final = CONFIG.model_copy(

@@ -27,6 +27,8 @@ from tests.simulation.driver import CONFIG
 from tests.simulation.inode import Loss
 from tests.simulation.world import ROOT
 
+pytestmark = pytest.mark.slow
+
 WITH_UNITS: Final = CONFIG.model_copy(
     update={
         "enable_consume_queue_ext": True,

@@ -16,6 +16,8 @@ from tests.simulation.driver import NewMessage
 from tests.simulation.inode import Loss
 from tests.simulation.world import World
 
+pytestmark = pytest.mark.slow
+
 CLEANING: Final = {
     "file_reserved_time": 0,
     "delete_when": ";".join(map(str, range(24))),

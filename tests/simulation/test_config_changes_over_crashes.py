@@ -18,6 +18,8 @@ from tests.simulation import SimulatedDisk, SimulatedMachine
 from tests.simulation.driver import CONFIG
 from tests.simulation.inode import Loss
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path("/store")
 PATHS = StorePaths(ROOT)
 CRASHES = [None, *Loss]

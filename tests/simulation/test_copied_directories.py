@@ -29,6 +29,8 @@ from tests.simulation.inode import Loss
 from tests.simulation.scheduler import SimulatedScheduler
 from tests.unit.storage.puts import put_message
 
+pytestmark = pytest.mark.slow
+
 ROOT: Final = Path("/disk1/store")
 LOG: Final = Path("/disk2/log")
 CRASHES: Final = (None, *Loss)

@@ -16,6 +16,8 @@ from tests.simulation.driver import NewMessage
 from tests.simulation.inode import Loss
 from tests.simulation.world import World
 
+pytestmark = pytest.mark.slow
+
 SEEDS = (0, 2)
 """By seed % 8 a store without and with a TransientStorePool."""
 

@@ -29,6 +29,8 @@ from tests.simulation.driver import CONFIG, POOLED
 from tests.simulation.inode import Loss
 from tests.simulation.world import ROOT
 
+pytestmark = pytest.mark.slow
+
 TOPIC: Final = "T"
 QUEUES: Final = 2
 SIZE_MAX: Final = 700

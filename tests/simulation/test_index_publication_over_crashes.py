@@ -28,6 +28,8 @@ from tests.simulation.driver import CONFIG, NewMessage, message_of
 from tests.simulation.inode import Loss
 from tests.unit.storage.puts import put_message
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path("/store")
 CRASHES = [None, *Loss]
 MESSAGES = 200

@@ -22,6 +22,8 @@ from tests.simulation.restored import CHANGES, durable_end, lacks, lived, next_o
 from tests.simulation.world import ROOT, World, open_store, seams_on
 from tests.unit.storage.puts import put_message
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(100, 110)
 MANY = range(120, 520)
 STEPS = 160

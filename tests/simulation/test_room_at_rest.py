@@ -17,6 +17,8 @@ from tests.simulation.retention_machine import HOUR_S, SEGMENT, Machine
 from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import message
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path("/store")
 RATIOS = {
     "disk_max_used_space_ratio": 100,

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from tests.long_runs import examples, few_first
 from tests.simulation.transactions import TransactionLife
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("seed", few_first(range(6), 2))
 def test_after_any_crash_each_transaction_comes_to_its_end(seed: int) -> None:

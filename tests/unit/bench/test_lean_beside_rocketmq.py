@@ -21,7 +21,7 @@ from tests.compat.referee import Line, Referee
 from tests.services.service_processes import running
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.nightly,
     pytest.mark.referee,
     pytest.mark.skipif(rocketmq.missing() is not None, reason=str(rocketmq.missing())),
 ]

@@ -14,6 +14,8 @@ from tests.bench.failures import SideError
 from tests.bench.harness import Bench, Figures, Metric, Setting
 from tests.long_runs import few_first
 
+pytestmark = pytest.mark.slow
+
 SMALL = ["--rounds", "1", "--records", "1000", "--log-mib", "1"]
 FEW = ["--exchanges", "5", "--seconds", "0"]
 
@@ -32,28 +34,37 @@ def test_ours_alone_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert all(row["peer"] is None and row["ours"] for row in rows)
 
 
-@pytest.mark.parametrize("name", few_first(["query", "sync", "rebuild", "reads"]))
+@pytest.mark.parametrize(
+    "name", few_first(["query", "sync", "rebuild", "reads"], 2, pytest.mark.nightly)
+)
 def test_each_row_of_the_engine_measures_ours(name: str, tmp_path: Path) -> None:
     assert all(row["ours"] for row in run(tmp_path, name, "--alone"))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["open", "visible", "network", "pulls", "beside", "transactions"])
+@pytest.mark.parametrize(
+    "name",
+    few_first(
+        ["network", "transactions", "open", "visible", "pulls", "beside"], 1, pytest.mark.nightly
+    ),
+)
 def test_each_row_that_takes_longer_measures_ours(name: str, tmp_path: Path) -> None:
     assert all(row["ours"] for row in run(tmp_path, name, "--alone"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [
-        "lean-pulls",
-        "lean-lookups",
-        "lean-transactions",
-        "lean-shared",
-        "lean-push",
-        pytest.param("lean-sends", marks=pytest.mark.nightly),
-    ],
+    few_first(
+        [
+            "lean-lookups",
+            "lean-transactions",
+            "lean-shared",
+            "lean-pulls",
+            "lean-push",
+            "lean-sends",
+        ],
+        2,
+        pytest.mark.nightly,
+    ),
 )
 def test_each_row_of_the_lean_client_counts_its_messages(name: str, tmp_path: Path) -> None:
     rows = run(tmp_path, name, "--alone", *FEW)
@@ -106,17 +117,14 @@ def test_reports_and_archives_by_spark_are_measured_beside_the_disk(tmp_path: Pa
     assert [bool(row["disk"]) for row in rows] == [True, False, False] * 2
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.referee
 @pytest.mark.skipif(rocketmq.missing() is not None, reason=str(rocketmq.missing()))
 @pytest.mark.parametrize(
     "names",
     [
         ("sync", "query"),
-        pytest.param(
-            tuple(name for name in BENCHES if name not in ("beside", "index-rebuild", "jobs")),
-            marks=pytest.mark.nightly,
-        ),
+        tuple(name for name in BENCHES if name not in ("beside", "index-rebuild", "jobs")),
     ],
     ids=["some", "all"],
 )

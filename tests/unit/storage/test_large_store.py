@@ -30,7 +30,7 @@ def count(step: str, root: Path) -> int:
     return int(done.stdout)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_store_of_4_gib_needs_no_512_mib(tmp_path: Path) -> None:
     if shutil.disk_usage(tmp_path).free < ROOM:
         pytest.skip(f"less than {ROOM} bytes are free at {tmp_path}")

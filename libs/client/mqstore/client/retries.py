@@ -17,7 +17,11 @@ NOTHING_STORED: Final = frozenset(
 )
 """Problems that state that nothing was done."""
 PAUSE_S: Final = 0.1
-PAUSE_MAX_S: Final = 30.0
+PAUSE_MAX_S: Final = 2.0
+"""The longest pause that doubling leads to. A client goes on within about this time of the end of an
+outage; 1,000 clients that wait send 500 requests a second."""
+REQUESTED_PAUSE_MAX_S: Final = 30.0
+"""The longest pause that a service can request."""
 DOUBLINGS_MAX: Final = 30
 """Attempts after which a pause is not doubled: a larger number has no float."""
 _RANDOM: Final = SystemRandom()
@@ -31,8 +35,12 @@ def is_transient(failure: ClientError | None) -> bool:
 
 
 def pause_s(attempts: int, first_s: float) -> float:
-    """Return the seconds until the next attempt: doubled each time, with up to 25 % jitter."""
-    pause: float = min(first_s * 2 ** min(attempts, DOUBLINGS_MAX), PAUSE_MAX_S)
+    """Return the seconds until the next attempt: doubled each time, with up to 25 % jitter.
+
+    ``first_s`` may be longer than ``PAUSE_MAX_S``; then it is the pause of every attempt.
+    """
+    first_s = min(first_s, REQUESTED_PAUSE_MAX_S)
+    pause: float = min(first_s * 2 ** min(attempts, DOUBLINGS_MAX), max(first_s, PAUSE_MAX_S))
     return pause * (1 + _RANDOM.random() / 4)
 
 

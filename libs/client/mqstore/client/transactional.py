@@ -23,7 +23,7 @@ from mqstore.client.errors import ClientError
 from mqstore.client.loop_thread import LoopThread
 from mqstore.client.models import NewMessage
 from mqstore.client.requests import Call
-from mqstore.client.retries import PAUSE_MAX_S, RetryBudget, is_transient
+from mqstore.client.retries import REQUESTED_PAUSE_MAX_S, RetryBudget, is_transient
 from mqstore.wire.transactions import BegunTransaction, Transaction
 
 if TYPE_CHECKING:
@@ -224,7 +224,8 @@ class AsyncTransactionalProducer:
                 retries = RetryBudget(inf)
             except ClientError as error:
                 log.warning("checks of %s: %s; they are taken later", self._spec.group, error)
-                await asyncio.sleep(retries.pause_s(error) if is_transient(error) else PAUSE_MAX_S)
+                is_final = not is_transient(error)
+                await asyncio.sleep(REQUESTED_PAUSE_MAX_S if is_final else retries.pause_s(error))
 
     async def _answer(self, transaction: Transaction) -> None:
         verdict = await asyncio.to_thread(self._verdict, transaction)

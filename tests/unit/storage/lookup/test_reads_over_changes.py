@@ -249,7 +249,7 @@ def _warm(beside: Beside, look: Look, *, is_known: bool) -> None:
 
 @every_path
 @known_and_new
-@pytest.mark.parametrize("copies", few_first([MIDDLE, 0]))
+@pytest.mark.parametrize("copies", few_first([MIDDLE, 0], others=pytest.mark.nightly))
 def test_no_message_is_answered_that_was_lost_while_it_was_read(
     unsynced: Beside, look: Look, is_known: bool, copies: int
 ) -> None:
@@ -262,7 +262,7 @@ def test_no_message_is_answered_that_was_lost_while_it_was_read(
 
 @every_path
 @known_and_new
-@pytest.mark.parametrize("copies", few_first([MIDDLE, 0]))
+@pytest.mark.parametrize("copies", few_first([MIDDLE, 0], others=pytest.mark.nightly))
 @pytest.mark.parametrize("change", few_first(["recover_and_look", "recover"]))
 def test_no_message_is_answered_that_a_recovery_changed_while_it_was_read(
     beside: Beside, look: Look, is_known: bool, copies: int, change: str
