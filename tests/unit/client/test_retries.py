@@ -72,10 +72,12 @@ def test_patience_ends_and_a_final_answer_ends_it_at_once() -> None:
         patience.pause_s(Unreachable("x"))
 
 
-def test_a_long_outage_has_pauses_of_half_a_minute() -> None:
+def test_a_long_outage_has_pauses_of_two_seconds_or_what_the_service_requests() -> None:
     retries = RetryBudget(math.inf)
     pauses = [retries.pause_s(Unreachable("down")) for _ in range(3_000)]
-    assert all(30.0 <= each <= 37.5 for each in pauses[10:])
+    assert all(2.0 <= each <= 2.5 for each in pauses[10:])
+    assert 20.0 <= retries.pause_s(problem("overloaded", retry_after_s=20.0)) <= 25.0
+    assert 30.0 <= retries.pause_s(problem("overloaded", retry_after_s=1e9)) <= 37.5
 
 
 class Service:
