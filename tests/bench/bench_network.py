@@ -53,8 +53,22 @@ SHAPES: Final = (
 )
 
 
+@dataclass(slots=True)
+class _Numbers:
+    """Numbers of messages: none is taken twice, since a message under a known key is not stored."""
+
+    taken: int = 0
+
+    def take(self, count: int) -> int:
+        """Return the first of ``count`` new numbers."""
+        first = self.taken
+        self.taken += count
+        return first
+
+
 def benches(setting: Setting) -> Iterator[Bench]:
     for flush in FlushDiskType:
+        numbers = _Numbers()
         with _writer(setting, flush) as writer, _broker(setting, flush) as broker:
             processes = {"ours": writer.process_ids}
             if broker is not None:
@@ -64,7 +78,7 @@ def benches(setting: Setting) -> Iterator[Bench]:
             for shape in SHAPES:
                 if shape.flush is flush:
                     sends = shape.sends(setting.records)
-                    ours = partial(_ours, writer, shape, sends)
+                    ours = partial(_ours, writer, numbers, shape, sends)
                     peer = None if broker is None else partial(_peer, setting, broker, shape, sends)
                     name = f"sends 1 KiB over loopback, {shape.name}"
                     metrics = servers.metrics(name, "message", COSTS, BODY_SIZE)
@@ -94,10 +108,11 @@ def _broker(setting: Setting, flush: FlushDiskType) -> Iterator[Server | None]:
         yield Server(str(port), (process_id,))
 
 
-def _ours(writer: Server, shape: Shape, sends: int) -> Figures:
+def _ours(writer: Server, numbers: _Numbers, shape: Shape, sends: int) -> Figures:
     make = senders.batch(BODY_SIZE, shape.batch) if shape.batch > 1 else senders.single(BODY_SIZE)
+    first = numbers.take(shape.connections * sends * shape.batch)
     requests = [
-        [make(number, (number * sends + each) * shape.batch) for each in range(sends)]
+        [make(number, first + (number * sends + each) * shape.batch) for each in range(sends)]
         for number in range(shape.connections)
     ]
     cpu, own, began = writer.cpu_s(), time.process_time(), time.perf_counter()
