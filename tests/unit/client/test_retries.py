@@ -151,7 +151,7 @@ def test_operations_say_which_posts_may_be_repeated() -> None:
     repeated = {each.name for each in all_operations() if each.method == "POST" and each.idempotent}
     assert repeated == {
         *("acknowledge", "give_back", "extend", "resend_dead_letters", "purge_dead_letters"),
-        *("messages_by_id", "offsets_by_time"),
+        *("messages_by_id", "offsets_by_time", "promote"),
         *("reset_offsets", "run_retention", "flush", "commit_transaction", "rollback_transaction"),
     }
 

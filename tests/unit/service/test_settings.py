@@ -7,7 +7,7 @@ import pytest
 
 from mqstore.client import environment
 from mqstore.service.configuration_error import ConfigurationError
-from mqstore.service.settings import Settings, load, read_properties
+from mqstore.service.settings import Settings, load, read_properties, split_address
 from mqstore.storage import setting_names
 
 
@@ -139,6 +139,32 @@ def test_the_variables_of_a_client_are_no_misspelt_settings() -> None:
     assert setting_names.unknown_variables(dict.fromkeys(variables, "x")) is None
 
 
+SLAVE_CONF = """
+brokerRole = SLAVE
+brokerId = 1
+haMasterAddress = 10.0.0.1:10912
+masterAddress = [fd00::1]:10911
+"""
+
+
+def test_the_file_of_a_slave_with_its_master_is_a_settings_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _file(monkeypatch, tmp_path, SLAVE_CONF)
+    settings = load()
+    assert settings.follows
+    assert settings.ha_master_address is not None
+    assert settings.master_address is not None
+    assert split_address(settings.ha_master_address) == ("10.0.0.1", 10912)
+    assert split_address(settings.master_address) == ("fd00::1", 10911)
+
+
+def test_a_slave_without_its_master_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MQSTORE_BROKER_ROLE", "SLAVE")
+    with pytest.raises(ConfigurationError, match="settings: brokerRole=SLAVE needs"):
+        load()
+
+
 STOCK_BROKER_CONF = """\
 # Licensed to the Apache Software Foundation (ASF) under one or more
 brokerClusterName = DefaultCluster
@@ -168,7 +194,6 @@ def test_a_stock_broker_conf_is_a_settings_file(
     assert settings.unused_names() == [
         "brokerIP1",
         "brokerId",
-        "brokerRole",
         "listenPort",
         "namesrvAddr",
     ]

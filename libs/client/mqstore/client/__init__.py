@@ -73,6 +73,7 @@ from mqstore.wire.rebuilds import (
     PublishedIndex,
     SegmentRange,
 )
+from mqstore.wire.replication import Following, Replication
 from mqstore.wire.retention import Pin, Pins, Retention
 from mqstore.wire.segments import LogFile, LogFiles, StoreState
 from mqstore.wire.shards import ShardEntry, Shards
@@ -121,6 +122,7 @@ __all__ = [
     "EndedIndexRebuild",
     "EventUnknown",
     "FlushReply",
+    "Following",
     "Group",
     "GroupLag",
     "GroupLags",
@@ -180,6 +182,7 @@ __all__ = [
     "Recovery",
     "RegisteredProducer",
     "RegisteredProducers",
+    "Replication",
     "ResendTarget",
     "ResentLetters",
     "Retention",

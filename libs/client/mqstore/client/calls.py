@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from crc32c import crc32c
 
@@ -31,6 +31,7 @@ from mqstore.wire.groups import (
 )
 from mqstore.wire.operation import Nothing, Target
 from mqstore.wire.produce import BATCH_TYPE, PRODUCE, Durability, ProduceReply
+from mqstore.wire.replication import PROMOTE, REPLICATION, Replication
 from mqstore.wire.reports import ExpiryReport
 from mqstore.wire.retention import (
     ARCHIVE,
@@ -75,6 +76,9 @@ from mqstore.wire.stores import (
     Writes,
 )
 from mqstore.wire.topics import DELETE_TOPIC, PUT_TOPIC, TOPIC, TOPICS, Topic, TopicDeletion, Topics
+
+PROMOTE_WAIT_S: Final = 60.0
+"""Longest time in which a promoted store is closed and opened again."""
 
 
 def produce(
@@ -440,6 +444,16 @@ def put_writes(*, paused: bool, reason: str = "") -> Call[Writes]:
     """Pause writes, with a reason for the clients, or resume them."""
     body = document(PUT_WRITES, paused=paused, reason=reason)
     return call(PUT_WRITES, json=body)
+
+
+def replication() -> Call[Replication]:
+    """Return the role of a store, and how far a follower is behind its leader."""
+    return call(REPLICATION)
+
+
+def promote() -> Call[Replication]:
+    """Let a follower take messages: it stops following, with what it has received."""
+    return call(PROMOTE, wait_s=PROMOTE_WAIT_S)
 
 
 def put_pin(

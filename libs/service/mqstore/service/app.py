@@ -141,20 +141,22 @@ class Api:
         handler: Callable[..., Any],
         *,
         role: Role,
+        is_guarded: bool = True,
         documented: Callable[[], Responses],
         **options: Any,
     ) -> None:
-        """Add a route of FastAPI: the token must allow ``role``, and changes be allowed.
+        """Add a route of FastAPI: the token must allow ``role``, and changes be allowed where it
+        ``is_guarded``.
 
         ``documented`` makes its OpenAPI responses; ``options`` are those of ``add_api_route``.
         """
         self.app.add_api_route(path, handler, response_model=None, **options)
         route = self.app.routes[-1]
         assert isinstance(route, ColdRoute)
-        check = self._check_of(role)
+        check = self._check_of(role, is_guarded=is_guarded)
         route.guard(check, documented, takes_shard=self.shards is not None)
 
-    def _check_of(self, role: Role) -> Callable[[Request], Awaitable[None]]:
+    def _check_of(self, role: Role, *, is_guarded: bool) -> Callable[[Request], Awaitable[None]]:
         auth, shards = self.auth, self.shards
 
         async def check(request: Request) -> None:
@@ -165,7 +167,7 @@ class Api:
                 other = shards.find_remote(shard, request.scope)
                 if other is not None:
                     await shards.relay(other, request)
-            if request.method not in SAFE_METHODS:
+            if is_guarded and request.method not in SAFE_METHODS:
                 self._check_change()
 
         return check

@@ -38,6 +38,8 @@ class Endpoint:
     """A FastAPI handler, which returns a Response or the operation's reply; for a ``hot``
     endpoint without a lane a function of a HotRequest."""
     hot: Hot | None = None
+    is_guarded: bool = True
+    """Whether a change is checked by ``Api.guard_changes``: not the one that allows changes."""
     documented: type[BaseModel] | None = None
     """The engine's model of the reply, where it has more fields than the contract's."""
 
@@ -60,6 +62,7 @@ class Endpoint:
             operation.path,
             self.handler,
             role=operation.role,
+            is_guarded=self.is_guarded,
             documented=lambda: _responses(operation, reply, (problems.BAD_PARAMETER,), of_shards),
             name=operation.name,
             methods=[operation.method],

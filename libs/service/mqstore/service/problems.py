@@ -124,6 +124,7 @@ _RULES: Final = (
 _BY_REASON: Final = {
     "closing": SHUTTING_DOWN,
     "read-only": STORE_READ_ONLY,
+    "follower": STORE_READ_ONLY,
     "failed": STORE_FAILED,
     errors.Lack.NO_ROOM.value: DISK_FULL,
     errors.Lack.TOO_MANY_FILES.value: TOO_MANY_FILES,

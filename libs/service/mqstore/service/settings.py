@@ -12,9 +12,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, ValidationError
+from pydantic import (
+    AliasChoices,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -40,6 +47,15 @@ def _not_empty(path: object) -> object:
     if path == "":
         raise ValueError("it is empty; name a directory")
     return path
+
+
+HostAndPort = Annotated[str, Field(pattern=r"^(\[[0-9a-fA-F:.]+\]|[^:\[\]\s]+):[0-9]{1,5}$")]
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Return host and port of a ``HostAndPort``."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
 
 
 class Settings(BaseSettings):
@@ -159,6 +175,21 @@ class Settings(BaseSettings):
     max_batch_count: Annotated[int, Field(ge=1, le=100_000)] = 10_000
     """Messages in one request."""
 
+    # replication, by store-writer
+    ha_send_heartbeat_interval: Annotated[int, Field(ge=1)] = 5_000
+    """Milliseconds without bytes for a slave before it is sent a heartbeat; between two reports of
+    a SLAVE to its leader."""
+    ha_housekeeping_interval: Annotated[int, Field(ge=1)] = 20_000
+    """Milliseconds without bytes of the other side after which leader or slave disconnects."""
+    broker_role: Literal["ASYNC_MASTER", "SLAVE"] = "ASYNC_MASTER"
+    """SLAVE: the store is a copy of that of the leader at `haMasterAddress`; it serves reads, and
+    refuses changes until it is promoted."""
+    ha_master_address: HostAndPort | None = None
+    """`host:port` of the HA port (`haListenPort`) of the leader whose log a SLAVE copies."""
+    master_address: HostAndPort | None = None
+    """`host:port` of that leader's remoting port (`listenPort`), from which a SLAVE copies topics,
+    groups and offsets. Without it they are not copied."""
+
     # transaction-coordinator
     coordinator_port: Annotated[int, Field(ge=0, le=65535)] = 8083
     """Port of transaction-coordinator; 0: a free one."""
@@ -216,6 +247,17 @@ class Settings(BaseSettings):
     four times as many, and one body more."""
     max_inflate_ratio: Annotated[int, Field(ge=1)] = 1_000
     """Times the stored length that an inflated body may have."""
+
+    @property
+    def follows(self) -> bool:
+        """Whether the store is to be a copy of a leader's."""
+        return self.broker_role == "SLAVE"
+
+    @model_validator(mode="after")
+    def _require_leader(self) -> Self:
+        if self.follows and self.ha_master_address is None:
+            raise ValueError("brokerRole=SLAVE needs haMasterAddress: host:port of the leader's HA")
+        return self
 
     def unused_names(self) -> list[str]:
         """Return the broker settings in the settings file that mqstore does not use, sorted."""
@@ -390,5 +432,6 @@ def _token_file(directory: Path | None, role: str) -> str | None:
 def _explain(error: ValidationError) -> Iterator[str]:
     for item in error.errors(include_url=False):
         place = ".".join(str(part) for part in item["loc"] if part != "store_config")
-        message = item["msg"]
-        yield f"setting {place}: {message[0].lower()}{message[1:]}"
+        message = item["msg"].removeprefix("Value error, ")
+        of = f"setting {place}: " if place else "settings: "
+        yield f"{of}{message[0].lower()}{message[1:]}"

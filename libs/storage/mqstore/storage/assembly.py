@@ -25,6 +25,7 @@ from mqstore.storage.directory_recovery import DirectoryRecovery
 from mqstore.storage.dispatch.dispatcher import Dispatcher
 from mqstore.storage.dispatch.queue_flush import QueueFlushService
 from mqstore.storage.dispatch.running_manifest import RunningManifestService
+from mqstore.storage.errors import StoreNotWritable
 from mqstore.storage.failure import FailureState
 from mqstore.storage.filter.bitmaps import FilterBitmaps
 from mqstore.storage.filter.bloom import BloomFilter
@@ -32,8 +33,10 @@ from mqstore.storage.index.service import IndexService
 from mqstore.storage.log.block_cover import BlockCover
 from mqstore.storage.log.clock_watch import ClockWatch
 from mqstore.storage.log.commit_log import CommitLog
+from mqstore.storage.log.follower_log import FollowerLog
 from mqstore.storage.lookup.lookups import Lookups
 from mqstore.storage.mapped.allocation import AllocationService
+from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
 from mqstore.storage.mapped.transient_store_pool import TransientStorePool
 from mqstore.storage.mapped.warm_up import MemoryLocks
 from mqstore.storage.metadata.block_guard import BlockGuard
@@ -45,6 +48,8 @@ from mqstore.storage.options import StoreOptions
 from mqstore.storage.queues.files_ahead import FilesAhead
 from mqstore.storage.rebuild.index_rebuilds import IndexRebuilds
 from mqstore.storage.recovery import Applier
+from mqstore.storage.replication.receiver import LogReceiver
+from mqstore.storage.replication.table_copies import TableCopies
 from mqstore.storage.retention.cleaner import Retention
 from mqstore.storage.retention.groups import Groups
 from mqstore.storage.retention.removal import Removal
@@ -74,7 +79,7 @@ class StoreCore:
         config, state, plan = directory.config, directory.state, recovery.plan
         seams, options = recovery.seams, recovery.options
         is_writable = plan.read_only is None
-        takes_puts = is_writable and options.services
+        takes_puts = is_writable and options.services and not options.follows
         locks = MemoryLocks()
         files = recovery.recover_log(locks)
         self.block_cover = BlockCover(files, directory.blocks) if is_writable else None
@@ -87,10 +92,8 @@ class StoreCore:
         self.clock = ClockWatch(
             self.steps, seams.clock, directory.boot_id, partial(_first_indexed, self.index)
         )
-        newest_ms = recovery.newest_store_time(files, self.queues)
-        lowest_ms = self.clock.begin((plan.min_offset, plan.max_offset), newest_ms)
-        derived_ms = recovery.newest_derived_time(self.index, self.checkpoint)
-        self.log = CommitLog(
+        log_kind = FollowerLog if options.follows else CommitLog
+        self.log: CommitLog = log_kind(
             files,
             config,
             directory.format.rocketmq_format,
@@ -99,12 +102,10 @@ class StoreCore:
             allocation=self.allocation,
             pool=TransientStorePool.of(config, seams.files, locks) if takes_puts else None,
             watch=self.clock,
-            waits=options.waits_for_files,
-            last_store_timestamp_ms=max(lowest_ms, derived_ms),
+            waits=options.waits_for_files or options.follows,
+            last_store_timestamp_ms=self._least_store_time(recovery, files),
             on_flushed=self.checkpoint.set_physic_ms,
-            on_synced=(lambda _: None)
-            if self.block_cover is None
-            else self.block_cover.cover_synced,
+            on_synced=_ignore if self.block_cover is None else self.block_cover.cover_synced,
             on_failure=failure.report,
             on_lacking=partial(services.wake, Retention.name),
         )
@@ -125,12 +126,21 @@ class StoreCore:
         self.log.end.publish_to(state.words, self.dispatcher.end)
         recovery.complete_queues(self.dispatcher, self.queues)
         self.clock.add_listener(partial(_lower_times, self.log, self.dispatcher, self.checkpoint))
-        self.log.check_clock()
+        if not options.follows:
+            self.log.check_clock()
         self.log.offsets.load((q.topic, q.queue_id, q.end) for q in self.queues.spans())
         self.log.offsets.load_missing(directory.deleted.next_offsets())
         self.queue_flush = QueueFlushService(
             self.queues, self.index, self.dispatcher, self.checkpoint, config
         )
+
+    def _least_store_time(self, recovery: DirectoryRecovery, files: MappedFileQueue) -> int:
+        """The lower bound for the store times of later records, in ms."""
+        least_ms = recovery.newest_store_time(files, self.queues)
+        if not recovery.options.follows:  # a follower's records have the times of another clock
+            bounds = recovery.plan.min_offset, recovery.plan.max_offset
+            least_ms = self.clock.begin(bounds, least_ms)
+        return max(least_ms, recovery.newest_derived_time(self.index, self.checkpoint))
 
     def _make_key_reader(self, recovery: DirectoryRecovery) -> Callable[[], KeyWindow] | None:
         config, clock = recovery.directory.config, recovery.seams.clock
@@ -181,8 +191,12 @@ class StoreParts:
             partial(self.services.wake, Dispatcher.name),
             seams.clock,
         )
+        self.receiver = self._make_receiver()
+        """Takes a leader's bytes; None in a store that leads, or is only read."""
         self.dedup = self._make_dedup()
         self.delays = self._make_delays(levels)
+        self.table_copies = self._make_table_copies()
+        """Takes a leader's config tables; None where there is no ``receiver``."""
         self.write_pause = WritePause(paths.write_pause, seams)
         self.retention = self._make_retention()
         self.rebuilds = self._make_rebuilds()
@@ -225,6 +239,32 @@ class StoreParts:
             on_damage=directory.state.advance_epoch,
             on_report=partial(self.services.wake, Scrub.name),
         )
+
+    def _make_receiver(self) -> LogReceiver | None:
+        core, log_of_leader = self.core, self.core.log
+        if not isinstance(log_of_leader, FollowerLog) or self.failure.why_read_only is not None:
+            return None
+        return LogReceiver(
+            log_of_leader,
+            core.dispatcher,
+            self.directory.config,
+            self.directory.state.changing,
+            self.appends.dispatch,
+            self.failure.require_none,
+        )
+
+    def _make_table_copies(self) -> TableCopies | None:
+        if self.receiver is None:
+            return None
+        tables = self.tables
+        return TableCopies(tables.topics, tables.groups, tables.offsets, self.delays.adopt)
+
+    def _require_changeable(self) -> None:
+        """Raise StoreFailed, or StoreNotWritable where topics, groups and offsets may not be
+        changed: they are the leader's in a store that follows one."""
+        self.failure.require_writable()
+        if self.options.follows:
+            raise StoreNotWritable("follower", why_follower(self.options))
 
     def _make_dedup(self) -> DeduplicatedPuts | None:
         core, append = self.core, self.appends.append_all
@@ -309,7 +349,7 @@ class StoreParts:
             self.seams.clock,
             adopt=adopt,
             drop_queues=drop_queues,
-            require_writable=self.failure.require_writable,
+            require_writable=self._require_changeable,
             wake_saves=partial(self.services.wake, TableSaves.name),
         )
 
@@ -325,6 +365,18 @@ class StoreParts:
             core.queue_flush,
             core.index,
         )
+
+
+def _ignore(_: object) -> None:
+    """Take no notice of a sync."""
+
+
+def why_follower(options: StoreOptions) -> str:
+    """The text with which a store that follows a leader rejects changes."""
+    return (
+        f"this store follows the leader at {options.leader} and takes changes from it alone: send "
+        "them there, or promote this store first"
+    )
 
 
 def _make_bitmaps(directory: OpenedDirectory, filters: ConsumerFilters) -> FilterBitmaps | None:

@@ -180,8 +180,8 @@ _REPLICAS: Final = (
     "flushDiskType=SYNC_FLUSH where an acknowledged message must outlive the machine"
 )
 _SLAVE: Final = (
-    "the file is a slave's, whose store is a copy of its master's: use the master's file on the "
-    "master's store"
+    "the file is a slave's, whose store is a copy of its master's: name its master in "
+    "haMasterAddress to follow it, or use the master's file on the master's store"
 )
 _REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
     "brokerRole": {"SYNC_MASTER": _REPLICAS, "SLAVE": _SLAVE},
@@ -208,8 +208,12 @@ _SAFE: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
 
 def refusals(settings: Mapping[str, str]) -> Iterator[str]:
     """Why each setting of a broker's file that must not be ignored is refused."""
+    folded = {fold(name): value for name, value in settings.items()}
+    follows = folded.get("brokerrole", "").upper() == "SLAVE" and folded.get("hamasteraddress")
     for name, value in settings.items():
         known = _PROPERTY_NAMES.get(fold(name), name)
+        if follows and known in ("brokerId", "brokerRole"):
+            continue
         why = _REFUSED.get(known, {}).get(value.upper())
         allowed, otherwise = _SAFE.get(known, ((value,), ""))
         if why is not None or value not in allowed:

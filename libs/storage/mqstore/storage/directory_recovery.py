@@ -85,6 +85,7 @@ class DirectoryRecovery:
                 opened.view,
                 lambda done, total: self._progress("log", done, total),
                 to_append=self.options.services,
+                follows=self.options.follows,
             )
         log.info("recovery plan: %s", found.model_dump_json(by_alias=True))
         if found.read_only is not None:

@@ -36,7 +36,7 @@
     ├── TransactionError           TransactionsNotLoaded, TransactionUnknown, TransactionGone,
     │                              TransactionDecided
     ├── BodyNotInflatable          a compressed body that cannot be inflated within its bound
-    ├── PinRefused, ArchiveRefused
+    ├── PinRefused, ArchiveRefused, LeaderLogRefused
     ├── StagingDamaged             index files of a rebuild are not what was written
     ├── IndexRebuildRunning, IndexRebuildUnknown, IndexRebuildRefused, IndexRebuildInvalid
     ├── StagingFull                an index rebuild would fill the disk too far
@@ -233,7 +233,7 @@ class PageCacheBusy(PutRefused):
 
 
 class StoreNotWritable(PutRefused):
-    """``reason`` says why: closing, read-only, failed, or disk-full (``DiskFull``)."""
+    """``reason`` says why: closing, read-only, follower, failed, or disk-full (``DiskFull``)."""
 
     status = "SERVICE_NOT_AVAILABLE"
 
@@ -404,6 +404,14 @@ class StagingFull(StorageError):
     def __init__(self, detail: str, numbers: Mapping[str, int | float | str] | None = None) -> None:
         super().__init__(detail)
         self.numbers = dict(numbers or {})
+
+
+class LeaderLogRefused(StorageError):
+    """A follower refuses its leader's bytes: offset, damaged, segment-size or record-size."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
 
 
 class StoreNotOpen(StorageError):

@@ -15,7 +15,7 @@ from typing import overload
 
 from mqstore.storage._kernel import EncodedBatch
 from mqstore.storage.admin.topics import TopicChange, TopicDeletion
-from mqstore.storage.assembly import StoreParts
+from mqstore.storage.assembly import StoreParts, why_follower
 from mqstore.storage.codec.batch import decode_batch
 from mqstore.storage.codec.hosts import parse_host
 from mqstore.storage.codec.record import Message
@@ -138,6 +138,10 @@ class MessageStore:
         self.lookups = parts.lookups
         self.dedup: DeduplicatedPuts | None = parts.dedup
         """Which unique keys are known; None when that is switched off, or nothing may be put."""
+        self.receiver = parts.receiver
+        """Takes the leader's bytes in a store that follows one; else None."""
+        self.table_copies = parts.table_copies
+        """Takes the leader's config tables in a store that follows one; else None."""
         self.delays = parts.delays
         self.write_pause = parts.write_pause
         """For services that put on behalf of clients; the engine itself ignores it."""
@@ -367,7 +371,9 @@ class MessageStore:
 
     def _require_scrub(self) -> None:
         if not self._parts.services.runs(self.scrub.name):
-            raise StoreNotWritable("read-only", "nothing is scrubbed here: the store is only read")
+            raise StoreNotWritable(
+                "read-only", "nothing is scrubbed here: the store is only read, or follows a leader"
+            )
 
     def plan_repairs(self) -> RepairPlan:
         """Plan the changes of ``repair_damage``; reads the whole log and changes nothing."""
@@ -392,12 +398,14 @@ class MessageStore:
 
     def _begin(self) -> None:
         read_only = self._parts.plan.read_only
-        if self.read_only_reason is None:
+        if self.read_only_reason is None and not self._parts.options.follows:
             self._lower_offsets()
         if read_only is not None:
             self.log.refuse_puts("read-only", read_only)
         elif not self._parts.options.services:
             self.log.refuse_puts("read-only", self._parts.options.why_no_services)
+        elif self._parts.options.follows:
+            self.log.refuse_puts("follower", why_follower(self._parts.options))
         self._save_report()
         # Last: if the disk refused anything here, the services would not be stopped again.
         if self.read_only_reason is None:
@@ -435,7 +443,6 @@ class MessageStore:
         services.start(core.queue_flush)
         services.start(parts.running_manifest)
         services.start(LockWatch(parts.directory.lock))
-        services.start(ClockService(self.log.check_clock))
         if self.commits is not None:
             self.commits.start(parts.appends.dispatch)
         if core.block_cover is not None:
@@ -447,6 +454,14 @@ class MessageStore:
         services.start(self.quarantine)
         if self.dedup is not None:
             services.start(self.dedup)
+        if not options.follows:
+            self._start_services_of_leader(options)
+
+    def _start_services_of_leader(self, options: StoreOptions) -> None:
+        """Start the services that write to the log; in a follower they would make it differ from
+        the leader's."""
+        services = self._parts.services
+        services.start(ClockService(self.log.check_clock))
         if options.scrubs:
             services.start(self.scrub)
         if options.deliver_delayed:
@@ -463,6 +478,8 @@ class MessageStore:
             if self._closed:
                 return
             self._closed = True
+            if self.receiver is not None:
+                self.receiver.close()
             self.log.refuse_puts("closing", "the store is closing")
             try:
                 self.rebuilds.close()
@@ -514,7 +531,7 @@ class MessageStore:
     def _hand_over(self) -> None:
         """Repair what the scrub has found, or report loudly that it stays: a broker that opens the
         store next cuts its log at the first record that it cannot read."""
-        if self._parts.options.scrubs:
+        if self._parts.services.runs(self.scrub.name):
             self.scrub.repair_known()
         if count := self.scrub.progress.finding_count:
             log.error(

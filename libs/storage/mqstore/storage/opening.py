@@ -28,6 +28,7 @@ from mqstore.storage.index.publication import finish_at_opening
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.loss_check import LossCheck, check_loss
 from mqstore.storage.metadata import (
+    follower_note,
     format_file,
     index_loss,
     log_owner,
@@ -186,6 +187,7 @@ def _identify(
     existed = found is not None or holds_a_store(files, paths)
     if not existed and not options.create:
         raise DirectoryNotUsable(f"{paths.root} holds no store; name a store directory")
+    follower_note.settle(files, paths, options)
     recorded = store_settings.load_recorded(files, paths, found)
     config = store_settings.apply(config, {} if options.all_settings else recorded, paths)
     settings = store_settings.to_record(config, recorded)

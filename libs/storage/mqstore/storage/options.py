@@ -76,6 +76,9 @@ class StoreOptions:
     replaces_index: bool = False
     """True: the index is about to be made anew. Dispatch leaves it alone, and index files that are
     not to be trusted stay where they are."""
+    leader: str | None = None
+    """Address of the leader whose log this store receives (``MessageStore.receiver``): nothing
+    else writes to the log then, and puts are rejected. None for a store that leads."""
     deliver_delayed: bool = True
     """False: delayed messages are stored, and none is delivered."""
     scrubs: bool = False
@@ -91,3 +94,8 @@ class StoreOptions:
     """The machine start, a UUID; by default the kernel's."""
     pid: int = field(default_factory=os.getpid)
     """Written into ``abort`` as 5.x does, and into format.json."""
+
+    @property
+    def follows(self) -> bool:
+        """Whether the store's log comes from a leader."""
+        return self.leader is not None

@@ -172,6 +172,11 @@ class StorePaths:
         return self.ours / "write-pause.json"
 
     @cached_property
+    def follower_note(self) -> Path:
+        """Note that the log was copied from a leader."""
+        return self.ours / "follower.json"
+
+    @cached_property
     def shared_groups(self) -> Path:
         """The acknowledgements of shared groups above their offsets."""
         return self.ours / "shared-groups.json"

@@ -24,7 +24,7 @@ class PutRefusal:
     """Why puts are rejected: a stable ``reason``, a text for operators, and the figures."""
 
     reason: str
-    """closing, read-only, failed, disk-full, paused, or a ``Lack``."""
+    """closing, read-only, follower, failed, disk-full, paused, or a ``Lack``."""
     detail: str
     figures: Mapping[str, int | float | str] = field(default_factory=dict)
 

@@ -18,10 +18,11 @@ from mqstore.storage.config import StoreConfig
 
 ENV_PREFIX: Final = "MQSTORE_"
 _NAMES_OF_SERVICES: Final = """
-access_log broker_cluster_name broker_name callback_ca callback_hosts callback_http
+access_log broker_cluster_name broker_name broker_role callback_ca callback_hosts callback_http
 callback_ports callback_timeout_s config_file coordinator_port cors_allowed_origins
-filter_support_retry host
-listen_fd log_format log_level max_answer_bytes max_batch_count max_client_share max_connections
+filter_support_retry ha_housekeeping_interval ha_master_address ha_send_heartbeat_interval host
+listen_fd log_format log_level master_address max_answer_bytes max_batch_count
+max_client_share max_connections
 max_header_size max_inflate_ratio max_inflated_size max_open_polls max_pending_bytes
 max_pending_queries max_request_size max_requests metrics_lags_max metrics_topics_max parent_pid
 query_port query_threads receive_timeout_s retention segment_transfer_rate send_timeout_s shard

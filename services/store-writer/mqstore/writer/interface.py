@@ -13,6 +13,7 @@ from mqstore.writer.internal_routes import InternalRoutes
 from mqstore.writer.produce_route import ProduceRoute
 from mqstore.writer.quarantine_routes import QuarantineRoutes
 from mqstore.writer.rebuild_routes import IndexRebuildRoutes
+from mqstore.writer.replication.routes import ReplicationRoutes
 from mqstore.writer.retention_routes import RetentionRoutes
 from mqstore.writer.scrub_routes import ScrubRoutes
 from mqstore.writer.service import WriterService
@@ -46,3 +47,4 @@ def add(api: Api, service: WriterService) -> None:
     QuarantineRoutes(service).add(api)
     ExpiryReports(service).add(api)
     IndexRebuildRoutes(service).add(api)
+    ReplicationRoutes(service).add(api)

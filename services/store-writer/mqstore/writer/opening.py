@@ -61,6 +61,7 @@ class Opening:
             format=settings.store_format,
             all_settings=settings.config_file is not None,
             deletes=settings.retention,
+            leader=settings.ha_master_address if settings.follows else None,
             scrubs=True,
             waits_for_files=False,
             on_progress=on_progress,
@@ -71,6 +72,10 @@ class Opening:
     def next_attempt_s(self) -> int:
         """Seconds until the next attempt, at least 1."""
         return max(1, math.ceil(self._next_at - time.monotonic()))
+
+    def lead(self) -> None:
+        """Open the store without a leader from now on."""
+        self._options = replace(self._options, leader=None)
 
     def open(self) -> MessageStore:
         """Open the store for writing. Blocks while the store recovers.

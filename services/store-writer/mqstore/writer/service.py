@@ -43,6 +43,7 @@ from mqstore.writer.initial_state import InitialState
 from mqstore.writer.key_routing import KeyRouting
 from mqstore.writer.opening import Opening
 from mqstore.writer.pending_files import PendingFiles
+from mqstore.writer.replication.following import Following
 from mqstore.writer.store_metrics import StoreMetrics
 from mqstore.writer.store_observer import StoreObserver
 from mqstore.writer.transactions.metrics import TransactionMetrics
@@ -124,6 +125,9 @@ class WriterService:
         self.producers = Producers(time.monotonic)
         self._transactions: ShardTransactions | None = None
         self._consumers: SharedConsumers | None = None
+        self.following: Following | None = None
+        """Copies a leader's log and tables; None where the store leads, or is not open."""
+        self._promotion = asyncio.Lock()
         self.metrics = StoreMetrics(
             self.api.metrics.registry,
             self.api.metrics.rocketmq,
@@ -210,9 +214,11 @@ class WriterService:
             self.metrics.sync_seconds.observe(time.perf_counter() - started)
 
     def require_writable(self) -> None:
-        """Raises Problem (503) while the store is read-only."""
+        """Raises Problem (503) while the store is read-only, or follows a leader."""
         reason = self.store.read_only_reason
         if reason is None:
+            if self.following is not None and (refusal := self.store.put_refusal) is not None:
+                raise Problem(problems.STORE_READ_ONLY, refusal.detail)
             return
         if self._retrying is None or self.store.recovery.plan.loss is not None:
             raise Problem(problems.STORE_READ_ONLY, reason)
@@ -281,7 +287,8 @@ class WriterService:
             if self._opening.room_made is not None:
                 self.events.publish(FORCED_DELETION, **self._opening.room_made)
         self._serve_from(store)
-        await self.transactions.first_step()
+        if self._transactions is not None:
+            await self._transactions.first_step()
         if before is not None:
             await asyncio.to_thread(gc.collect)
         return True
@@ -314,13 +321,10 @@ class WriterService:
         if store.commits is not None:
             self.commits = DurabilityWaiter(store.commits, timeout_s, place="in the page cache")
         self._store, self._retrying = store, None
-        self._initial_state = InitialState(self.shards, store, self._own_token)
-        self._copying_state = self._loop.create_task(self._initial_state.run(self.topics.clear))
-        self._transactions = self._begin_transactions(store)
-        self._consumers = SharedConsumers(
-            *(store, self.seams, self.settings.shard, self.settings.max_open_polls),
-            self._note_failure,
-        )
+        if store.receiver is None:
+            self._lead(store)
+        else:
+            self.following = Following(self.settings, store, self._durability, self.events)
         self.observer.note_opened(store)
         self.metrics.watch(store)
         self._note_address(store)
@@ -332,6 +336,39 @@ class WriterService:
             max_offset=status.max_offset,
             format=status.format,
         )
+
+    def _lead(self, store: MessageStore) -> None:
+        """Start what changes the store besides its clients: it takes their changes."""
+        self._initial_state = InitialState(self.shards, store, self._own_token)
+        self._copying_state = self._loop.create_task(self._initial_state.run(self.topics.clear))
+        self._transactions = self._begin_transactions(store)
+        self._consumers = SharedConsumers(
+            *(store, self.seams, self.settings.shard, self.settings.max_open_polls),
+            self._note_failure,
+        )
+
+    async def promote(self) -> bool:
+        """Stop following the leader, and open the store for writing; False where it leads already.
+
+        No request is served from the store meanwhile. Raises StorageError.
+        """
+        async with self._promotion:
+            following, store = self.following, self._store
+            if following is None or store is None:
+                return False
+            await following.stop()
+            self.following, self._store = None, None
+            offset = store.log.max_offset
+            try:
+                await asyncio.to_thread(store.close)
+                self._opening.lead()
+                if not await self._try_to_open():
+                    self._retrying = self._loop.create_task(self._open_later())
+            except StorageError as error:
+                self._fail(error)
+                raise
+            self.events.publish("promoted", offset=offset)
+            return True
 
     def _begin_transactions(self, store: MessageStore) -> ShardTransactions:
         sync = store.config.flush_disk_type is FlushDiskType.SYNC
@@ -386,6 +423,8 @@ class WriterService:
             self._copying_state.cancel()
             await asyncio.wait({self._copying_state})
         await self.shards.stop()
+        if self.following is not None:
+            await self.following.stop()
         if self._transactions is not None:
             await self._transactions.stop()
         if self._consumers is not None:

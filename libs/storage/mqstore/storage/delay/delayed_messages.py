@@ -95,6 +95,10 @@ class DelayedMessages:
             for level, before, after in self._progress.lower(ends)
         ]
 
+    def adopt(self, text: str) -> None:
+        """Take a leader's progress (``DelayProgress.adopt``) where nothing is delivered."""
+        self._progress.adopt(text)
+
     def save(self) -> None:
         """Save the progress, once the service has stopped.
 

@@ -53,6 +53,15 @@ class DelayProgress:
             self._table.save_with_backup()
         return lowered
 
+    def adopt(self, text: str) -> None:
+        """Take the progress of a leader, whose ``delayOffset.json`` this is; durable at return.
+
+        Raises ConfigTableError, FlushTimeout, StoreFailed, OSError.
+        """
+        if self._table.adopt(text):
+            self._next = self._table.all()
+            self._table.save(self._log.sync)
+
     def step(self, now: float) -> float:
         """Save when a save is due; returns the time of the next call. Raises StoreFailed."""
         if self._changed and now >= self._due:

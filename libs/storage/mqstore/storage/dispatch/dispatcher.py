@@ -228,6 +228,12 @@ class Dispatcher:
             self.end.last_store_timestamp_ms = store_ms
         return stop is Stop.END
 
+    def begin_at(self, offset: int) -> None:
+        """Begin at the offset at which the first segment of an empty log is about to begin."""
+        with self._hold_lock():
+            self.end.position = offset
+            self._publish()
+
     def close(self) -> None:
         """Wait until no thread dispatches, and prevent further dispatch; files may then be closed.
 

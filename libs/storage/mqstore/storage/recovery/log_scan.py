@@ -132,8 +132,16 @@ class SeenOffsets:
 class LogScan:
     """One pass over a store's log. Not for sharing between threads."""
 
-    def __init__(self, view: StoreView, progress: Callable[[int, int], None] | None) -> None:
+    def __init__(
+        self,
+        view: StoreView,
+        progress: Callable[[int, int], None] | None,
+        *,
+        ends_at_damage: bool = False,
+    ) -> None:
+        """With ``ends_at_damage``, damage ends the log whatever follows it."""
         self._view = view
+        self._ends_at_damage = ends_at_damage
         self._progress = progress
         self._seen: dict[tuple[bytes, int], SeenOffsets] = {}
         self._queues = QueueTable(view)
@@ -188,6 +196,9 @@ class LogScan:
                 result.end_reason = "a blank record and no segment behind it"
                 return not last
             resume = self._resume_after_restored(segment, view, position)
+            if resume is None and self._ends_at_damage:
+                result.end_reason = _why(defect, result.end)
+                return False
             if resume is None:
                 resume = self._step_over(segment, view, position, defect, size)
             if resume is None:

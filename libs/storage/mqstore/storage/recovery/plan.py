@@ -34,14 +34,16 @@ def plan(
     progress: Callable[[int, int], None] | None = None,
     *,
     to_append: bool = True,
+    follows: bool = False,
 ) -> RecoveryPlan:
     """Find the log's end and the needed actions. ``progress`` is called with (bytes done, of
     total).
 
-    Only a store that is opened ``to_append`` gets tombstones for unreadable records.
+    Only a store that is opened ``to_append`` gets tombstones for unreadable records. One that
+    ``follows`` a leader is cut at the first damage: it gets the leader's bytes again.
     """
     start, reason = _start(view)
-    scan = LogScan(view, progress).run(start)
+    scan = LogScan(view, progress, ends_at_damage=follows).run(start)
     read_only = _read_only(view)
     dispatch_from, dispatch_reason = _dispatch_from(view, scan.end)
     if not to_append:

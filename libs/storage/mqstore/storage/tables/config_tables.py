@@ -203,6 +203,10 @@ class ConsumerOffsets(Table):
                 self._topics = None
                 self._note_change()
 
+    def _forget_all(self) -> None:
+        self._topics = None
+        self.is_changed = True
+
     def _note_change(self) -> None:
         self.is_changed = True
         if self._format is StoreFormat.V5_X:

@@ -176,6 +176,10 @@ class JournaledTable(Table):
         self._printed.pop(name, None)
         self._values.pop(name, None)
 
+    def _forget_all(self) -> None:
+        for made in (self._printed, self._values, self._unsaved):
+            made.clear()
+
     def _append_changes(self) -> None:
         """Append to the journal; where that fails, the file is to be saved instead."""
         if self._is_torn:

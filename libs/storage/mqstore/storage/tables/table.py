@@ -99,6 +99,25 @@ class Table:
         self.save()
         self.save()
 
+    def adopt(self, text: str) -> bool:
+        """Replace the content, in memory, by that of another store's file; returns whether the two
+        differ. Raises ConfigTableError, and nothing changes then."""
+        try:
+            data = java_json.parse(text)
+        except ValueError as error:
+            raise ConfigTableError(f"this is no {self.file_name} ({error})") from error
+        if not isinstance(data.get(self.table_name), dict):
+            raise ConfigTableError(f"this is no {self.file_name}: it has no {self.table_name}")
+        with self._lock:
+            if data == self.data:
+                return False
+            self.data = data
+            self._forget_all()
+            return True
+
+    def _forget_all(self) -> None:
+        """Drop what was made of the content before. The caller holds the lock."""
+
     @property
     def saved_size(self) -> int:
         """Bytes of the file as it was last loaded or saved."""

@@ -1,0 +1,70 @@
+"""The note that a store's log was copied from a leader (``store/mqstore/follower.json``).
+
+A store that followed a leader and was then opened for writing has messages of its own: it never
+follows a leader again. RocketMQ's HA protocol compares offsets only, so that the difference of the
+two logs might not be noticed. The file is sealed by a checksum.
+"""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+from mqstore.storage.errors import DirectoryNotUsable, StoreDamaged
+from mqstore.storage.metadata import sealed_json
+from mqstore.storage.options import StoreOptions
+from mqstore.storage.paths import StorePaths
+from mqstore.storage.seams import FileSystem
+from mqstore.storage.system.atomic_file import replace_file
+
+
+class FollowerNote(BaseModel):
+    """The leader that a store follows, or followed before it was promoted."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
+    )
+
+    leader: str
+    promoted: bool = False
+
+
+def settle(files: FileSystem, paths: StorePaths, options: StoreOptions) -> None:
+    """Make durable, at an opening for writing, that the store follows or no longer does.
+
+    Raises DirectoryNotUsable where a store that was promoted is to follow, StoreDamaged, OSError.
+    """
+    if not options.in_place or not options.services:
+        return
+    found = load(files, paths)
+    if options.leader is None:
+        if found is not None and not found.promoted:
+            _save(files, paths, FollowerNote(leader=found.leader, promoted=True))
+        return
+    if found is not None and found.promoted:
+        raise DirectoryNotUsable(
+            f"{paths.root} followed {found.leader} and was promoted since: its log has messages of "
+            "its own. Open it without a leader, or follow into an empty directory"
+        )
+    note = FollowerNote(leader=options.leader)
+    if note != found:
+        _save(files, paths, note)
+
+
+def load(files: FileSystem, paths: StorePaths) -> FollowerNote | None:
+    """Read the note; None without one. Raises StoreDamaged, OSError."""
+    if files.stat(paths.follower_note) is None:
+        return None
+    try:
+        content = sealed_json.unseal(files.read(paths.follower_note))
+        return FollowerNote.model_validate_json(content)
+    except ValueError as error:
+        raise StoreDamaged(
+            f"{paths.follower_note} cannot be read ({error}): remove it if the store has all its "
+            "messages from a leader, or was never a follower"
+        ) from error
+
+
+def _save(files: FileSystem, paths: StorePaths, note: FollowerNote) -> None:
+    files.make_directories(paths.ours)
+    replace_file(files, paths.follower_note, sealed_json.seal(note.model_dump_json(by_alias=True)))

@@ -1,0 +1,192 @@
+"""Copies a leader's log to the open store: the slave's side of RocketMQ's HA protocol.
+
+Source: HAService.HAClient of 4.9.7. In other ways than that one, this follower reports where its
+log ends as soon as it is connected, reports only what is on its disk, and names the reason why it
+refuses a leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from mqstore.service import logs
+from mqstore.service.events import Events
+from mqstore.service.ha_frames import Frame, FrameInvalid, FrameReader, encode_report
+from mqstore.storage import MessageStore
+from mqstore.storage.errors import FlushTimeout, LeaderLogRefused, StorageError, StoreFailed
+from mqstore.writer.durability import DurabilityWaiter
+
+log = logs.get(__name__)
+
+READ_SIZE: Final = 1 << 20
+"""Bytes that one read takes from the connection; they are appended together."""
+UNSYNCED_MAX: Final = 64 << 20
+"""Bytes that may be received and not on disk: beyond them the leader waits."""
+CONNECT_TIMEOUT_S: Final = 5.0
+PAUSE_FIRST_S: Final = 0.5
+PAUSE_MAX_S: Final = 10.0
+"""Pauses between two connections: doubled from the first one until bytes are received."""
+
+
+class LinkState(StrEnum):
+    """State of the connection to the leader."""
+
+    CONNECTING = "connecting"
+    FOLLOWING = "following"
+    REFUSED = "refused"
+    """The leader's log does not continue this one: it is tried again, and needs an operator."""
+    STOPPED = "stopped"
+
+
+@dataclass(slots=True)
+class Link:
+    """The connection to the leader as it was last seen."""
+
+    leader: str
+    """``host:port`` of its HA port."""
+    state: LinkState = LinkState.CONNECTING
+    reason: str | None = None
+    """Why there is no connection, or why the leader is refused."""
+    since_ms: int = field(default_factory=lambda: _now_ms())
+    """Time of the last change of ``state``."""
+    leader_end: int = 0
+    """The greatest end of the leader's log that is known."""
+
+
+class Follower:
+    """Keeps the store's log equal to a leader's. Used on one event loop."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        durability: DurabilityWaiter,
+        events: Events,
+        address: tuple[str, int],
+        *,
+        heartbeat_s: float,
+        housekeeping_s: float,
+    ) -> None:
+        """``heartbeat_s``: longest time between two reports; ``housekeeping_s``: longest time
+        without bytes of the leader."""
+        assert store.receiver is not None
+        self._receiver = store.receiver
+        self._store = store
+        self._durability = durability
+        self._events = events
+        self._address = address
+        self._heartbeat_s = heartbeat_s
+        self._housekeeping_s = housekeeping_s
+        self._pause_s = PAUSE_FIRST_S
+        self._has_grown = asyncio.Event()
+        host, port = address
+        self.link = Link(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+
+    async def run(self) -> None:
+        """Follow the leader until the task is cancelled, or the store fails."""
+        while True:
+            try:
+                await self._follow()
+            except StoreFailed:
+                return  # the process ends
+            except LeaderLogRefused as error:
+                self._note(LinkState.REFUSED, str(error))
+            except (OSError, EOFError, FrameInvalid, StorageError) as error:
+                self._note(LinkState.CONNECTING, str(error) or type(error).__name__)
+            await asyncio.sleep(self._pause_s)
+            self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
+
+    async def _follow(self) -> None:
+        """Receive over one connection; raises the reason of its end."""
+        end = await asyncio.to_thread(self._receiver.restart)
+        await self._durability.wait(end)
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            reader, writer = await asyncio.open_connection(*self._address, limit=READ_SIZE)
+        try:
+            writer.write(encode_report(end))
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._receive(reader))
+                tasks.create_task(self._report(writer))
+        except ExceptionGroup as group:
+            raise _first_of(group) from None
+        finally:
+            writer.transport.abort()
+
+    async def _receive(self, reader: asyncio.StreamReader) -> None:
+        """Append what the leader sends. Raises OSError, FrameInvalid, StorageError."""
+        frames = FrameReader()
+        while True:
+            async with asyncio.timeout(self._housekeeping_s):
+                data = await reader.read(READ_SIZE)
+            if not data:
+                raise ConnectionResetError("the leader closed the connection")
+            received = list(frames.feed(data))
+            if not received:
+                continue
+            end = await asyncio.to_thread(self._append_all, received)
+            self._note_received(received, end)
+            if end - self._store.log.flushed_offset > UNSYNCED_MAX:
+                await self._durability.wait(end)
+
+    def _append_all(self, frames: Sequence[Frame]) -> int:
+        end = self._receiver.end
+        for frame in frames:
+            end = self._receiver.append(frame.offset, frame.body)
+        return end
+
+    def _note_received(self, frames: Sequence[Frame], end: int) -> None:
+        last = frames[-1]
+        self.note_leader_end(last.offset + len(last.body))
+        self._note(LinkState.FOLLOWING, None)
+        if any(frame.body for frame in frames):
+            self._pause_s = PAUSE_FIRST_S
+        if end > self._store.log.flushed_offset:
+            self._has_grown.set()
+
+    async def _report(self, writer: asyncio.StreamWriter) -> None:
+        """Report what is on disk: after each sync, and as a heartbeat."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._heartbeat_s):
+                    await self._has_grown.wait()
+            self._has_grown.clear()
+            with contextlib.suppress(FlushTimeout):
+                await self._durability.wait(self._receiver.end)
+            writer.write(encode_report(self._store.log.flushed_offset))
+            await writer.drain()
+
+    def note_leader_end(self, end: int) -> None:
+        """Note where the leader's log ends, at least."""
+        self.link.leader_end = max(self.link.leader_end, end)
+
+    @property
+    def lag(self) -> int:
+        """Bytes of the leader's log that are known of and not received."""
+        return max(0, self.link.leader_end - self._receiver.offset)
+
+    def _note(self, state: LinkState, reason: str | None) -> None:
+        link = self.link
+        if (link.state, link.reason) == (state, reason):
+            return
+        if link.state is not state:
+            link.since_ms = _now_ms()
+        link.state, link.reason = state, reason
+        report = log.info if reason is None else log.warning
+        figures = {"leader": link.leader, "offset": self._receiver.end}
+        report("replication", state=state.value, reason=reason, **figures)
+        self._events.publish("replication", state=state.value, reason=reason, **figures)
+
+
+def _first_of(group: ExceptionGroup[Exception]) -> Exception:
+    """The first error of a group that is no group itself."""
+    first = group.exceptions[0]
+    return _first_of(first) if isinstance(first, ExceptionGroup) else first
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,132 @@
+"""store-writer and query over a store that follows a leader."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mqstore.client import Client, NewMessage, ProblemError
+from mqstore.storage import MessageStore
+from tests.services.scripted_leader import ScriptedLeader, log_bytes
+from tests.services.service_processes import running, writer
+from tests.unit.storage.stores import CONFIG, abandon, open_store, put_some
+
+PATIENCE_S = 60.0
+SETTINGS: dict[str, Any] = {
+    "broker_role": "SLAVE",
+    "mapped_file_size_commit_log": CONFIG.mapped_file_size_commit_log,
+    "ha_send_heartbeat_interval": 100,
+    "status": "not-ready",
+}
+"""A follower is not ready: it takes no messages."""
+
+RUN: dict[str, Any] = {name: value for name, value in SETTINGS.items() if name != "status"}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[MessageStore]:
+    with open_store(tmp_path / "leader") as found:
+        put_some(found, 400)
+        yield found
+
+
+@pytest.fixture
+def leader(store: MessageStore) -> Iterator[ScriptedLeader]:
+    found = ScriptedLeader(lambda: log_bytes(store))
+    yield found
+    found.close()
+
+
+def await_state(client: Client, state: str) -> str:
+    """The reason that a follower gives for its state, once it has that state."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        following = client.replication().following
+        assert following is not None
+        if following.state == state:
+            return following.reason or ""
+        time.sleep(0.02)
+    raise AssertionError(following)
+
+
+def test_a_follower_serves_reads_and_refuses_writes_until_it_is_promoted(
+    tmp_path: Path, store: MessageStore, leader: ScriptedLeader
+) -> None:
+    root = tmp_path / "follower"
+    with running(root, ha_master_address=leader.address, **RUN) as run, run.client() as client:
+        leader.await_offset(store.log.max_offset)
+        found = client.replication()
+        assert found.role == "follower"
+        assert found.following is not None
+        assert found.following.lag_bytes == 0
+        assert found.following.durable_offset == store.log.max_offset
+        assert client.message(f"U{7:031d}", topic="T").body == "body 7 " * 10
+        for change in (
+            lambda: client.receive("g", "T"),
+            lambda: client.create_topic("new"),
+            lambda: client.produce("T", NewMessage(body="refused")),
+        ):
+            with pytest.raises(ProblemError) as refused:
+                change()
+            assert refused.value.status == 503
+        assert leader.address in str(refused.value)
+        assert client.promote().role == "leader"
+        assert client.promote().role == "leader"
+        client.create_topic("new")
+        client.produce("new", NewMessage(body="accepted"))
+        assert client.store().min_offset == 0
+        assert client.store().max_offset > store.log.max_offset
+
+
+def test_a_follower_that_is_killed_goes_on_at_the_end_of_its_log(
+    tmp_path: Path, store: MessageStore, leader: ScriptedLeader
+) -> None:
+    root = tmp_path / "follower"
+    with writer(root, ha_master_address=leader.address, **SETTINGS) as process:
+        leader.await_offset(store.log.max_offset)
+        reached = store.log.max_offset
+        process.kill()
+    put_some(store, 200, start=400)
+    with writer(root, ha_master_address=leader.address, **SETTINGS):
+        leader.await_offset(store.log.max_offset)
+    assert leader.requested == [0, reached]
+    with open_store(root, leader=leader.address) as follower:
+        assert log_bytes(follower) == log_bytes(store)
+
+
+def test_a_follower_connects_again_when_its_leader_was_gone(
+    tmp_path: Path, store: MessageStore, leader: ScriptedLeader
+) -> None:
+    with writer(tmp_path / "follower", ha_master_address=leader.address, **SETTINGS) as process:
+        leader.await_offset(store.log.max_offset)
+        leader.close()
+        with Client(process.url) as client:
+            assert await_state(client, "connecting")
+            put_some(store, 100, start=400)
+            again = ScriptedLeader(lambda: log_bytes(store), port=leader.port)
+            again.await_offset(store.log.max_offset)
+            again.close()
+
+
+def test_a_leader_whose_log_does_not_continue_is_refused_without_damage(
+    tmp_path: Path, store: MessageStore, leader: ScriptedLeader
+) -> None:
+    root = tmp_path / "follower"
+    other = open_store(tmp_path / "other")
+    put_some(other, 900, queues=1)
+    with writer(root, ha_master_address=leader.address, **SETTINGS):
+        leader.await_offset(store.log.max_offset)
+    wrong = ScriptedLeader(lambda: log_bytes(other)[1:])
+    with (
+        writer(root, ha_master_address=wrong.address, **SETTINGS) as process,
+        Client(process.url) as client,
+    ):
+        assert "damaged" in await_state(client, "refused")
+    wrong.close()
+    abandon(other)
+    with open_store(root, leader=leader.address) as follower:
+        assert log_bytes(follower) == log_bytes(store)
