@@ -35,6 +35,7 @@ PAGES: Final = {
     "file_reserved_time": "concepts/retention.md",
     "filter_support_retry": "concepts/consumers.md#filters",
     "flush_disk_type": "concepts/durability.md",
+    "ha_allowed_slaves": "concepts/replication.md",
     "index_catch_up_size": "how-to/rebuild-the-index.md",
     "max_client_share": "concepts/limits.md",
     "message_delay_level": "concepts/delayed-messages.md",

@@ -155,6 +155,29 @@ class Referee:
         Timers.java says; returns how many messages the topic has then."""
         return int(self._once("time", str(directory), json.dumps(request))[0]["count"])
 
+    @contextlib.contextmanager
+    def slave(self, directory: Path, config: Mapping[str, Any]) -> Iterator[SlaveBroker]:
+        """A whole broker that copies its master, as Slave.java says; killed at the end if it still
+        lives."""
+        self.build()
+        logs = self.out / "logs"
+        logs.mkdir(exist_ok=True)
+        log_path = logs / f"slave-{os.getpid()}-{directory.name}.log"
+        request = json.dumps({"config": config})
+        with tempfile.TemporaryDirectory(prefix="referee-") as scratch, log_path.open("wb") as log:
+            process = subprocess.Popen(
+                self._java(Path(scratch), "slave", str(directory), request),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+            with process:
+                try:
+                    yield SlaveBroker(process, log_path)
+                finally:
+                    process.kill()
+        log_path.unlink()
+
     def close(self) -> None:
         if self._server is not None:
             self._server.close()
@@ -255,6 +278,49 @@ class Referee:
         except RefereeError:
             self.close()  # the next command gets a fresh JVM
             raise
+
+
+class SlaveBroker:
+    """A broker that copies its master."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log_path: Path) -> None:
+        self._process = process
+        self._log_path = log_path
+
+    def reach(self, offset: int) -> int:
+        """Wait until the log ends at an offset or later, all in queues; returns the log's end."""
+        return int(self._request(str(offset))["offset"])
+
+    def copy_tables(self) -> Line:
+        """Have it copy the master's tables; the JSON of its ``topics``, ``groups``, ``offsets``."""
+        return self._request("tables")
+
+    def kill(self) -> None:
+        """End it as kill -9 does."""
+        self._process.kill()
+        self._process.wait(COMMAND_TIMEOUT_S)
+
+    def end(self) -> None:
+        """Close its store."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        if self._process.wait(COMMAND_TIMEOUT_S) != 0:
+            raise RefereeError(self._log())
+
+    def _request(self, command: str) -> Line:
+        requests, answers = self._process.stdin, self._process.stdout
+        assert requests is not None
+        assert answers is not None
+        with contextlib.suppress(BrokenPipeError):
+            requests.write(command.encode() + b"\n")
+            requests.flush()
+        line: Line = json.loads(answers.readline() or b"{}")
+        if line.get("t") not in ("reached", "tables"):
+            raise RefereeError(f"{line.get('error')}\n{self._log()}")
+        return line
+
+    def _log(self) -> str:
+        return self._log_path.read_text(errors="replace")[-4000:]
 
 
 class _Server:

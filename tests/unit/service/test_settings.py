@@ -194,7 +194,6 @@ def test_a_stock_broker_conf_is_a_settings_file(
     assert settings.unused_names() == [
         "brokerIP1",
         "brokerId",
-        "listenPort",
         "namesrvAddr",
     ]
 

@@ -26,6 +26,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from mqstore.service.configuration_error import ConfigurationError
+from mqstore.service.ha_frames import BODY_SIZE_MAX
 from mqstore.storage import StoreConfig
 from mqstore.storage.formats import StoreFormat
 from mqstore.storage.host import PRIVATE_UMASK
@@ -189,6 +190,18 @@ class Settings(BaseSettings):
     master_address: HostAndPort | None = None
     """`host:port` of that leader's remoting port (`listenPort`), from which a SLAVE copies topics,
     groups and offsets. Without it they are not copied."""
+    ha_allowed_slaves: str = ""
+    """IP addresses and blocks of RocketMQ slaves that may copy the log, joined by commas. Empty:
+    none, and no port is open for them. Their connections have neither token nor TLS."""
+    ha_listen_port: Annotated[int, Field(ge=0, le=65535)] = 10_912
+    """Port at which slaves copy the log; 0: a free one."""
+    listen_port: Annotated[int, Field(ge=3, le=65535)] = 10_911
+    """Port of RocketMQ's remoting protocol, for slaves: topics, groups and offsets. As in a broker
+    the port two below is open too."""
+    ha_transfer_batch_size: Annotated[int, Field(ge=1, le=BODY_SIZE_MAX)] = 32 << 10
+    """Bytes of the log in one frame to a slave."""
+    sync_from_last_file: bool = False
+    """Send an empty slave the last segment only, as RocketMQ 4.9 does, instead of the whole log."""
 
     # transaction-coordinator
     coordinator_port: Annotated[int, Field(ge=0, le=65535)] = 8083

@@ -14,6 +14,7 @@ from functools import partial
 from mqstore.storage._kernel import LogWindow
 from mqstore.storage.admin.administration import Administration, AdminTables
 from mqstore.storage.admin.table_saves import TableSaves
+from mqstore.storage.admin.table_texts import TableTexts
 from mqstore.storage.appends import Appends
 from mqstore.storage.background import BackgroundServices
 from mqstore.storage.dedup.puts import DeduplicatedPuts
@@ -161,6 +162,8 @@ class StoreParts:
         store_format = directory.format.rocketmq_format
         # Before recovery: a table that cannot be read refuses the opening.
         self.tables = AdminTables.load(paths, store_format, seams)
+        delay_offsets = DelayOffsets.load(paths, store_format, seams)
+        self.table_texts = TableTexts(self.tables, delay_offsets)
         bitmaps = _make_bitmaps(directory, self.tables.filters)
         recovery = DirectoryRecovery(directory, seams, options)
         self.plan = recovery.plan
@@ -194,7 +197,7 @@ class StoreParts:
         self.receiver = self._make_receiver()
         """Takes a leader's bytes; None in a store that leads, or is only read."""
         self.dedup = self._make_dedup()
-        self.delays = self._make_delays(levels)
+        self.delays = self._make_delays(levels, delay_offsets)
         self.table_copies = self._make_table_copies()
         """Takes a leader's config tables; None where there is no ``receiver``."""
         self.write_pause = WritePause(paths.write_pause, seams)
@@ -272,14 +275,13 @@ class StoreParts:
             return None
         return DeduplicatedPuts(core.read_keys, core.log, core.queues, core.dispatcher, append)
 
-    def _make_delays(self, levels: DelayLevels) -> DelayedMessages:
+    def _make_delays(self, levels: DelayLevels, offsets: DelayOffsets) -> DelayedMessages:
         directory, core = self.directory, self.core
-        store_format = directory.format.rocketmq_format
         return DelayedMessages(
-            DelayOffsets.load(directory.paths, store_format, self.seams),
+            offsets,
             levels,
             directory.config,
-            store_format,
+            directory.format.rocketmq_format,
             core.log,
             core.queues,
             self.lookups,

@@ -40,6 +40,7 @@ from mqstore.storage.log.clock_watch import ClockService, ClockWatch
 from mqstore.storage.log.commit import CommitService
 from mqstore.storage.log.commit_log import CommitLog, Placement
 from mqstore.storage.log.flush import FlushService
+from mqstore.storage.lookup.log_stream import LogStream
 from mqstore.storage.metadata import store_lock
 from mqstore.storage.metadata.lock_watch import LockWatch
 from mqstore.storage.metadata.state_page import Health, StatePage
@@ -151,6 +152,11 @@ class MessageStore:
         self.offsets = parts.admin.offsets
         self.subscriptions = parts.admin.subscriptions
         self.quarantine = parts.quarantine_service
+        self.table_texts = parts.table_texts
+        self.log_stream = LogStream(
+            core.log, parts.seams.files, self.config.mapped_file_size_commit_log
+        )
+        """The log as bytes, for replicas."""
         self._begin()
 
     # messages -----------------------------------------------------------------------------

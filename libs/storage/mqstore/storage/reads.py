@@ -38,6 +38,7 @@ from mqstore.storage.lookup.hidden_messages import by_key as hidden_by_key
 from mqstore.storage.lookup.hidden_messages import query_text as hidden_query_text
 from mqstore.storage.lookup.hidden_messages import topics_of as hidden_topics_of
 from mqstore.storage.lookup.key_query import KeyQuery
+from mqstore.storage.lookup.log_stream import LogStream
 from mqstore.storage.lookup.lookups import TIME_MAX, Lookups
 from mqstore.storage.lookup.lots import by_message_ids, by_unique_keys
 from mqstore.storage.lookup.message_trace import Copy, GroupStand, MessageTraces, Trace
@@ -64,6 +65,7 @@ __all__ = [
     "HiddenKind",
     "KeyAnswer",
     "KeyQuery",
+    "LogStream",
     "Lookups",
     "MessageForm",
     "MessageLane",

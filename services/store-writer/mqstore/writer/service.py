@@ -21,6 +21,7 @@ from starlette.types import Scope
 from mqstore.service import logs, problems
 from mqstore.service.app import Api
 from mqstore.service.auth import OwnToken
+from mqstore.service.configuration_error import ConfigurationError
 from mqstore.service.events import Events
 from mqstore.service.forwarding import ForwardedRequest, read_client
 from mqstore.service.health import Health
@@ -44,6 +45,8 @@ from mqstore.writer.key_routing import KeyRouting
 from mqstore.writer.opening import Opening
 from mqstore.writer.pending_files import PendingFiles
 from mqstore.writer.replication.following import Following
+from mqstore.writer.replication.leader import Leader
+from mqstore.writer.replication.metrics import ReplicationMetrics
 from mqstore.writer.store_metrics import StoreMetrics
 from mqstore.writer.store_observer import StoreObserver
 from mqstore.writer.transactions.metrics import TransactionMetrics
@@ -128,6 +131,7 @@ class WriterService:
         self.following: Following | None = None
         """Copies a leader's log and tables; None where the store leads, or is not open."""
         self._promotion = asyncio.Lock()
+        self.leader = Leader(settings)
         self.metrics = StoreMetrics(
             self.api.metrics.registry,
             self.api.metrics.rocketmq,
@@ -142,6 +146,7 @@ class WriterService:
             settings.shard,
             lambda: None if self._transactions is None else self._transactions.engine,
         )
+        ReplicationMetrics(self.api.metrics.registry, lambda: self.leader.ha)
         GroupStateMetrics(
             self.api.metrics.registry,
             self.api.metrics.rocketmq,
@@ -286,6 +291,8 @@ class WriterService:
         finally:
             if self._opening.room_made is not None:
                 self.events.publish(FORCED_DELETION, **self._opening.room_made)
+        if store.receiver is None:
+            await self.leader.start(store)
         self._serve_from(store)
         if self._transactions is not None:
             await self._transactions.first_step()
@@ -307,7 +314,7 @@ class WriterService:
             while not await self._opening.pause(self._shutting_down):
                 if await self._try_to_open():
                     return
-        except StorageError as error:
+        except (StorageError, ConfigurationError) as error:
             self._fail(error)
 
     def _serve_from(self, store: MessageStore) -> None:
@@ -425,6 +432,7 @@ class WriterService:
         await self.shards.stop()
         if self.following is not None:
             await self.following.stop()
+        await self.leader.stop()
         if self._transactions is not None:
             await self._transactions.stop()
         if self._consumers is not None:

@@ -6,6 +6,7 @@ store's own process keeps them and as another process reads them. Used by servic
 
 from mqstore.storage.admin.group_offsets import Commit, GroupOffset, OffsetChange, Position
 from mqstore.storage.admin.groups import Group
+from mqstore.storage.admin.table_texts import TableTexts
 from mqstore.storage.admin.topics import TopicChange
 from mqstore.storage.tables.config_tables import (
     ConsumerOffsets,
@@ -32,6 +33,7 @@ __all__ = [
     "Position",
     "Source",
     "TableSnapshot",
+    "TableTexts",
     "TopicChange",
     "TopicConfig",
     "TopicTable",

@@ -26,10 +26,7 @@ final class Broker {
     }
 
     static Broker start(Path dir, JsonObject config) throws Exception {
-        // As BrokerStartup does; who says no version is taken for one of 2013.
-        System.setProperty("rocketmq.remoting.version",
-            Integer.toString(MQVersion.CURRENT_VERSION));
-        System.setProperty("tls.server.mode", "disabled"); // else each server makes itself a key
+        prepare();
         int namesPort = freePort();
         String nameServer = "127.0.0.1:" + namesPort;
         NamesrvController names = new NamesrvController(new NamesrvConfig(), server(namesPort));
@@ -37,6 +34,29 @@ final class Broker {
         names.start();
         Settings settings = new Settings(dir, config);
         settings.broker.setNamesrvAddr(nameServer);
+        BrokerController real = start(dir, settings);
+        while (names.getRouteInfoManager().getAllTopicList().getTopicList().isEmpty()) {
+            Thread.sleep(10);
+            real.registerBrokerAll(true, false, true); // 5.x by itself only after ten seconds
+        }
+        return new Broker(real, nameServer);
+    }
+
+    /** A broker whose name server, if any, is in its settings. */
+    static Broker startAlone(Path dir, JsonObject config) throws Exception {
+        prepare();
+        Settings settings = new Settings(dir, config);
+        return new Broker(start(dir, settings), settings.broker.getNamesrvAddr());
+    }
+
+    private static void prepare() {
+        // As BrokerStartup does; who says no version is taken for one of 2013.
+        System.setProperty("rocketmq.remoting.version",
+            Integer.toString(MQVersion.CURRENT_VERSION));
+        System.setProperty("tls.server.mode", "disabled"); // else each server makes itself a key
+    }
+
+    private static BrokerController start(Path dir, Settings settings) throws Exception {
         settings.broker.setBrokerIP1("127.0.0.1");
         BrokerPathConfigHelper.setBrokerConfigPath(dir.resolve("config/broker.properties").toString());
         BrokerController real =
@@ -46,11 +66,7 @@ final class Broker {
             throw new IOException("RocketMQ refuses this store: initialize() is false for " + dir);
         }
         real.start();
-        while (names.getRouteInfoManager().getAllTopicList().getTopicList().isEmpty()) {
-            Thread.sleep(10);
-            real.registerBrokerAll(true, false, true); // 5.x by itself only after ten seconds
-        }
-        return new Broker(real, nameServer);
+        return real;
     }
 
     /**

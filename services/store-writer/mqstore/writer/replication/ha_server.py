@@ -1,0 +1,109 @@
+"""Serves the slaves that copy the log."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from mqstore.service import logs
+from mqstore.storage.reads import LogStream
+from mqstore.writer.replication.slave import HaOptions, Slave
+
+log = logs.get(__name__)
+
+SLAVES_MAX: Final = 16
+"""Maximum number of connected slaves; further ones are disconnected."""
+LOOK_INTERVAL_S: Final = 0.02
+"""Seconds between two looks at the log's end, while slaves are connected; RocketMQ takes 0.1."""
+
+
+class HaServer:
+    """The connections of all slaves, and their ``SlaveObserver``. Used on one event loop."""
+
+    def __init__(
+        self, stream: LogStream, options: HaOptions, allows: Callable[[str], bool]
+    ) -> None:
+        """``allows`` decides by a slave's IP address whether it may copy the log."""
+        self._stream = stream
+        self._options = options
+        self._allows = allows
+        self._loop = asyncio.get_running_loop()
+        self.sent_bytes = 0
+        """Bytes of the log that were sent to slaves."""
+        self.refused = 0
+        """Connections whose slave could not copy this log from the end of its own."""
+        self._server: asyncio.Server | None = None
+        self._slaves: dict[asyncio.Task[None], Slave] = {}
+        self._end = -1
+        self._look: asyncio.TimerHandle | None = None
+
+    @property
+    def end(self) -> int:
+        """The end of the log that slaves copy."""
+        return self._stream.end
+
+    @property
+    def slaves(self) -> list[Slave]:
+        """The slaves that are connected and have reported where their logs end."""
+        return [each for each in list(self._slaves.values()) if each.requested is not None]
+
+    @property
+    def acknowledged(self) -> int | None:
+        """The largest offset that a connected slave has acknowledged; None without slaves."""
+        return max((each.acknowledged for each in self.slaves), default=None)
+
+    def note_sent(self, size: int) -> None:
+        """See ``SlaveObserver``."""
+        self.sent_bytes += size
+
+    def note_report(self) -> None:
+        """See ``SlaveObserver``."""
+
+    def note_refusal(self) -> None:
+        """See ``SlaveObserver``."""
+        self.refused += 1
+
+    async def start(self, listener: socket.socket) -> None:
+        """Serve the connections of a listening socket, which ``close`` closes."""
+        self._server = await asyncio.start_server(self._accept, sock=listener)
+
+    async def close(self) -> None:
+        """Close the socket and all connections."""
+        if self._server is not None:
+            self._server.close()
+        if self._look is not None:
+            self._look.cancel()
+        tasks = list(self._slaves)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        slave = Slave(self._stream, self._options, reader, writer, self)
+        host = str((writer.get_extra_info("peername") or ("",))[0])
+        if not self._allows(host):
+            log.warning("a slave is not in haAllowedSlaves", slave=slave.address)
+            writer.close()
+        elif len(self._slaves) >= SLAVES_MAX:
+            log.warning("too many slaves", slave=slave.address, max=SLAVES_MAX)
+            writer.close()
+        else:
+            task = self._loop.create_task(slave.serve())
+            self._slaves[task] = slave
+            task.add_done_callback(partial(self._slaves.pop))
+            if self._look is None:
+                self._look_at_end()
+
+    def _look_at_end(self) -> None:
+        """Wake the slaves if the log has grown; again later, while there are slaves."""
+        if not self._slaves:
+            self._look = None
+            return
+        if (end := self._stream.end) != self._end:
+            self._end = end
+            for slave in self._slaves.values():
+                slave.wake()
+        self._look = self._loop.call_later(LOOK_INTERVAL_S, self._look_at_end)

@@ -1,0 +1,204 @@
+"""One slave that copies the log: what it reports, and the frames that it is sent.
+
+Source: HAConnection of 4.9.7. Here a slave that cannot go on from its offset is disconnected with a
+reason, where RocketMQ sends it heartbeats for ever: its log ends beyond ours, or the segment at its
+offset was deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from mqstore.service import logs
+from mqstore.service.ha_frames import FrameInvalid, ReportReader, encode_header
+from mqstore.storage.errors import RecordExpired
+from mqstore.storage.reads import LogStream
+
+log = logs.get(__name__)
+
+READ_SIZE: Final = 1 << 20
+"""Bytes that one read in a thread takes from the disk: many frames."""
+UNSENT_MAX: Final = 256 << 10
+"""Bytes for a slave that wait in memory for its connection, beyond those of one read."""
+REPORTS_SIZE: Final = 1 << 16
+
+
+class SlaveRefused(Exception):
+    """The slave cannot copy this log from its offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class HaOptions:
+    """The settings of the connections to slaves."""
+
+    heartbeat_s: float
+    housekeeping_s: float
+    batch_size: int
+    from_last_segment: bool
+    """Whether an empty slave gets the last segment only."""
+
+
+class SlaveObserver(Protocol):
+    """Notes what happens on the connections. Called on the event loop."""
+
+    def note_sent(self, size: int) -> None:
+        """Note that bytes of the log were sent."""
+
+    def note_report(self) -> None:
+        """Note that a slave has reported an offset."""
+
+    def note_refusal(self) -> None:
+        """Note that a slave cannot copy this log."""
+
+
+class Slave:
+    """A connected slave. Used on one event loop."""
+
+    def __init__(
+        self,
+        stream: LogStream,
+        options: HaOptions,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        observer: SlaveObserver,
+    ) -> None:
+        self.address = _address(writer)
+        self.requested: int | None = None
+        """The end of its log when it connected; None before its first report."""
+        self.acknowledged = 0
+        """The end of its log as it last reported it: in its page cache."""
+        self.sent = 0
+        """The end of what was sent."""
+        self._stream = stream
+        self._options = options
+        self._reader = reader
+        self._writer = writer
+        self._observer = observer
+        self._loop = asyncio.get_running_loop()
+        self._written_at = self._loop.time()
+        self._has_requested = asyncio.Event()
+        self._has_more = asyncio.Event()
+        writer.transport.set_write_buffer_limits(high=UNSENT_MAX)
+
+    def wake(self) -> None:
+        """Send what the log has now, if the slave waits for it."""
+        self._has_more.set()
+
+    async def serve(self) -> None:
+        """Serve the slave until its connection ends. Raises nothing but cancellation."""
+        tasks = [self._loop.create_task(each) for each in (self._receive(), self._send())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            self._note_end([task.exception() for task in tasks if task.done()])
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._writer.transport.abort()
+
+    def _note_end(self, errors: list[BaseException | None]) -> None:
+        error = next((each for each in errors if each is not None), None)
+        where = {"slave": self.address, "acknowledged": self.acknowledged}
+        if isinstance(error, (SlaveRefused, FrameInvalid)):
+            self._observer.note_refusal()
+            log.error("a slave is refused", reason=str(error), **where)
+        elif isinstance(error, TimeoutError):
+            log.warning("a slave is disconnected: it has sent no report in time", **where)
+        elif error is None or isinstance(error, OSError):
+            log.info("a slave is gone", **where)
+        else:
+            log.error("replication to a slave failed", exc_info=error, **where)
+
+    async def _receive(self) -> None:
+        """Take reports until the connection ends.
+
+        Raises TimeoutError, OSError, FrameInvalid, SlaveRefused."""
+        reports = ReportReader()
+        while True:
+            async with asyncio.timeout(self._options.housekeeping_s):
+                data = await self._reader.read(REPORTS_SIZE)
+            if not data:
+                return
+            offset = reports.feed(data)
+            if offset is not None:
+                self._take_report(offset)
+
+    def _take_report(self, offset: int) -> None:
+        if offset > (end := self._stream.end):
+            raise SlaveRefused(
+                f"its log ends at {offset} and this one at {end}: it has bytes that this log "
+                "lacks, of another or a later leader; save them if needed, then empty its store"
+            )
+        if self.requested is None:
+            self.requested = self.sent = offset
+            self._has_requested.set()
+        elif offset > self.sent:
+            raise SlaveRefused(
+                f"it acknowledges up to {offset}, and was sent the log up to {self.sent}"
+            )
+        self.acknowledged = offset
+        self._observer.note_report()
+
+    async def _send(self) -> None:
+        """Send the log as it grows, and heartbeats. Raises OSError, SlaveRefused."""
+        await self._has_requested.wait()
+        self.sent = self._first_offset()
+        log.info("a slave copies the log", slave=self.address, at=self.requested, sent=self.sent)
+        while True:
+            try:
+                data = await self._next_bytes()
+            except RecordExpired as error:
+                raise SlaveRefused(
+                    f"it is at {self.sent}, and {error}: empty its store, then it gets the log anew"
+                ) from None
+            if data:
+                await self._send_frames(data)
+            else:
+                await self._await_more()
+
+    def _first_offset(self) -> int:
+        assert self.requested is not None
+        if self.requested:
+            return self.requested
+        stream = self._stream
+        return stream.last_segment if self._options.from_last_segment else stream.start
+
+    async def _next_bytes(self) -> bytes:
+        self._has_more.clear()
+        found = self._stream.take(self.sent, self._options.batch_size)
+        if found is None:
+            found = await asyncio.to_thread(self._stream.read, self.sent, READ_SIZE)
+        return found
+
+    async def _send_frames(self, data: bytes) -> None:
+        """Send bytes of one segment, and let other tasks run."""
+        size = self._options.batch_size
+        for start in range(0, len(data), size):
+            body = data[start : start + size]
+            self._write(encode_header(self.sent, len(body)) + body)
+            self.sent += len(body)
+        self._observer.note_sent(len(data))
+        await self._writer.drain()
+        await asyncio.sleep(0)
+
+    async def _await_more(self) -> None:
+        """Wait until the log may have grown. Send a heartbeat when one is due."""
+        due = self._written_at + self._options.heartbeat_s
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(due):
+                await self._has_more.wait()
+            return
+        self._write(encode_header(self.sent, 0))
+        await self._writer.drain()
+
+    def _write(self, frame: bytes) -> None:
+        self._writer.write(frame)
+        self._written_at = self._loop.time()
+
+
+def _address(writer: asyncio.StreamWriter) -> str:
+    host, port = (writer.get_extra_info("peername") or ("", 0))[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

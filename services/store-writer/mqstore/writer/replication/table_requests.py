@@ -1,0 +1,70 @@
+"""Requests by which RocketMQ's slaves copy topics, groups and offsets, over the remoting protocol.
+
+Source: BrokerOuterAPI, AdminBrokerProcessor and SlaveSynchronize of 4.9.7. A slave learns its
+master's address from a name server; a slave whose ``namesrvAddr`` is this port learns it here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from mqstore.service.remoting import (
+    SYSTEM_ERROR,
+    Command,
+    CommandRefused,
+    Connection,
+    Handler,
+    Response,
+)
+from mqstore.storage.admin import TableTexts
+
+GET_ALL_TOPIC_CONFIG: Final = 21
+GET_ALL_CONSUMER_OFFSET: Final = 43
+GET_ALL_DELAY_OFFSET: Final = 45
+REGISTER_BROKER: Final = 103
+UNREGISTER_BROKER: Final = 104
+GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Final = 201
+
+
+def handlers(texts: TableTexts, port: int, ha_port: int) -> dict[int, Handler]:
+    """Return the handlers by request code. The ports are those that slaves are to use."""
+    return {
+        GET_ALL_TOPIC_CONFIG: _sends(texts.topics),
+        GET_ALL_CONSUMER_OFFSET: _sends(texts.consumer_offsets),
+        GET_ALL_DELAY_OFFSET: _sends(texts.delay_offsets),
+        GET_ALL_SUBSCRIPTIONGROUP_CONFIG: _sends(texts.groups),
+        REGISTER_BROKER: _registers(port, ha_port),
+        UNREGISTER_BROKER: _unregister,
+    }
+
+
+def _sends(text: Callable[[], str]) -> Handler:
+    """Return a handler whose response is a table; printing a long one takes a thread."""
+
+    async def handle(_: Command, __: Connection) -> Response:
+        return Response(body=(await asyncio.to_thread(text)).encode())
+
+    return handle
+
+
+def _registers(port: int, ha_port: int) -> Handler:
+    """Return a handler that sends a slave the addresses of its master, as a name server does."""
+
+    async def handle(request: Command, connection: Connection) -> Response:
+        if request.ext_fields.get("brokerId", "0") == "0":
+            raise CommandRefused(
+                SYSTEM_ERROR,
+                "mqstore is a name server for slaves of this shard only, whose brokerId is not 0",
+            )
+        host = connection.local
+        addresses = {"masterAddr": f"{host}:{port}", "haServerAddr": f"{host}:{ha_port}"}
+        return Response(ext_fields=addresses)
+
+    return handle
+
+
+async def _unregister(_: Command, __: Connection) -> Response:
+    """Do nothing: registrations are not kept."""
+    return Response()
