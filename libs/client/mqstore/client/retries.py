@@ -18,8 +18,8 @@ NOTHING_STORED: Final = frozenset(
 """Problems that state that nothing was done."""
 PAUSE_S: Final = 0.1
 PAUSE_MAX_S: Final = 2.0
-"""The longest pause that doubling leads to. A client goes on within about this time of the end of an
-outage; 1,000 clients that wait send 500 requests a second."""
+"""The longest pause that doubling leads to. A client goes on within about this time of the end of
+an outage; 1,000 clients that wait send 500 requests a second."""
 REQUESTED_PAUSE_MAX_S: Final = 30.0
 """The longest pause that a service can request."""
 DOUBLINGS_MAX: Final = 30

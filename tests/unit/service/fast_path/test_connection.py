@@ -9,7 +9,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -157,6 +157,7 @@ def common_routes(server: Server) -> list[HotRoute]:
 
     return [
         hot_route("POST", "/echo/{name}", echo),
+        replace(hot_route("POST", "/things/{name}", echo), any_path=True),
         hot_route("POST", "/refuse", refuse),
         hot_route("POST", "/fail", fail),
         hot_route("POST", "/wait", wait),
@@ -228,15 +229,21 @@ def run(scenario: Callable[[Server], Awaitable[None]], **settings: Any) -> None:
     asyncio.run(whole())
 
 
-def test_heads_of_two_requests_in_turn_are_read_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    reads = []
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The requests whose heads were read."""
+    found = []
 
     def read(data: bytes) -> plain.PlainRequest | None:
-        reads.append(data)
+        found.append(data)
         return plain_read(data)
 
     plain_read = plain.read
     monkeypatch.setattr(plain, "read", read)
+    return found
+
+
+def test_heads_of_two_requests_in_turn_are_read_once_each(reads: list[bytes]) -> None:
 
     async def scenario(server: Server) -> None:
         async with server.connection() as connection:
@@ -245,6 +252,18 @@ def test_heads_of_two_requests_in_turn_are_read_once_each(monkeypatch: pytest.Mo
                 answer = await connection.request(post(b"/echo/" + name, b"%d" % number))
                 assert (answer.header("x-name"), answer.body) == (name.decode(), b"%d" % number)
         assert (server.direct, len(reads)) == (6, 2)
+
+    run(scenario)
+
+
+def test_a_head_is_kept_beside_requests_whose_paths_do_not_repeat(reads: list[bytes]) -> None:
+    async def scenario(server: Server) -> None:
+        async with server.connection() as connection:
+            for number in range(6):
+                await connection.request(post(b"/echo/a"))
+                answer = await connection.request(post(b"/things/%d" % number))
+                assert answer.header("x-name") == str(number)
+        assert (server.direct, len(reads)) == (12, 1 + 6)
 
     run(scenario)
 

@@ -134,7 +134,7 @@ class FastConnection(BoundedProtocol):
         if prepared is None or request.end < len(data):
             return False
         if request.end == len(data):
-            if request.repeated is not None:
+            if request.repeated is not None and prepared[0].repeats(prepared[1]):
                 self._recent = (request.repeated, prepared), *self._recent[:1]
             elif prepared[0].has_lane and self._keep_lane(data, prepared[0]):
                 return True

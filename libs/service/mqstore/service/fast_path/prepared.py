@@ -132,6 +132,11 @@ class PreparedHead:
         json = (b"content-type", b"application/json")
         return _lines(self._prepared.status, (*default_headers, json))
 
+    def repeats(self, params: Mapping[str, str]) -> bool:
+        """Whether a client is likely to send a request to the same path again: not where each
+        request names another transaction or message."""
+        return not (self._route.any_path and params)
+
     @property
     def has_lane(self) -> bool:
         """Whether ``reply_in_lane`` may reply."""
