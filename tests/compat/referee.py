@@ -159,24 +159,38 @@ class Referee:
     def slave(self, directory: Path, config: Mapping[str, Any]) -> Iterator[SlaveBroker]:
         """A whole broker that copies its master, as Slave.java says; killed at the end if it still
         lives."""
+        with self._broker("slave", directory, config) as (process, log_path):
+            yield SlaveBroker(process, log_path)
+
+    @contextlib.contextmanager
+    def master(self, directory: Path, config: Mapping[str, Any]) -> Iterator[MasterBroker]:
+        """A whole broker whose log is copied, as Master.java says; killed at the end if it still
+        lives."""
+        with self._broker("master", directory, config) as (process, log_path):
+            yield MasterBroker(process, log_path)
+
+    @contextlib.contextmanager
+    def _broker(
+        self, command: str, directory: Path, config: Mapping[str, Any]
+    ) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
         self.build()
         logs = self.out / "logs"
         logs.mkdir(exist_ok=True)
-        log_path = logs / f"slave-{os.getpid()}-{directory.name}.log"
+        log_path = logs / f"{command}-{os.getpid()}-{directory.name}.log"
         request = json.dumps({"config": config})
         with tempfile.TemporaryDirectory(prefix="referee-") as scratch, log_path.open("wb") as log:
             process = subprocess.Popen(
-                self._java(Path(scratch), "slave", str(directory), request),
+                self._java(Path(scratch), command, str(directory), request),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
             )
             with process:
                 try:
-                    yield SlaveBroker(process, log_path)
+                    yield process, log_path
                 finally:
                     process.kill()
-        log_path.unlink()
+        log_path.unlink(missing_ok=True)  # another broker of the directory had it too
 
     def close(self) -> None:
         if self._server is not None:
@@ -280,20 +294,12 @@ class Referee:
             raise
 
 
-class SlaveBroker:
-    """A broker that copies its master."""
+class _Broker:
+    """A broker that takes commands on stdin, one a line, and answers each with a line."""
 
     def __init__(self, process: subprocess.Popen[bytes], log_path: Path) -> None:
         self._process = process
         self._log_path = log_path
-
-    def reach(self, offset: int) -> int:
-        """Wait until the log ends at an offset or later, all in queues; returns the log's end."""
-        return int(self._request(str(offset))["offset"])
-
-    def copy_tables(self) -> Line:
-        """Have it copy the master's tables; the JSON of its ``topics``, ``groups``, ``offsets``."""
-        return self._request("tables")
 
     def kill(self) -> None:
         """End it as kill -9 does."""
@@ -308,19 +314,51 @@ class SlaveBroker:
             raise RefereeError(self._log())
 
     def _request(self, command: str) -> Line:
-        requests, answers = self._process.stdin, self._process.stdout
+        requests = self._process.stdin
         assert requests is not None
-        assert answers is not None
         with contextlib.suppress(BrokenPipeError):
             requests.write(command.encode() + b"\n")
             requests.flush()
-        line: Line = json.loads(answers.readline() or b"{}")
-        if line.get("t") not in ("reached", "tables"):
+        return self._answer()
+
+    def _answer(self) -> Line:
+        assert self._process.stdout is not None
+        line: Line = json.loads(self._process.stdout.readline() or b"{}")
+        if line.get("t") in (None, "end"):
             raise RefereeError(f"{line.get('error')}\n{self._log()}")
         return line
 
     def _log(self) -> str:
         return self._log_path.read_text(errors="replace")[-4000:]
+
+
+class SlaveBroker(_Broker):
+    """A broker that copies its master."""
+
+    def reach(self, offset: int) -> int:
+        """Wait until the log ends at an offset or later, all in queues; returns the log's end."""
+        return int(self._request(str(offset))["offset"])
+
+    def copy_tables(self) -> Line:
+        """Have it copy the master's tables; the JSON of its ``topics``, ``groups``, ``offsets``."""
+        return self._request("tables")
+
+
+class MasterBroker(_Broker):
+    """A broker whose log is copied."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log_path: Path) -> None:
+        super().__init__(process, log_path)
+        self.address = str(self._answer()["address"])
+        """``host:port`` of its remoting server."""
+
+    def send(self, first: int, count: int) -> int:
+        """Send messages numbered from ``first``; returns the log's end."""
+        return int(self._request(f"{first} {count}")["offset"])
+
+    def tables(self) -> Line:
+        """Commit an offset; the JSON of its ``topics``, ``groups`` and ``offsets``."""
+        return self._request("tables")
 
 
 class _Server:

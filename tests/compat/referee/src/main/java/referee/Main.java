@@ -33,6 +33,7 @@ import java.nio.file.Path;
  * consume DIR REQUEST            a whole broker on DIR, and a group that sends back; ends the JVM
  * time DIR REQUEST               a whole broker on DIR, and messages with a delay; ends the JVM
  * slave DIR REQUEST              a whole broker on DIR that copies its master; commands on stdin
+ * master DIR REQUEST             a whole broker on DIR whose log is copied; commands on stdin
  * </pre>
  *
  * A served command is {"cmd":…,"dir":…,"script":FILE | "config":{…},"queries":bool,
@@ -77,7 +78,8 @@ public final class Main {
             if (args[i].equals("--queries")) {
                 command.addProperty("queries", true);
             } else if (args[0].equals("transact") || args[0].equals("consume")
-                || args[0].equals("time") || args[0].equals("slave")) {
+                || args[0].equals("time") || args[0].equals("slave")
+                || args[0].equals("master")) {
                 command.add("request", JsonParser.parseString(args[i]));
             } else if (args[0].equals("write") || args[0].equals("append")) {
                 command.addProperty("script", args[i]);
@@ -153,6 +155,9 @@ public final class Main {
                 break;
             case "slave":
                 Slave.run(dir, command.getAsJsonObject("request"), out);
+                break;
+            case "master":
+                Master.run(dir, command.getAsJsonObject("request"), out);
                 break;
             case "pull":
                 Pull.run(dir, config, command.getAsJsonArray("requests"), out);
