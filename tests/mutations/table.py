@@ -215,8 +215,8 @@ _RECOVERY: Final = (
     _of(
         "Recovery cuts the log at the watermark",
         "recovery.plan",
-        "    scan = LogScan(view, progress).run(start)\n",
-        "    scan = LogScan(view, progress).run(start)\n    scan.end = start\n",
+        "    scan = LogScan(view, progress, ends_at_damage=follows).run(start)\n",
+        "    scan = LogScan(view, progress, ends_at_damage=follows).run(start)\n    scan.end = start\n",
     ),
     _of(
         "Index files trusted after a crash",
@@ -282,7 +282,7 @@ _LIFE: Final = (
     _of(
         "Store time may go back after an opening",
         "assembly",
-        "            last_store_timestamp_ms=max(lowest_ms, derived_ms),\n",
+        "            last_store_timestamp_ms=self._least_store_time(recovery, files),\n",
         "            last_store_timestamp_ms=0,\n",
     ),
     _of(

@@ -150,7 +150,7 @@ serve the request and has changed nothing."""
 
 Lane = Callable[[bytes, bytes, bytes], bytes | None]
 """Serves a request without a body that differs from the prepared one in one value: a number of its
-query, or an offset message id at the end of its path.
+query, an offset message id at the end of its path, or the name before the action of a POST.
 
 Gets the value, the bytes with which the reply begins (status line and default header fields) and
 those that end its head. Returns the whole reply, with status 200. None, Problem, StorageError,

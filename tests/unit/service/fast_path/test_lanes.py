@@ -15,7 +15,13 @@ from mqstore.service.fast_path.connection import LANES_MAX
 from mqstore.service.http import HotRequest, HotResult, HotRoute, Prepared, Reply
 from mqstore.service.problems import Problem
 from mqstore.wire.operation import Role
-from tests.unit.service.fast_path.test_connection import BODY_MAX, OPERATION, Server, serving
+from tests.unit.service.fast_path.test_connection import (
+    BODY_MAX,
+    OPERATION,
+    Server,
+    post,
+    serving,
+)
 
 LEFT: Final = 100
 """From this number on, the lane leaves requests to the general way."""
@@ -154,6 +160,57 @@ def test_an_offset_message_id_at_the_end_of_a_path_is_split_off(target: str) -> 
 def test_other_paths_with_hexadecimal_digits_take_no_lane(path: str) -> None:
     data = f"GET {path.format('A' * 32)} HTTP/1.1\r\n\r\n".encode()
     assert plain.split_value(data) is None
+
+
+def test_the_name_before_an_action_is_split_off() -> None:
+    data = b"POST /v1/things/0-A.b_c~:do HTTP/1.1\r\ncontent-length: 0\r\n\r\n"
+    begin, _, end = data.partition(b"0-A.b_c~")
+    assert plain.split_value(data) == ((begin, end), b"0-A.b_c~")
+
+
+@pytest.mark.parametrize("path", ["/things", "/things/a", "/things/:do", "/a%20b:do", "/a:do?x=1"])
+def test_other_paths_of_a_post_take_no_lane(path: str) -> None:
+    data = f"POST {path} HTTP/1.1\r\ncontent-length: 0\r\n\r\n".encode()
+    assert plain.split_value(data) is None
+
+
+def test_an_action_takes_a_lane_unless_it_has_a_body() -> None:
+    in_lane: list[bytes] = []
+
+    async def handle(request: HotRequest) -> Reply:
+        return Reply(request.params["name"].encode() + await request.body())
+
+    def lane(name: bytes, start: bytes, ending: bytes) -> bytes:
+        in_lane.append(name)
+        fields = b"content-type: application/json\r\ncontent-length: %d\r\n" % len(name)
+        return start + fields + ending + name
+
+    def prepare(_: HotRequest) -> Prepared:
+        def begin(body: bytes, params: Mapping[str, str]) -> HotResult:
+            return Reply(params["name"].encode() + body)
+
+        return Prepared(begin, lane=lane)
+
+    route = HotRoute(
+        "POST",
+        "/actions/{name}:do",
+        Role.CONSUME,
+        handle,
+        OPERATION,
+        prepare=prepare,
+        any_path=True,
+    )
+
+    async def whole() -> None:
+        async with serving(route) as server, server.connection() as connection:
+            for name in (b"a", b"b", b"c"):
+                for body in (b"", b"+body"):
+                    request = post(b"/actions/%b:do" % name, body)
+                    reply = await connection.request(request)
+                    assert (reply.status, reply.body) == (200, name + body)
+
+    asyncio.run(whole())
+    assert in_lane == [b"a", b"b", b"c"]
 
 
 def test_a_route_without_a_handler_leaves_other_requests_to_fastapi() -> None:

@@ -134,10 +134,10 @@ class FastConnection(BoundedProtocol):
         if prepared is None or request.end < len(data):
             return False
         if request.end == len(data):
+            if prepared[0].has_lane and self._keep_lane(data, request, prepared[0]):
+                return True
             if request.repeated is not None and prepared[0].repeats(prepared[1]):
                 self._recent = (request.repeated, prepared), *self._recent[:1]
-            elif prepared[0].has_lane and self._keep_lane(data, prepared[0]):
-                return True
             return self._reply(prepared, data[request.body_at :])
         if request.end - request.body_at > self.limits.max_request:
             return False
@@ -214,10 +214,10 @@ class FastConnection(BoundedProtocol):
             reply.deferred.then(self._finish)
         return True
 
-    def _keep_lane(self, data: bytes, head: PreparedHead) -> bool:
+    def _keep_lane(self, data: bytes, request: plain.PlainRequest, head: PreparedHead) -> bool:
         """Let this request, and those that differ from it in their value, take its lane; return
-        whether this one was handled there."""
-        split = plain.split_value(data)
+        whether this one was handled there. Not one with a body."""
+        split = plain.split_value(data) if request.end == request.body_at else None
         if split is None or split[0] in self._lanes:
             return False
         if len(self._lanes) == LANES_MAX:

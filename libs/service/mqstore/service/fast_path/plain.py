@@ -41,6 +41,10 @@ _NUMBERED: Final = re.compile(
 """A request whose query has a number in which requests to a lane differ."""
 _IDENTIFIED: Final = re.compile(rb"(GET /[^? ]*/)([0-9A-Fa-f]{32})([? ].*)", re.DOTALL)
 """A request whose path ends with an offset message id, in which requests to a lane differ."""
+_NAMED: Final = re.compile(
+    rb"(POST /[^? ]*/)([A-Za-z0-9._~-]{1,255})(:[a-z]+ HTTP/1\.1\r\n.*)", re.DOTALL
+)
+"""A request for an action on what its path names last, in which requests to a lane differ."""
 
 
 class Head:
@@ -69,9 +73,12 @@ class Head:
 
 
 def split_value(data: bytes) -> tuple[tuple[bytes, bytes], bytes] | None:
-    """Split a GET request into what is before and after the value in which requests to a lane
-    differ, and that value; None without one."""
-    found = _NUMBERED.fullmatch(data) or _IDENTIFIED.fullmatch(data)
+    """Split a request into what is before and after the value in which requests to a lane differ,
+    and that value; None without one."""
+    if data.startswith(b"POST"):
+        found = _NAMED.fullmatch(data)
+    else:
+        found = _NUMBERED.fullmatch(data) or _IDENTIFIED.fullmatch(data)
     return None if found is None else ((found[1], found[3]), found[2])
 
 

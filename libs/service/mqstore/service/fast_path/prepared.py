@@ -152,6 +152,7 @@ class PreparedHead:
             return None
         started = time.monotonic()
         request_id = self._given_id or front.ids.next()
+        logs.request_id.set(request_id)
         ending = b"x-request-id: %b\r\n\r\n" % request_id.encode()
         try:
             self._check_tokens()

@@ -43,6 +43,7 @@ TOPICS_KEPT: Final = 1_024
 """Names that are known to be names of topics."""
 _encode: Final = msgspec.json.Encoder().encode
 _BY_PRODUCER: Final = "producer"
+_JSON_FIELDS: Final = b"content-type: application/json\r\ncontent-length: %d\r\n"
 """Why a transaction was decided, where the producer gives no reason."""
 
 
@@ -187,7 +188,17 @@ class HotRoutes:
             decided = self._plain.decide(key, verdict, why or _BY_PRODUCER)
             return self._decided(key, verdict, why) if decided is None else decided
 
-        return Prepared(begin)
+        def decide(transaction_id: bytes, start: bytes, ending: bytes) -> bytes | None:
+            if self._plain.waits_for_disk:
+                return None
+            other, key = self._find(transaction_id.decode(), is_forwarded=is_forwarded)
+            decided = self._plain.decide(key, verdict, _BY_PRODUCER) if other is None else None
+            if decided is None:
+                return None
+            assert isinstance(decided, bytes), "a reply that waits for no disk"
+            return start + _JSON_FIELDS % len(decided) + ending + decided
+
+        return Prepared(begin, lane=decide)
 
     def _find(self, transaction_id: str, *, is_forwarded: bool) -> tuple[ShardEntry | None, str]:
         """The other shard that has a transaction (None: this one), and its key. Raises Problem."""

@@ -68,9 +68,14 @@ class PlainTransactions:
         window_ms = service.store.config.unique_key_window
         return service.key_routing.are_own(service.key_routing.parts([key], window_ms))
 
+    @property
+    def waits_for_disk(self) -> bool:
+        """Whether replies wait for the disk, because the store flushes synchronously."""
+        return self._service.store.config.flush_disk_type is FlushDiskType.SYNC
+
     def _settled(self, reply: bytes, end: int) -> bytes | SyncedReply:
-        """A reply, which waits for the disk where the store flushes synchronously."""
-        service = self._service
-        if service.store.config.flush_disk_type is not FlushDiskType.SYNC:
+        """A reply, which may wait for the disk."""
+        if not self.waits_for_disk:
             return reply
+        service = self._service
         return SyncedReply(service.durability, end, reply, service.metrics.sync_seconds)
