@@ -216,7 +216,8 @@ _RECOVERY: Final = (
         "Recovery cuts the log at the watermark",
         "recovery.plan",
         "    scan = LogScan(view, progress, ends_at_damage=follows).run(start)\n",
-        "    scan = LogScan(view, progress, ends_at_damage=follows).run(start)\n    scan.end = start\n",
+        "    scan = LogScan(view, progress, ends_at_damage=follows).run(start)\n"
+        "    scan.end = start\n",
     ),
     _of(
         "Index files trusted after a crash",
