@@ -7,6 +7,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from queue import Queue as Hand
 
@@ -197,7 +198,7 @@ def test_values_of_no_use_are_refused(client: Client) -> None:
 def test_a_consumer_goes_on_after_the_store_writer_was_killed(tmp_path: Path) -> None:
     root = tmp_path / "store"
     got: Counter[str | None] = Counter()
-    with writer(root) as process:
+    with ExitStack() as later, writer(root) as process:
         port = int(process.url.rpartition(":")[2])
         with Client(process.url) as client:
             sent = produce(client, "killed", 50)
@@ -208,12 +209,12 @@ def test_a_consumer_goes_on_after_the_store_writer_was_killed(tmp_path: Path) ->
                     if len(got) == 25:
                         break
                 process.kill()
-                with writer(root, port=port):
-                    for message in consumer:
-                        got[message.body] += 1
-                        message.ack()
-                        if set(got) == sent:
-                            consumer.stop()
+                later.enter_context(writer(root, port=port))
+                for message in consumer:
+                    got[message.body] += 1
+                    message.ack()
+                    if set(got) == sent:
+                        consumer.stop()
     assert set(got) == sent
 
 

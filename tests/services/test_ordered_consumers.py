@@ -10,6 +10,7 @@ import sys
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from queue import Queue as Hand
 
@@ -175,7 +176,7 @@ def test_an_ordered_consumer_for_asyncio(client: Client, pair: ServicePair) -> N
 
 def test_messages_stay_in_order_over_kills_of_the_store_writer(tmp_path: Path) -> None:
     root, got, keys, count = tmp_path / "store", Hand[str](), 8, 40
-    with writer(root, flush_consumer_offset_interval=20) as process:
+    with ExitStack() as later, writer(root, flush_consumer_offset_interval=20) as process:
         port = process.port
         with Client(process.url) as client:
             produce(client, "killed", keys, count)
@@ -192,11 +193,11 @@ def test_messages_stay_in_order_over_kills_of_the_store_writer(tmp_path: Path) -
                 working.start()
                 seen = [got.get(timeout=LATER_S) for _ in range(40)]
                 process.kill()
-                with writer(root, port=port, flush_consumer_offset_interval=20):
-                    while len(set(seen)) < keys * count:
-                        seen.append(got.get(timeout=LATER_S))
-                    consumer.stop()
-                    working.join(LATER_S)
+                later.enter_context(writer(root, port=port, flush_consumer_offset_interval=20))
+                while len(set(seen)) < keys * count:
+                    seen.append(got.get(timeout=LATER_S))
+                consumer.stop()
+                working.join(LATER_S)
     assert is_in_order(seen, keys, count)
 
 
