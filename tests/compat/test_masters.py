@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -139,6 +140,23 @@ def test_a_new_follower_begins_at_the_last_segment_of_a_broker(
         copied = {i: entry for i, entry in entries.items() if entry[0] >= start}
         found = read.entries.get(queue, {})
         assert {i: entry for i, entry in found.items() if entry[0] >= start} == copied
+
+
+def test_a_copy_of_the_directory_of_a_running_broker_is_brought_up_to_date(
+    referee: Referee, tmp_path: Path
+) -> None:
+    theirs, mine, ha_port = tmp_path / "leader", tmp_path / "follower", free_port()
+    with referee.master(theirs, {**SIZES, "haListenPort": ha_port}) as master:
+        master.send(0, 1_000)
+        shutil.copytree(theirs, mine)
+        master.send(1_000, 300)
+        with running(mine, **settings(referee, ha_port)) as run, run.client() as client:
+            end = master.send(1_300, 100)
+            await_following(client, lambda now: now.durable_offset == end)
+            client.promote()
+            assert run.stop()[0] == 0
+        master.end()
+    assert_equal(referee, theirs, mine, end)
 
 
 def test_topics_groups_and_offsets_of_a_broker_are_copied(referee: Referee, tmp_path: Path) -> None:

@@ -149,8 +149,15 @@ def running(
     By ``make run`` always with the coordinator, else if ``coordinator`` is set.
     """
     process = start(store, *arguments, under_make=under_make, coordinator=coordinator, **settings)
+    with ready(process, services=3 if coordinator or under_make else 2) as run:
+        yield run
+
+
+@contextlib.contextmanager
+def ready(process: subprocess.Popen[str] | ForkedProcess, services: int = 2) -> Iterator[Run]:
+    """A command that runs so many services, once it has said so; killed at the end."""
     try:
-        yield _ready(process, services=3 if coordinator or under_make else 2)
+        yield _ready(process, services)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -11,8 +11,10 @@ import pytest
 
 from mqstore.client import Client, NewMessage, ProblemError
 from mqstore.storage import MessageStore
+from tests.forked_processes import run_mqstore
+from tests.forked_processes import start as start_forked
 from tests.services.scripted_leader import ScriptedLeader, log_bytes
-from tests.services.service_processes import running, writer
+from tests.services.service_processes import environment, ready, running, writer
 from tests.unit.storage.stores import CONFIG, abandon, open_store, put_some
 
 PATIENCE_S = 60.0
@@ -80,6 +82,41 @@ def test_a_follower_serves_reads_and_refuses_writes_until_it_is_promoted(
         client.produce("new", NewMessage(body="accepted"))
         assert client.store().min_offset == 0
         assert client.store().max_offset > store.log.max_offset
+
+
+def test_mqstore_follow_prints_its_progress_and_promote_ends_it(
+    tmp_path: Path, store: MessageStore, leader: ScriptedLeader
+) -> None:
+    root = tmp_path / "follower"
+    words = ["follow", "127.0.0.1:10911", "--ha-port", str(leader.port), "--store", str(root)]
+    words += ["--writer-port", "0", "--query-port", "0"]
+    given = environment(mapped_file_size_commit_log=CONFIG.mapped_file_size_commit_log)
+    process = start_forked("mqstore.cli.main", *words, environment=given, interactive=True)
+    with ready(process) as run:
+        leader.await_offset(store.log.max_offset)
+        urls = environment(writer_url=run.writer_url)
+        promoted = run_mqstore("promote", environment=urls)
+        assert promoted.returncode == 0
+        assert promoted.stdout.split()[-2] == str(store.log.max_offset)
+        assert "leads already" in run_mqstore("promote", environment=urls).stdout
+        code, errors = run.stop()
+        assert code == 0
+        assert f" {leader.address}: " in errors
+    again = run_mqstore(*words, environment=given)
+    assert again.returncode == 2
+    assert "was promoted" in again.stderr
+
+
+def test_promote_refuses_a_copy_that_lags_behind(tmp_path: Path, store: MessageStore) -> None:
+    stopped = ScriptedLeader(lambda: log_bytes(store)[:20_000])  # within a message
+    with running(tmp_path / "follower", ha_master_address=stopped.address, **RUN) as run:
+        stopped.await_offset(19_000)
+        urls = environment(writer_url=run.writer_url)
+        refused = run_mqstore("promote", environment=urls)
+        assert refused.returncode == 1
+        assert "--force" in refused.stderr
+        assert run_mqstore("promote", "--force", environment=urls).returncode == 0
+    stopped.close()
 
 
 def test_a_follower_that_is_killed_goes_on_at_the_end_of_its_log(

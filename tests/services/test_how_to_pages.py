@@ -26,6 +26,7 @@ from mqstore.client import NewMessage, WantedMessages
 from mqstore.service import settings
 from tests.forked_processes import run_mqstore
 from tests.forked_processes import start as start_forked
+from tests.services.scripted_leader import ScriptedLeader
 from tests.services.service_processes import REPOSITORY, Run, running, writer
 
 HOW_TO: Final = REPOSITORY / "docs" / "how-to"
@@ -50,6 +51,8 @@ RUN_HERE: Final = {
     ("find-a-lost-message", "curl 'localhost:8082/v1/topics/TOPIC/messages?from=MS"),
     ("find-a-lost-message", "curl localhost:8081/v1/store/recovery"),
     ("find-a-lost-message", ".venv/bin/mqstore store dump"),
+    ("follow-a-broker", "cp -a"),
+    ("follow-a-broker", ".venv/bin/mqstore promote"),
     ("handle-dead-letters", ".venv/bin/mqstore dlq ls"),
     ("handle-dead-letters", "curl 'localhost:8082/v1/groups/shipping/dead-letters"),
     ("handle-dead-letters", ".venv/bin/mqstore dlq resend"),
@@ -72,6 +75,7 @@ RUN_HERE: Final = {
 """Page and beginning of each block that a test of this module runs."""
 NOT_RUN: Final = {
     ("archive-messages", "make expiry-report"): "needs an object store; tests/spark archives",
+    ("follow-a-broker", ".venv/bin/mqstore follow"): "runs until Ctrl-C; test_followers runs it",
     ("prevent-unread-expiry", "make expiry-report"): "needs Spark; tests/spark makes reports",
     ("rebuild-the-index", "make index-rebuild"): "needs Spark; tests/spark rebuilds",
     ("send-transactions", "curl -X PUT"): "needs a producer; test_producers_called_back has one",
@@ -506,6 +510,21 @@ def test_repair_verify_and_move_a_store_at_rest(reader: Reader, tmp_path: Path) 
         for name, path in paths.items():
             command = command.replace(name, path)
         at_rest.replies([command])
+
+
+def test_follow_a_broker_and_take_over(reader: Reader, tmp_path: Path) -> None:
+    broker = _closed_store(tmp_path)
+    (copy,) = _block("follow-a-broker", "cp -a")
+    copy = copy.replace("/path/to/broker/store", str(broker)).replace("data/copy", "copy")
+    Reader(reader.run, tmp_path / "copy", tmp_path).replies([copy])
+    log = b"".join(each.read_bytes() for each in sorted((broker / "commitlog").iterdir()))
+    leader = ScriptedLeader(lambda: log.rstrip(b"\0"))
+    copied, address = tmp_path / "copy", leader.address
+    with running(copied, broker_role="SLAVE", ha_master_address=address) as run:
+        promote = _block("follow-a-broker", ".venv/bin/mqstore promote")
+        (output,) = Reader(run, copied, tmp_path).replies(promote)
+        assert output.startswith("promoted: ")
+    leader.close()
 
 
 def test_rotate_tokens(reader: Reader, tmp_path: Path) -> None:

@@ -27,12 +27,10 @@ def await_ready(
     Returns None if the services are stopping. Prints the progress of a recovery to stderr every
     ``PROGRESS_INTERVAL_S`` seconds.
     """
-    tokens = settings.tokens()
-    token = next((tokens[role][0] for role in _READING_ROLES if role in tokens), None)
-    may_read = (bool(token) or not tokens) and settings.tls_client_ca is None
+    tokens, tls = settings.tokens(), _tls(settings)
+    may_read = (not tokens or _token_of(settings) is not None) and settings.tls_client_ca is None
     next_progress_at = time.monotonic() + PROGRESS_INTERVAL_S
-    tls = _tls(settings)
-    with Client(addresses["writer"], addresses["query"], token=token, tls=tls) as client:
+    with client_of(addresses, settings) as client:
         while not is_stopping():
             starting = _starting(client)
             if starting is None:
@@ -47,6 +45,17 @@ def await_ready(
                 next_progress_at += PROGRESS_INTERVAL_S
             time.sleep(PROBE_INTERVAL_S)
     return None
+
+
+def client_of(addresses: Mapping[str, str], settings: Settings) -> Client:
+    """Return a client of the services, with a token that reads, if there is one."""
+    token, tls = _token_of(settings), _tls(settings)
+    return Client(addresses["writer"], addresses["query"], token=token, tls=tls)
+
+
+def _token_of(settings: Settings) -> str | None:
+    tokens = settings.tokens()
+    return next((tokens[role][0] for role in _READING_ROLES if role in tokens), None)
 
 
 def _tls(settings: Settings) -> ssl.SSLContext | None:

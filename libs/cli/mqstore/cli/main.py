@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from mqstore.cli import dlq, events, lag, message, run, store
+from mqstore.cli import dlq, events, follow_leader, lag, message, promote, run, store
 
 app = typer.Typer(
     name="mqstore",
@@ -13,6 +13,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("run")(run.run)
+app.command("follow")(follow_leader.follow_leader)
+app.command("promote")(promote.promote)
 app.command("lag")(lag.lag)
 app.command("events")(events.events)
 app.add_typer(dlq.app, name="dlq")

@@ -19,9 +19,9 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.context import ForkProcess
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mqstore.service import auth, cross_origin
 from mqstore.service.configuration_error import ConfigurationError
@@ -29,8 +29,12 @@ from mqstore.service.process import STOP_SIGNALS, end_with_parent, name_process
 from mqstore.service.settings import Settings, load
 from mqstore.service.sockets import address_of, bind
 
+if TYPE_CHECKING:
+    from mqstore.client import Client
+
 SEGMENT_SIZE: Final = 64 << 20
-"""Bytes of a log segment of a new store, unless a setting gives another size."""
+"""Bytes of a log segment of a new store, unless a setting gives another size; a follower's are its
+leader's."""
 RETENTION_SETTINGS: Final = frozenset({"file_reserved_time", "clean_file_forcibly_enable"})
 """Unless one of these settings or ``retention`` is set, the services delete no message: the
 directory may be the copy of a broker's store. This holds for one run; the store's settings stay."""
@@ -40,11 +44,22 @@ COORDINATOR_STOP_S: Final = 5.0
 EXIT_OK, EXIT_FAILED, EXIT_REFUSED = 0, 1, 2
 
 
-def supervise(parent_pid: int | None, given: dict[str, Any], *, coordinator: bool) -> int:
+Watch = Callable[["Client", Callable[[], bool]], None]
+"""Runs in a thread once the services are ready, with a client of them, until its second argument
+returns True."""
+
+
+def supervise(
+    parent_pid: int | None,
+    given: dict[str, Any],
+    *,
+    coordinator: bool,
+    watch: Watch | None = None,
+) -> int:
     """Run the services until a signal arrives or one of them ends, and return the exit code.
 
     ``given`` holds settings that override the environment; None means not given. ``coordinator``
-    says whether the transaction coordinator runs.
+    says whether the transaction coordinator runs. ``watch`` is called once they are ready.
     """
     try:
         if parent_pid is not None:
@@ -52,7 +67,9 @@ def supervise(parent_pid: int | None, given: dict[str, Any], *, coordinator: boo
         settings = load(**{name: value for name, value in given.items() if value is not None})
         auth.check_binding(settings.host, settings.tokens())
         cross_origin.check(settings)
-        with contextlib.closing(_Supervisor(settings, coordinator=coordinator)) as supervisor:
+        with contextlib.closing(
+            _Supervisor(settings, coordinator=coordinator, watch=watch)
+        ) as supervisor:
             return supervisor.run()
     except ConfigurationError as refusal:
         print(f"mqstore: {refusal}", file=sys.stderr)
@@ -62,8 +79,9 @@ def supervise(parent_pid: int | None, given: dict[str, Any], *, coordinator: boo
 class _Supervisor:
     """Starts the child processes and stops them all when one ends or a signal arrives."""
 
-    def __init__(self, settings: Settings, *, coordinator: bool) -> None:
+    def __init__(self, settings: Settings, *, coordinator: bool, watch: Watch | None) -> None:
         self._settings = settings
+        self._watch = watch
         self._ports = {"writer": settings.writer_port, "query": settings.query_port}
         if coordinator:
             self._ports["coordinator"] = settings.coordinator_port
@@ -165,8 +183,12 @@ class _Supervisor:
         from mqstore.cli import banner  # slow, so only now that all are starting
 
         text = banner.await_ready(self._addresses, self._settings, lambda: self._stopping)
-        if text is not None:
-            print(text, flush=True)
+        if text is None:
+            return
+        print(text, flush=True)
+        if self._watch is not None:
+            with banner.client_of(self._addresses, self._settings) as client:
+                self._watch(client, lambda: self._stopping)
 
     def _ended(self) -> bool:
         """Whether a child has ended; prints the reason and sets the exit code if so."""
@@ -226,13 +248,16 @@ def _child_settings(settings: Settings) -> dict[str, str]:
         "MQSTORE_STORE": str(settings.store.absolute()),
         "MQSTORE_HOST": settings.host,
     }
+    for name in ("broker_role", "ha_master_address", "master_address"):
+        if (value := getattr(settings, name)) is not None:
+            environment[f"MQSTORE_{name.upper()}"] = value
     tokens = settings.tokens()
     if tokens and "system" not in tokens:  # the coordinator alone needs this token
         environment["MQSTORE_TOKEN_SYSTEM"] = secrets.token_hex()
     if "log_level" not in settings.model_fields_set:
         environment["MQSTORE_LOG_LEVEL"] = "warning"
     given = settings.store_config.model_fields_set
-    if "mapped_file_size_commit_log" not in given:
+    if "mapped_file_size_commit_log" not in given and not settings.follows:
         environment["MQSTORE_MAPPED_FILE_SIZE_COMMIT_LOG"] = str(SEGMENT_SIZE)
     if "retention" not in settings.model_fields_set and not given & RETENTION_SETTINGS:
         environment["MQSTORE_RETENTION"] = "false"

@@ -34,7 +34,9 @@ class Following(Reply):
     leader_offset: Annotated[
         int, Field(description="End of the leader's log, as far as it is known.")
     ]
-    lag_bytes: Annotated[int, Field(description="Bytes of the leader's log not yet received.")]
+    lag_bytes: Annotated[
+        int, Field(description="Bytes of the leader's log not yet here as whole messages.")
+    ]
     damaged_records: Annotated[
         int, Field(description="Records that were copied although the leader has them damaged.")
     ]

@@ -166,8 +166,8 @@ class Follower:
 
     @property
     def lag(self) -> int:
-        """Bytes of the leader's log that are known of and not received."""
-        return max(0, self.link.leader_end - self._receiver.offset)
+        """Bytes of the leader's log that are known of, and of which no whole record is here."""
+        return max(0, self.link.leader_end - self._receiver.end)
 
     def _note(self, state: LinkState, reason: str | None) -> None:
         link = self.link
