@@ -1,0 +1,69 @@
+"""A store-writer that follows one that leads: log and tables are copied, then taken over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mqstore.client import Client, Following, NewMessage
+from mqstore.service.configuration_error import ConfigurationError
+from mqstore.service.sockets import bind
+from tests.services.service_processes import running, writer
+
+SEGMENT_SIZE = 1 << 20
+PATIENCE_S = 60.0
+
+
+def free_ports() -> tuple[int, int]:
+    """Ports for remoting and HA; the one two below the first is free too."""
+    while True:
+        with bind("127.0.0.1", 0) as first, bind("127.0.0.1", 0) as second:
+            remoting, ha = (int(each.getsockname()[1]) for each in (first, second))
+            try:
+                bind("127.0.0.1", remoting - 2).close()
+            except ConfigurationError:
+                continue
+            return remoting, ha
+
+
+def await_following(client: Client, is_so: Callable[[Following], bool]) -> Following:
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        found = client.replication().following
+        assert found is not None
+        if is_so(found):
+            return found
+        assert time.monotonic() < deadline, found
+        time.sleep(0.02)
+
+
+def test_a_follower_of_a_shard_has_the_whole_log_and_all_tables(tmp_path: Path) -> None:
+    remoting, ha = free_ports()
+    sizes: dict[str, Any] = {"mapped_file_size_commit_log": SEGMENT_SIZE}
+    leads = {"ha_allowed_slaves": "127.0.0.1", "listen_port": remoting, "ha_listen_port": ha}
+    follows = {
+        "broker_role": "SLAVE",
+        "ha_master_address": f"127.0.0.1:{ha}",
+        "master_address": f"127.0.0.1:{remoting}",
+    }
+    messages = [NewMessage(body=f"{number}" * 1_500, keys=("k",)) for number in range(700)]
+    with writer(tmp_path / "leader", **sizes, **leads) as process, Client(process.url) as leader:
+        leader.create_topic("orders", queues=2)
+        stored = [
+            leader.produce("orders", messages[first : first + 100]).messages[0]
+            for first in range(0, len(messages), 100)
+        ]
+        leader.commit("billing", "orders", {0: 1})
+        end = leader.store().max_offset
+        assert end > 2 * SEGMENT_SIZE
+        with running(tmp_path / "follower", **sizes, **follows) as run, run.client() as client:
+            await_following(client, lambda now: now.durable_offset == end)
+            await_following(client, lambda now: now.tables_copied_at_ms is not None)
+            assert client.store().min_offset == 0
+            assert client.message(stored[0].offset_msg_id).body == messages[0].body
+            assert client.topic("orders").write_queues == 2
+            assert client.offsets("billing", topic="orders").offsets[0].committed == 1
+            client.promote()
+            assert client.receive("billing", "orders").messages
