@@ -145,6 +145,7 @@ def test_a_slave_has_the_tables(referee: Referee, tmp_path: Path) -> None:
         client.commit(GROUP, TOPIC, {0: 5})
         with referee.slave(tmp_path / "copied", _of_slave(ports[0])) as slave:
             slave.reach(end)
+            client.produce(TOPIC, [NewMessage(body="both")], durability="replicated")
             tables = slave.copy_tables()
             topics = json.loads(tables["topics"])["topicConfigTable"]
             assert (topics[TOPIC]["readQueueNums"], topics[TOPIC]["perm"]) == (3, 6)

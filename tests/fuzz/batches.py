@@ -224,7 +224,7 @@ def _lane(end: LogEnd, topic: str, store_host: Host) -> SendLane:
         keys=None,
         lock=None,
         shard=0,
-        is_sync=False,
+        waits=0,
         traffic=[0, 0],
         put_s=ValueCounts((1.0,)),
         record_size=ValueCounts((1.0,)),

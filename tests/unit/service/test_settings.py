@@ -201,12 +201,11 @@ def test_a_stock_broker_conf_is_a_settings_file(
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("brokerRole = SYNC_MASTER", "mqstore has no replicas"),
         ("brokerRole = SLAVE", "a slave's"),
         ("brokerrole = slave", "a slave's"),
         ("brokerId = 1", "a slave's"),
         ("enableDLegerCommitLog = true", "DLedger"),
-        ("enableControllerMode = true", "no replicas"),
+        ("enableControllerMode = true", "no in-sync set"),
         ("storeType = defaultRocksDB", "RocksDB"),
         ("brokerPermission = 4", "pause writes"),
         ("readOnlyCommitLogStorePaths = /old", "one directory"),

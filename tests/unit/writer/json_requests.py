@@ -47,7 +47,7 @@ def requests(draw: st.DrawFn) -> bytes:
     if draw(st.integers(0, 3)) == 0:
         for each in fields["messages"]:
             each["orderingKey"] = "order-1"
-    durability = draw(st.sampled_from(["sync", "async", "", None, "never"]))
+    durability = draw(st.sampled_from(["sync", "async", "replicated", "", None, "never"]))
     if durability != "never":
         fields["durability"] = durability
     order = draw(st.permutations([*fields]))

@@ -98,7 +98,10 @@ class Writer:
             return await self._general(body, topic, query)
         self.lanes_used += 1
         if isinstance(found, DeferredReply):
-            found = await await_reply(found)
+            try:
+                found = await await_reply(found)
+            except Problem as problem:
+                return problem.kind.status, problem.detail
         return (201, json.loads(found)) if isinstance(found, bytes) else _decoded(found)
 
     async def _general(self, body: bytes, topic: str, query: bytes | None) -> tuple[int, Any]:

@@ -182,9 +182,10 @@ class Settings(BaseSettings):
     a SLAVE to its leader."""
     ha_housekeeping_interval: Annotated[int, Field(ge=1)] = 20_000
     """Milliseconds without bytes of the other side after which leader or slave disconnects."""
-    broker_role: Literal["ASYNC_MASTER", "SLAVE"] = "ASYNC_MASTER"
-    """SLAVE: the store is a copy of that of the leader at `haMasterAddress`; it serves reads, and
-    refuses changes until it is promoted."""
+    broker_role: Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"] = "ASYNC_MASTER"
+    """SYNC_MASTER: a produce waits for a slave, unless its durability is async. SLAVE: the store is
+    a copy of that of the leader at `haMasterAddress`; it serves reads, and refuses changes until it
+    is promoted."""
     ha_master_address: HostAndPort | None = None
     """`host:port` of the HA port (`haListenPort`) of the leader whose log a SLAVE copies."""
     master_address: HostAndPort | None = None
@@ -193,6 +194,10 @@ class Settings(BaseSettings):
     ha_allowed_slaves: str = ""
     """IP addresses and blocks of RocketMQ slaves that may copy the log, joined by commas. Empty:
     none, and no port is open for them. Their connections have neither token nor TLS."""
+    slave_timeout: Annotated[int, Field(ge=1)] = 3_000
+    """Milliseconds that a produce waits for a slave."""
+    ha_slave_fallbehind_max: Annotated[int, Field(ge=1)] = 256 << 20
+    """Bytes that a slave may be behind and still be waited for."""
     ha_listen_port: Annotated[int, Field(ge=0, le=65535)] = 10_912
     """Port at which slaves copy the log; 0: a free one."""
     listen_port: Annotated[int, Field(ge=3, le=65535)] = 10_911

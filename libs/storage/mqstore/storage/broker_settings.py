@@ -176,15 +176,15 @@ NAMES: Final = frozenset(_PROPERTIES.split())
 _PROPERTY_NAMES: Final = {fold(name): name for name in NAMES}
 
 _REPLICAS: Final = (
-    "mqstore has no replicas, so no reply would wait for one: remove the line, and set "
-    "flushDiskType=SYNC_FLUSH where an acknowledged message must outlive the machine"
+    "mqstore has no controller and no in-sync set of replicas: remove the line, and set "
+    "brokerRole=SYNC_MASTER where a reply is to wait for a slave"
 )
 _SLAVE: Final = (
     "the file is a slave's, whose store is a copy of its master's: name its master in "
     "haMasterAddress to follow it, or use the master's file on the master's store"
 )
 _REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
-    "brokerRole": {"SYNC_MASTER": _REPLICAS, "SLAVE": _SLAVE},
+    "brokerRole": {"SLAVE": _SLAVE},
     "enableDLegerCommitLog": {"TRUE": "DLedger's log has a format that mqstore does not read"},
     "enableControllerMode": {"TRUE": _REPLICAS},
     "allAckInSyncStateSet": {"TRUE": _REPLICAS},

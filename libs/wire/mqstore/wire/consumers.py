@@ -319,7 +319,7 @@ RETURN: Final = Operation(
         problems.STORE_NOT_WRITABLE,
         problems.DISK_FULL,
         problems.PAGE_CACHE_BUSY,
-        problems.FLUSH_TIMEOUT,
+        *problems.WAIT_KINDS,
         problems.WRITES_PAUSED,
     ),
 )

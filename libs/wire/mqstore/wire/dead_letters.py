@@ -224,7 +224,7 @@ _CHANGES: Final = (
     problems.BAD_CURSOR,
     problems.MESSAGE_EXPIRED,
     problems.DEAD_LETTERS_FULL,
-    problems.FLUSH_TIMEOUT,
+    *problems.WAIT_KINDS,
     problems.STORE_READ_ONLY,
     problems.STORE_FAILED,
     *problems.WITH_BODY,

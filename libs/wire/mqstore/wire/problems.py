@@ -489,6 +489,25 @@ FLUSH_TIMEOUT = register(
     "The messages are stored but not known to be on disk; `messages` has their ids and offsets.",
     "Do not repeat the produce without its `uniqKey`; check the disk.",
 )
+FLUSH_SLAVE_TIMEOUT = register(
+    "flush-slave-timeout",
+    504,
+    "Stored, but not known to be on a slave",
+    "The messages are stored but no slave has acknowledged them within slaveTimeout; `messages` "
+    "has their ids and offsets.",
+    "Do not repeat the produce without its `uniqKey`; look at the lag of the slaves.",
+)
+SLAVE_NOT_AVAILABLE = register(
+    "slave-not-available",
+    504,
+    "Stored, and there is no slave",
+    "The messages are stored, but no slave is connected, or the nearest one is "
+    "haSlaveFallbehindMax or more behind; `messages` has their ids and offsets.",
+    "Do not repeat the produce without its `uniqKey`; start a slave, or wait until it has caught "
+    "up.",
+)
+WAIT_KINDS: Final = (FLUSH_TIMEOUT, FLUSH_SLAVE_TIMEOUT, SLAVE_NOT_AVAILABLE)
+"""Problems of messages that are stored, and whose durability is not known."""
 STAGING_DAMAGED = register(
     "staging-damaged",
     500,

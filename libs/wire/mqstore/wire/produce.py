@@ -16,7 +16,7 @@ from mqstore.wire.limits import DELAY_S_MAX, ORDERING_KEY_LENGTH_MAX
 from mqstore.wire.operation import TOPIC_PARAMETER, Operation, Role, Target
 from mqstore.wire.times import checked_ms, format_time, parse_time
 
-Durability = Literal["sync", "async"]
+Durability = Literal["sync", "async", "replicated"]
 Int32 = Annotated[int, Field(ge=INT32_MIN, le=INT32_MAX, strict=True)]
 QueueId = Annotated[int, Field(ge=0, le=INT32_MAX, strict=True)]
 
@@ -150,7 +150,9 @@ class ProduceRequest(Request):
         Durability | None,
         Field(
             description="sync: on disk before the reply. async: in the page cache, survives "
-            "the process but not the machine. Default: as flushDiskType."
+            "the process but not the machine. replicated: on disk and on a slave. Default: as "
+            "flushDiskType, and with brokerRole SYNC_MASTER on a slave; sync waits for a slave "
+            "then too."
         ),
     ] = None
 
@@ -194,7 +196,7 @@ _PROBLEMS: Final = (
     problems.WRITES_PAUSED,
     problems.PAGE_CACHE_BUSY,
     problems.STORE_FAILED,
-    problems.FLUSH_TIMEOUT,
+    *problems.WAIT_KINDS,
     *problems.FILE_KINDS,
 )
 _TEXT: Final = (
@@ -227,7 +229,7 @@ _PARAMETERS: Final[tuple[Mapping[str, Any], ...]] = (
     {
         "name": "durability",
         "in": "query",
-        "schema": {"enum": ["sync", "async"]},
+        "schema": {"enum": ["sync", "async", "replicated"]},
         "description": "Only with application/x-rocketmq-batch.",
     },
     {
@@ -261,5 +263,5 @@ PRODUCE: Final = Operation(
     status=201,
     text="Stored, with the requested durability.",
     problems=_PROBLEMS,
-    problem_members={problems.FLUSH_TIMEOUT: examples.PRODUCED},
+    problem_members=dict.fromkeys(problems.WAIT_KINDS, examples.PRODUCED),
 )

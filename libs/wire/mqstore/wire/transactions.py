@@ -151,7 +151,7 @@ _CHANGING: Final = (
     *_NOT_NOW,
     *problems.READ_ONLY_KINDS,
     problems.STORE_FAILED,
-    problems.FLUSH_TIMEOUT,
+    *problems.WAIT_KINDS,
     problems.SHARD_UNREACHABLE,
     problems.WRONG_SHARD,
 )

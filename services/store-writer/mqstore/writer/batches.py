@@ -25,7 +25,8 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
 
     messages: list[Message]
     keys: list[str]
-    sync: bool
+    waits: int
+    """Conditions of the reply, as in ``waits``."""
     given: list[str | None] | None = None
     """The keys that the client gave; None if it gave no key."""
     delayed: bool = False
@@ -45,7 +46,7 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
         return Batch(
             [messages[each] for each in numbers],
             [keys[each] for each in numbers],
-            self.sync,
+            self.waits,
             [given[each] for each in numbers],
             self.delayed,
             None if self.ordering is None else [self.ordering[each] for each in numbers],
@@ -90,7 +91,7 @@ class RawBatch(msgspec.Struct, frozen=True, gc=False):
 
     batch: EncodedBatch
     keys: list[str]
-    sync: bool
+    waits: int
     decoded: Callable[[], Batch]
     """Decode the batch, if its messages are needed one by one."""
     delayed: bool = False

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import msgspec
 
 from mqstore.storage.errors import FlushTimeout, StoreFailed
 from mqstore.storage.puts import OffsetRequest, RequestService
-
-WaitError = FlushTimeout | StoreFailed
+from mqstore.writer.waits import Callback, Waiter, WaitError
 
 
 class _Wait(msgspec.Struct, gc=False):
@@ -18,10 +17,10 @@ class _Wait(msgspec.Struct, gc=False):
 
     end: int
     deadline: float
-    callback: Callable[[WaitError | None], object]
+    callback: Callback
 
 
-class DurabilityWaiter:
+class DurabilityWaiter(Waiter):
     """Calls back when the log is on disk (or in ``place``) up to an offset.
 
     Used on one event loop only. Requests of one loop turn, and those that arrive during a sync,
@@ -41,24 +40,8 @@ class DurabilityWaiter:
         """One timer for all waits, because a timer for each is the largest cost of a wait."""
         self._is_requested = False
 
-    async def wait(self, end: int) -> None:
-        """Wait until every byte below ``end`` is in place. Raises FlushTimeout, StoreFailed."""
-        future: asyncio.Future[None] = self._loop.create_future()
-
-        def settle(error: WaitError | None) -> None:
-            if future.done():  # cancelled
-                return
-            if error is None:
-                future.set_result(None)
-            else:
-                future.set_exception(error)
-
-        self.add(end, settle)
-        await future
-
-    def add(self, end: int, callback: Callable[[WaitError | None], object]) -> None:
-        """Call back once, later, with None when every byte below ``end`` is in place, else with
-        the error.
+    def add(self, end: int, callback: Callback) -> None:
+        """See ``Waiter``.
 
         Callbacks run in the order of their calls. An exception of one is reported to the loop's
         exception handler.

@@ -44,7 +44,6 @@ from mqstore.storage.puts import (
     end_of,
     placements_json,
 )
-from mqstore.storage.settings import FlushDiskType
 from mqstore.wire import produce as operations
 from mqstore.wire.idempotency import other_keys
 from mqstore.wire.produce import NewMessage
@@ -55,11 +54,11 @@ from mqstore.writer.produce import JSON_TYPE
 from mqstore.writer.send_lanes import SendLanes
 from mqstore.writer.service import WriterService
 from mqstore.writer.synced_reply import SyncedReply
+from mqstore.writer.waits import DISK, REPLICA
 
 BATCH_TYPE: Final = operations.BATCH_TYPE.encode()
 _CREATED: Final = int(HTTPStatus.CREATED)
-_SYNC_FLUSH: Final = FlushDiskType.SYNC
-_DURABILITIES = {"sync": True, "async": False}
+_DURABILITIES: Final = {"sync": DISK, "async": 0, "replicated": DISK | REPLICA}
 
 
 class _RequestHead(msgspec.Struct, frozen=True, gc=False):
@@ -164,7 +163,7 @@ class ProduceRoute:
             except (FilePending, OriginalsUnread):
                 # This keeps the chosen queue: a new choice might need another file each time.
                 return _defer(self._with_writable_shard(self._store(topic, batch)))
-            if batch.sync or service.commits is not None:
+            if batch.waits or service.commits is not None:
                 return _defer(self._await_durability(name, put, batch))
             return self._encode_reply(put, batch.keys)
 
@@ -177,15 +176,15 @@ class ProduceRoute:
         client, stays = head.client, head.has_shard
         if not head.is_encoded:
             return self._lanes.send(topic, body, client, stays=stays)
-        sync = self._is_sync(head.durability)
-        return self._lanes.send_batch(topic, body, client, head.queue_id, sync=sync, stays=stays)
+        waits = self._waits(head.durability)
+        return self._lanes.send_batch(topic, body, client, head.queue_id, waits=waits, stays=stays)
 
     def _synced(self, topic: str, sent: StoredSend) -> SyncedReply:
-        """Return the reply that a request gets once its messages are on disk."""
-        service = self._service
+        """Return the reply that a request gets once its messages are as durable as requested."""
+        service, waits = self._service, sent.waits
         late = partial(self._send_not_synced, topic, sent)
         return SyncedReply(
-            service.durability, sent.end, sent.reply, service.metrics.sync_seconds, late
+            service.waiter(waits), sent.end, sent.reply, service.metrics.waits_of(waits), late
         )
 
     def _send_not_synced(self, topic: str, sent: StoredSend, error: FlushTimeout) -> Problem:
@@ -265,18 +264,19 @@ class ProduceRoute:
     async def _await_durability(self, topic: str, put: Put, batch: Batch | RawBatch) -> Reply:
         """Wait for the durability that the request needs, and return the reply. Raises Problem."""
         try:
-            await self._service.await_durability(end_of(put), sync=batch.sync)
+            await self._service.await_durability(end_of(put), batch.waits)
         except FlushTimeout as error:
             raise self._not_synced(topic, put, batch.keys, error) from error
         return Reply(self._encode_reply(put, batch.keys), _CREATED)
 
     def _not_synced(self, topic: str, put: Put, keys: list[str], error: FlushTimeout) -> Problem:
-        """Return the reply for messages that are stored and not known to be on disk."""
+        """Return the reply for messages that are stored and not known to be on disk, or on a
+        slave."""
         dedup = self._service.store.dedup
         if dedup is not None:  # with generated keys, which the reply has
             dedup.remember(topic, keys, put[0])
         placed = msgspec.Raw(self._encode_placements(put, keys))
-        return Problem(problems.FLUSH_TIMEOUT, str(error), extra={"messages": placed})
+        return Problem(problem_of(error).kind, str(error), extra={"messages": placed})
 
     def _require_own(self, request: HotRequest) -> None:
         """Raises Problem (421), with the shard's address, for a message of another shard."""
@@ -355,7 +355,7 @@ class ProduceRoute:
         return Batch(
             [message for message, _ in built],
             uniq_keys,
-            self._is_sync(request.durability),
+            self._waits(request.durability),
             _client_keys(messages),
             any(map(_is_delayed, messages)),
             ordering,
@@ -365,7 +365,7 @@ class ProduceRoute:
 
     def _from_batch(self, head: _RequestHead, topic: TopicConfig, body: bytes) -> Batch | RawBatch:
         origin = self._origin(head, topic, head.queue_id)
-        sync = self._is_sync(head.durability)
+        waits = self._waits(head.durability)
         store, max_count = self._service.store, self._service.settings.max_batch_count
         key = head.idempotency_key
 
@@ -375,12 +375,12 @@ class ProduceRoute:
             )
             given = [each or None for each in keys] if any(keys) else None
             others = _other_keys(key, keys)
-            return Batch(messages, keys, sync, given, False, ordering, key, others)
+            return Batch(messages, keys, waits, given, False, ordering, key, others)
 
         if key is not None:
             return decoded()
         batch = produce.read_batch(body, origin, store.log.end, store.format, max_count)
-        return decoded() if batch is None else RawBatch(batch, batch.keys, sync, decoded)
+        return decoded() if batch is None else RawBatch(batch, batch.keys, waits, decoded)
 
     def _origin(
         self,
@@ -400,12 +400,15 @@ class ProduceRoute:
             queues,
         )
 
-    def _is_sync(self, durability: str | None) -> bool:
+    def _waits(self, durability: str | None) -> int:
+        """Return what the reply waits for. Raises Problem."""
+        default = self._service.default_waits
         if durability is None:
-            return self._service.store.config.flush_disk_type is _SYNC_FLUSH
+            return default
         if durability not in _DURABILITIES:
-            raise Problem(problems.BAD_PARAMETER, "durability is sync or async")
-        return _DURABILITIES[durability]
+            raise Problem(problems.BAD_PARAMETER, "durability is sync, async or replicated")
+        waits = _DURABILITIES[durability]
+        return waits and waits | default & REPLICA
 
     def _count(self, topic: str, put: Put, batch: Batch | RawBatch, seconds: float) -> None:
         stored, duplicates = put

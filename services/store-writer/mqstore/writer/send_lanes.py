@@ -11,7 +11,6 @@ from mqstore.storage import MessageStore
 from mqstore.storage.admin import TopicConfig
 from mqstore.storage.formats import Host
 from mqstore.storage.puts import SendLane, StoredSend, UniqueKeys
-from mqstore.storage.settings import FlushDiskType
 from mqstore.writer import produce
 from mqstore.writer.ordering import queue_of
 from mqstore.writer.service import WriterService
@@ -56,13 +55,13 @@ class SendLanes:
         client: Host,
         queue_id: int | None,
         *,
-        sync: bool,
+        waits: int,
         stays: bool,
     ) -> bytes | StoredSend | None:
         """Store a request in RocketMQ's batch encoding, as ``send``."""
         lane = self._lane(topic)
         number = -1 if queue_id is None else queue_id
-        if lane is None or not lane.read_batch(body, client, number, sync):
+        if lane is None or not lane.read_batch(body, client, number, waits):
             return None
         return lane.put() if stays or self._is_own(lane) else None
 
@@ -111,7 +110,7 @@ class SendLanes:
             keys=None if dedup is None else dedup.tables,
             lock=None if dedup is None else dedup.lock,
             shard=self._service.settings.shard,
-            is_sync=store.config.flush_disk_type is FlushDiskType.SYNC,
+            waits=self._service.default_waits,
             traffic=metrics.traffic.of(topic.name, "normal"),
             put_s=metrics.put_seconds,
             record_size=metrics.message_size,

@@ -47,11 +47,13 @@ from mqstore.writer.pending_files import PendingFiles
 from mqstore.writer.replication.following import Following
 from mqstore.writer.replication.leader import Leader
 from mqstore.writer.replication.metrics import ReplicationMetrics
+from mqstore.writer.replication.replica_waiter import ReplicaWaiter
 from mqstore.writer.store_metrics import StoreMetrics
 from mqstore.writer.store_observer import StoreObserver
 from mqstore.writer.transactions.metrics import TransactionMetrics
 from mqstore.writer.transactions.producers import Producers
 from mqstore.writer.transactions.shard_transactions import ShardTransactions
+from mqstore.writer.waits import DISK, REPLICA, Waiter, WaiterForBoth
 from mqstore.writer.writable_shards import WritableShards
 
 log = logs.get(__name__)
@@ -105,6 +107,8 @@ class WriterService:
         self._retrying: asyncio.Task[None] | None = None
         self._shutting_down = asyncio.Event()
         self._durability: DurabilityWaiter | None = None
+        self._waiters: dict[int, Waiter] = {}
+        """By what is waited for."""
         self.topics: dict[str, TopicConfig] = {}
         """Cache of topics that take messages, by name; cleared when topics change."""
         self.commits: DurabilityWaiter | None = None
@@ -139,6 +143,10 @@ class WriterService:
             lambda: self._store,
             lambda: self._opening.refused,
         )
+        self._register_metrics()
+
+    def _register_metrics(self) -> None:
+        settings = self.settings
         TransactionMetrics(
             self.api.metrics.registry,
             self.api.metrics.rocketmq,
@@ -191,9 +199,16 @@ class WriterService:
         return self._consumers
 
     @property
-    def is_sync(self) -> bool:
-        """Whether a change waits for the disk unless its request says otherwise."""
-        return self.store.config.flush_disk_type is FlushDiskType.SYNC
+    def default_waits(self) -> int:
+        """Conditions of a reply to stored messages unless its request names others."""
+        waits = DISK if self.store.config.flush_disk_type is FlushDiskType.SYNC else 0
+        return waits | (REPLICA if self.settings.broker_role == "SYNC_MASTER" else 0)
+
+    def waiter(self, waits: int) -> Waiter:
+        """Return the waiter for the disk, a replica or both. Raises Problem (503) without store."""
+        if not self._waiters:
+            raise Problem(STORE_NOT_READY, "the store is not open")
+        return self._waiters[waits]
 
     @property
     def has_transactions(self) -> bool:
@@ -206,17 +221,17 @@ class WriterService:
         request = ForwardedRequest.of(scope, str(self.shards.own), body)
         return request.with_client(client, self._own_token())
 
-    async def await_durability(self, end: int, *, sync: bool) -> None:
-        """Wait until the log up to ``end`` is in the page cache and, for ``sync``, on disk.
+    async def await_durability(self, end: int, waits: int) -> None:
+        """Wait until the log up to ``end`` is in the page cache, and as ``waits`` says.
 
         Raises FlushTimeout, StoreFailed.
         """
         if self.commits is not None:
             await self.commits.wait(end)
-        if sync:
+        if waits:
             started = time.perf_counter()
-            await self.durability.wait(end)
-            self.metrics.sync_seconds.observe(time.perf_counter() - started)
+            await self.waiter(waits).wait(end)
+            self.metrics.waits_of(waits).observe(time.perf_counter() - started)
 
     def require_writable(self) -> None:
         """Raises Problem (503) while the store is read-only, or follows a leader."""
@@ -327,6 +342,12 @@ class WriterService:
         self._durability = DurabilityWaiter(store.flush, timeout_s)
         if store.commits is not None:
             self.commits = DurabilityWaiter(store.commits, timeout_s, place="in the page cache")
+        settings = self.settings
+        replicas = ReplicaWaiter(
+            self.leader.ha, settings.slave_timeout / 1000, settings.ha_slave_fallbehind_max
+        )
+        both = WaiterForBoth(self._durability, replicas)
+        self._waiters = {DISK: self._durability, REPLICA: replicas, DISK | REPLICA: both}
         self._store, self._retrying = store, None
         if store.receiver is None:
             self._lead(store)
@@ -378,10 +399,10 @@ class WriterService:
             return True
 
     def _begin_transactions(self, store: MessageStore) -> ShardTransactions:
-        sync = store.config.flush_disk_type is FlushDiskType.SYNC
+        waits = self.default_waits
         return ShardTransactions(
             *(store, self.seams, self.settings, self.producers),
-            settle=partial(self.await_durability, sync=sync) if sync or self.commits else None,
+            settle=partial(self.await_durability, waits=waits) if waits or self.commits else None,
             on_append=self.metrics.count_transaction_append,
             failed=self._note_failure,
         )

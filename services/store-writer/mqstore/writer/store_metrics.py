@@ -25,6 +25,7 @@ from mqstore.storage.retention import GOING
 from mqstore.storage.status import QuarantineService, Retention, ScrubProgress, StoreStatus
 from mqstore.writer.clock_metrics import of_clock
 from mqstore.writer.rebuild_metrics import of_index
+from mqstore.writer.waits import REPLICA
 
 PUT_BUCKETS_S: Final = (
     *(0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005),
@@ -73,6 +74,7 @@ class StoreMetrics(Collector):
         refused_openings: Callable[[], int],
     ) -> None:
         self.sync_seconds = Histogram()
+        self.replica_seconds = Histogram()
         self.put_seconds = Histogram(PUT_BUCKETS_S)
         self.message_size = Histogram(SIZE_BUCKETS)
         self.delivery_seconds = Histogram(DELIVERY_BUCKETS_S)
@@ -82,6 +84,10 @@ class StoreMetrics(Collector):
         self._store = store
         self._refused_openings = refused_openings
         registry.register(self)
+
+    def waits_of(self, waits: int) -> Histogram:
+        """Return the times of waits for the disk, or for a slave and maybe the disk."""
+        return self.replica_seconds if waits & REPLICA else self.sync_seconds
 
     def count_append(
         self, topic: str, placements: Sequence[Placement], *, delayed: bool, seconds: float
@@ -185,6 +191,12 @@ class StoreMetrics(Collector):
             "Seconds that synchronous produces waited for their group commit.",
             self.sync_seconds.buckets(),
             self.sync_seconds.total,
+        )
+        yield HistogramMetricFamily(
+            "mqstore_replica_wait_seconds",
+            "Seconds that produces waited for a slave, and for the disk if they wait for both.",
+            self.replica_seconds.buckets(),
+            self.replica_seconds.total,
         )
         if store is not None:
             is_system = partial(topic_names.is_system_topic, store_format=store.format)

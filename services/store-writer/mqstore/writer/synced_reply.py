@@ -12,17 +12,17 @@ from mqstore.service.http import DeferredReply
 from mqstore.service.problems import Problem
 from mqstore.storage.errors import FlushTimeout
 from mqstore.storage.exchanges import ValueCounts
-from mqstore.writer.durability import DurabilityWaiter, WaitError
+from mqstore.writer.waits import Waiter, WaitError
 
 
 class SyncedReply(DeferredReply):
-    """A body in JSON that is sent once the log is on disk up to an offset."""
+    """A body in JSON that is sent once the log is in a place up to an offset."""
 
     __slots__ = ("_body", "_callback", "_end", "_error", "_late", "_seconds", "_started", "_waiter")
 
     def __init__(
         self,
-        waiter: DurabilityWaiter,
+        waiter: Waiter,
         end: int,
         body: bytes,
         seconds: ValueCounts,

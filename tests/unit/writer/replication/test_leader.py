@@ -120,6 +120,14 @@ def test_other_addresses_get_no_tables(root: Path) -> None:
     _led(root, scenario, allowed="10.0.0.0/8")
 
 
+def test_a_synchronous_master_without_slaves_is_refused() -> None:
+    async def run() -> None:
+        with pytest.raises(ConfigurationError, match="haAllowedSlaves"):
+            Leader(Settings(broker_role="SYNC_MASTER"))
+
+    asyncio.run(run())
+
+
 def test_slaves_are_allowed_by_address_and_block() -> None:
     allowed = AllowedSlaves("10.1.0.0/16, 192.0.2.7,fd00::/8")
     for address in ("10.1.2.3", "192.0.2.7", "fd12::1", "::ffff:10.1.0.1"):

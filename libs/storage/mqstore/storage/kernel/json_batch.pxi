@@ -185,6 +185,8 @@ cdef class JsonReader:
                     batch.durability = "sync"
                 elif is_name(value.raw, "async", 5):
                     batch.durability = "async"
+                elif is_name(value.raw, "replicated", 10):
+                    batch.durability = "replicated"
                 else:
                     return False
             else:

@@ -29,7 +29,7 @@ class JsonBatch:
     def queue_id(self) -> int:
         """The queue that the request names, or -1."""
     @property
-    def durability(self) -> Literal["sync", "async"] | None:
+    def durability(self) -> Literal["sync", "async", "replicated"] | None:
         """What the request names."""
     @property
     def has_keys(self) -> bool:

@@ -2,6 +2,8 @@
 
 
 cdef enum:
+    WAITS_DISK = 1  # what a reply waits for
+    WAITS_REPLICA = 2
     LANE_KEYS_MAX = 256  # unique keys of a request, each of which is compared with those before
 
 
@@ -64,6 +66,7 @@ cdef class QueueTurns:
 cdef class StoredSend:
     cdef readonly bytes reply
     cdef readonly int64_t end
+    cdef readonly int waits
     cdef EncodedBatch batch
     cdef BatchPlace first
 
@@ -98,10 +101,10 @@ cdef class SendLane:
     cdef QueueTurns turns
     cdef int64_t shard, count_max
     cdef readonly int64_t queues
-    cdef bint is_sync
+    cdef int waits, default_waits
     cdef EncodedBatch batch  # what was read and is not put
     cdef readonly object ordering_key  # of what was read
-    cdef bint has_keys, is_turn, waits
+    cdef bint has_keys, is_turn
     cdef double started_s
     cdef list traffic  # messages and bytes
     cdef ValueCounts put_s, record_size
@@ -120,7 +123,7 @@ cdef class SendLane:
         KeyTables keys,
         lock,
         int64_t shard,
-        bint is_sync,
+        int waits,
         list traffic not None,
         ValueCounts put_s not None,
         ValueCounts record_size not None,
@@ -129,7 +132,7 @@ cdef class SendLane:
             raise ValueError("a topic that takes messages has a write queue or more")
         self.end, self.reader, self.rules, self.topic = end, reader, rules, topic
         self.store_host, self.keys, self.lock, self.turns = store_host, keys, lock, turns
-        self.shard, self.is_sync, self.queues, self.queue_of = shard, is_sync, queues, queue_of
+        self.shard, self.default_waits, self.queues, self.queue_of = shard, waits, queues, queue_of
         self.count_max = reader.count_max
         self.traffic, self.put_s, self.record_size = traffic, put_s, record_size
 
@@ -141,12 +144,18 @@ cdef class SendLane:
         request = self.reader.read(text, now)
         if request is None:
             return False
-        self.waits = self.is_sync if request.durability is None else request.durability == "sync"
+        self.waits = self.default_waits
+        if request.durability == "async":
+            self.waits = 0
+        elif request.durability is not None:
+            self.waits |= WAITS_DISK
+            if request.durability == "replicated":
+                self.waits |= WAITS_REPLICA
         self.has_keys = request.has_keys
         return self.prepare(request.data, request.queue_id, born_host, now, None)
 
     def read_batch(
-        self, bytes data not None, born_host not None, int64_t queue_id, bint waits
+        self, bytes data not None, born_host not None, int64_t queue_id, int waits
     ):
         cdef int64_t now = self.begin()
         if not self.can_put():
@@ -238,5 +247,6 @@ cdef class SendLane:
             return reply
         sent = StoredSend.__new__(StoredSend)
         sent.reply, sent.batch, sent.first = reply, batch, first[0]
+        sent.waits = self.waits
         sent.end = first.offset + batch.size
         return sent

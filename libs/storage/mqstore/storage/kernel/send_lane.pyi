@@ -39,7 +39,7 @@ class QueueTurns:
 
 @final
 class StoredSend:
-    """Messages that are stored, and whose reply waits until the log is on disk."""
+    """Messages that are stored, and whose reply waits: for the disk, or for a replica."""
 
     @property
     def reply(self) -> bytes:
@@ -47,6 +47,9 @@ class StoredSend:
     @property
     def end(self) -> int:
         """The end of the messages, a physical offset."""
+    @property
+    def waits(self) -> int:
+        """What the reply waits for: 1 the disk, 2 a replica, 3 both."""
     @property
     def keys(self) -> list[str]:
         """Their unique keys."""
@@ -73,25 +76,25 @@ class SendLane:
         keys: KeyTables | None,
         lock: Lock | None,
         shard: int,
-        is_sync: bool,
+        waits: int,
         traffic: list[int],
         put_s: ValueCounts,
         record_size: ValueCounts,
     ) -> None:
         """``rules`` are those of properties in RocketMQ's encoding. ``queues`` is the number of
         write queues, ``queue_of`` returns that of an ordering key among them. ``lock`` protects
-        ``keys`` (None: duplicates are stored), ``is_sync`` says whether a JSON request without
-        durability waits for the disk. What is stored is added to ``traffic`` (messages, bytes of
-        records), ``put_s`` (the seconds that a put took) and ``record_size`` (the mean bytes of a
-        request's records). ValueError."""
+        ``keys`` (None: duplicates are stored), ``waits`` is what a JSON request without durability
+        waits for, as ``StoredSend.waits``. What is stored is added to ``traffic`` (messages, bytes
+        of records), ``put_s`` (the seconds that a put took) and ``record_size`` (the mean bytes of
+        a request's records). ValueError."""
     def read(self, text: bytes, born_host: tuple[bytes, int]) -> bool:
         """Read a request in JSON. False for one that is not plain, and while the store takes no put
         in one call."""
     def read_batch(
-        self, data: bytes, born_host: tuple[bytes, int], queue_id: int, waits: bool
+        self, data: bytes, born_host: tuple[bytes, int], queue_id: int, waits: int
     ) -> bool:
         """Read messages in RocketMQ's batch encoding, as ``read``. ``queue_id`` -1 names no queue,
-        ``waits`` says whether the reply waits for the disk."""
+        ``waits`` is what the reply waits for."""
     @property
     def given_keys(self) -> list[str]:
         """The unique keys of what was read, which are "" or given by the client; empty where it

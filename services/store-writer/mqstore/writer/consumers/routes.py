@@ -258,7 +258,7 @@ class ConsumerRoutes:
             level, reason, delay_s = given.delay_level, given.reason, given.delay_s
             statuses, end = await asyncio.to_thread(act, level, reason, delay_s)
             if end:
-                await service.await_durability(end, sync=service.is_sync)
+                await service.await_durability(end, service.default_waits)
             return statuses
 
         return await self._settle(request, group, given.receipts, body, here)

@@ -33,6 +33,8 @@ class HaServer:
         self._loop = asyncio.get_running_loop()
         self.sent_bytes = 0
         """Bytes of the log that were sent to slaves."""
+        self.on_report: Callable[[], object] = lambda: None
+        """Called after each report of a slave."""
         self.refused = 0
         """Connections whose slave could not copy this log from the end of its own."""
         self._server: asyncio.Server | None = None
@@ -61,6 +63,7 @@ class HaServer:
 
     def note_report(self) -> None:
         """See ``SlaveObserver``."""
+        self.on_report()
 
     def note_refusal(self) -> None:
         """See ``SlaveObserver``."""
@@ -97,13 +100,17 @@ class HaServer:
             if self._look is None:
                 self._look_at_end()
 
-    def _look_at_end(self) -> None:
-        """Wake the slaves if the log has grown; again later, while there are slaves."""
-        if not self._slaves:
-            self._look = None
-            return
+    def send_now(self) -> None:
+        """Wake the slaves if the log has grown."""
         if (end := self._stream.end) != self._end:
             self._end = end
             for slave in self._slaves.values():
                 slave.wake()
+
+    def _look_at_end(self) -> None:
+        """Send what the log has now; again later, while there are slaves."""
+        if not self._slaves:
+            self._look = None
+            return
+        self.send_now()
         self._look = self._loop.call_later(LOOK_INTERVAL_S, self._look_at_end)

@@ -48,6 +48,11 @@ class Leader:
         """Raises ConfigurationError."""
         self._settings = settings
         self._allowed = AllowedSlaves(settings.ha_allowed_slaves)
+        if settings.broker_role == "SYNC_MASTER" and not self._allowed:
+            raise ConfigurationError(
+                "brokerRole is SYNC_MASTER, and no slave may connect: name the addresses of slaves "
+                "in haAllowedSlaves, or remove brokerRole"
+            )
         self._remoting: RemotingServer | None = None
         self.ha: HaServer | None = None
         """None until slaves may connect."""

@@ -189,7 +189,7 @@ class HotRoutes:
             return self._decided(key, verdict, why) if decided is None else decided
 
         def decide(transaction_id: bytes, start: bytes, ending: bytes) -> bytes | None:
-            if self._plain.waits_for_disk:
+            if self._plain.replies_wait:
                 return None
             other, key = self._find(transaction_id.decode(), is_forwarded=is_forwarded)
             decided = self._plain.decide(key, verdict, _BY_PRODUCER) if other is None else None

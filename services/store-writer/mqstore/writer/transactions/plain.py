@@ -11,7 +11,6 @@ import msgspec
 
 from mqstore.storage.formats import Host
 from mqstore.storage.puts import QueueTurns, UniqueKeys
-from mqstore.storage.settings import FlushDiskType
 from mqstore.storage.transactions import Verdict, begin_reader
 from mqstore.writer.service import WriterService
 from mqstore.writer.synced_reply import SyncedReply
@@ -69,13 +68,13 @@ class PlainTransactions:
         return service.key_routing.are_own(service.key_routing.parts([key], window_ms))
 
     @property
-    def waits_for_disk(self) -> bool:
-        """Whether replies wait for the disk, because the store flushes synchronously."""
-        return self._service.store.config.flush_disk_type is FlushDiskType.SYNC
+    def replies_wait(self) -> bool:
+        """Whether replies wait, as those to messages do, for the disk or a slave."""
+        return self._service.default_waits != 0
 
     def _settled(self, reply: bytes, end: int) -> bytes | SyncedReply:
-        """A reply, which may wait for the disk."""
-        if not self.waits_for_disk:
-            return reply
+        """A reply, which may wait."""
         service = self._service
-        return SyncedReply(service.durability, end, reply, service.metrics.sync_seconds)
+        if not (waits := service.default_waits):
+            return reply
+        return SyncedReply(service.waiter(waits), end, reply, service.metrics.waits_of(waits))

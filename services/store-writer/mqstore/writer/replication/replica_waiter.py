@@ -1,0 +1,113 @@
+"""Requests that wait for a slave, as RocketMQ's handleHA does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+from mqstore.service.slave_errors import SlaveNotAvailable, SlaveTimeout
+from mqstore.storage.errors import FlushTimeout
+from mqstore.writer.replication.ha_server import HaServer
+from mqstore.writer.waits import Callback, Waiter, WaitError
+
+
+class _Wait(NamedTuple):
+    """One wait, up to the end offset. Waits are ordered by their ends."""
+
+    end: int
+    number: int
+    deadline: float
+    callback: Callback
+
+
+class ReplicaWaiter(Waiter):
+    """Calls back when a slave has acknowledged the log up to an offset.
+
+    Used on one event loop only. A wait costs no task and no timer of its own.
+    """
+
+    def __init__(self, ha: HaServer | None, timeout_s: float, fall_behind_max: int) -> None:
+        """``ha`` is None where no slave may connect. A slave that has ``fall_behind_max`` bytes
+        less than a wait needs does not count for it."""
+        self._ha = ha
+        self._timeout_s = timeout_s
+        self._fall_behind_max = fall_behind_max
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[_Wait] = []
+        """A heap."""
+        self._number = 0
+        self._expiry: asyncio.TimerHandle | None = None
+        self._is_requested = False
+        if ha is not None:
+            ha.on_report = self._finish
+
+    def add(self, end: int, callback: Callback) -> None:
+        """See ``Waiter``. The error is SlaveNotAvailable, soon, or SlaveTimeout."""
+        acknowledged = None if self._ha is None else self._ha.acknowledged
+        if acknowledged is None or end - acknowledged >= self._fall_behind_max:
+            self._loop.call_soon(self._call, callback, self._not_available(end, acknowledged))
+            return
+        self._number += 1
+        deadline = self._loop.time() + self._timeout_s
+        heappush(self._waiting, _Wait(end, self._number, deadline, callback))
+        if not self._is_requested:
+            self._is_requested = True
+            self._loop.call_soon(self._request)  # behind the other requests of this turn
+        if self._expiry is None:
+            self._expiry = self._loop.call_later(self._timeout_s, self._expire)
+
+    def _request(self) -> None:
+        """Have the slaves sent what is waited for; finish what they had already."""
+        self._is_requested = False
+        if self._ha is not None:
+            self._ha.send_now()
+        self._finish()
+
+    def _finish(self) -> None:
+        """Call back the waits that a slave has acknowledged."""
+        acknowledged = None if self._ha is None else self._ha.acknowledged
+        if acknowledged is None:
+            return
+        while self._waiting and self._waiting[0].end <= acknowledged:
+            self._call(heappop(self._waiting).callback, None)
+
+    def _expire(self) -> None:
+        """Fail the waits whose deadline has passed, and set the timer for the next one."""
+        now = self._loop.time()
+        late = sorted(
+            (each for each in self._waiting if each.deadline <= now), key=lambda each: each.number
+        )
+        self._waiting = [each for each in self._waiting if each.deadline > now]
+        heapify(self._waiting)
+        self._expiry = None
+        if self._waiting:
+            first = min(each.deadline for each in self._waiting)
+            self._expiry = self._loop.call_at(first, self._expire)
+        self._fail(late)
+
+    def _fail(self, late: Iterable[_Wait]) -> None:
+        text = f"no slave has acknowledged it after {self._timeout_s:g} s; the messages are stored"
+        for each in late:
+            self._call(each.callback, SlaveTimeout(text))
+
+    def _not_available(self, end: int, acknowledged: int | None) -> FlushTimeout:
+        if self._ha is None:
+            return SlaveNotAvailable(
+                "the messages are stored, and no slave may connect: set haAllowedSlaves"
+            )
+        if acknowledged is None:
+            return SlaveNotAvailable("the messages are stored, and no slave is connected")
+        return SlaveNotAvailable(
+            f"the messages are stored, and the nearest slave is {end - acknowledged} bytes behind; "
+            f"one counts below haSlaveFallbehindMax ({self._fall_behind_max})"
+        )
+
+    def _call(self, callback: Callback, error: WaitError | None) -> None:
+        try:
+            callback(error)
+        except Exception as defect:
+            self._loop.call_exception_handler(
+                {"message": "a callback of a wait for a slave failed", "exception": defect}
+            )
