@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -15,9 +16,10 @@ from mqstore.client import Client, NewMessage, ProblemError
 from mqstore.service.configuration_error import ConfigurationError
 from mqstore.service.ha_frames import FrameReader, encode_report
 from mqstore.service.sockets import bind
-from tests.services.service_processes import Process, writer
+from tests.services.service_processes import Process, query, writer
 
 TOPIC: Final = "orders"
+PATIENCE_S: Final = 60.0
 SLAVE: Final = {"slave_timeout": 60_000, "ha_allowed_slaves": "127.0.0.1"}
 
 
@@ -127,3 +129,38 @@ def test_one_request_may_wait_for_a_slave(tmp_path: Path) -> None:
         with _slave(port):
             for _ in range(3):
                 _produce(client, "replicated")
+
+
+def test_what_is_acknowledged_as_replicated_outlives_the_leader(tmp_path: Path) -> None:
+    """Leader and follower are shards; the leader is killed and its store is gone."""
+    with _leader(tmp_path / "leader", broker_role="SYNC_MASTER") as (process, client, port):
+        following = writer(
+            tmp_path / "follower",
+            status="not-ready",  # a follower takes no messages
+            broker_role="SLAVE",
+            ha_master_address=f"127.0.0.1:{port}",
+            ha_send_heartbeat_interval=100,
+        )
+        with following as other, Client(other.url, other.url) as promoted:
+            _await_slave(client)
+            placed = [
+                client.produce(TOPIC, [NewMessage(body=f"{number}")]).messages[0]
+                for number in range(50)
+            ]
+            process.kill()
+            assert promoted.promote().role == "leader"
+            assert promoted.store().max_offset >= max(m.physical_offset + m.size for m in placed)
+            with query(tmp_path / "follower") as reads, Client(reads.url, reads.url) as found:
+                bodies = [found.message(each.offset_msg_id).body for each in placed]
+            assert bodies == [f"{number}" for number in range(50)]
+
+
+def _await_slave(client: Client) -> None:
+    """Produce until a slave is there."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        with contextlib.suppress(ProblemError):
+            _produce(client)
+            return
+        assert time.monotonic() < deadline, "no slave connects"
+        time.sleep(0.02)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from mqstore.service.events import Events
 from mqstore.service.remoting import RemotingClient
@@ -11,6 +12,9 @@ from mqstore.storage import MessageStore
 from mqstore.writer.durability import DurabilityWaiter
 from mqstore.writer.replication.follower import Follower, LinkState
 from mqstore.writer.replication.leader_tables import LeaderTables
+
+CANCEL_INTERVAL_S: Final = 0.1
+"""Seconds until a task that goes on is cancelled again."""
 
 
 class Following:
@@ -42,7 +46,10 @@ class Following:
 
     async def stop(self) -> None:
         """Stop both tasks; the store receives no more."""
-        for task in self._tasks:
-            task.cancel()
+        pending = set(self._tasks)
+        while pending:
+            for task in pending:
+                task.cancel()  # again: a TaskGroup that fails meanwhile drops a cancellation
+            _, pending = await asyncio.wait(pending, timeout=CANCEL_INTERVAL_S)
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.follower.link.state = LinkState.STOPPED
