@@ -71,6 +71,11 @@ def test_a_slave_gets_the_tables_as_they_are(root: Path) -> None:
             topics = json.loads((await _request(at, 21)).body)
             assert topics["topicConfigTable"]["T"]["writeQueueNums"] == 3
             assert topics["dataVersion"]["counter"] == 1
+        bounds = json.loads((await _request(port, 28)).body)["table"]
+        assert bounds == {
+            "commitLogMinOffset": "0",
+            "commitLogMaxOffset": str(store.log.max_offset),
+        }
         groups = json.loads((await _request(port, 201)).body)
         assert groups["subscriptionGroupTable"]["g"]["groupName"] == "g"
         offsets = (await _request(port, 43)).body

@@ -67,7 +67,7 @@ class Leader:
         self.ha = HaServer(store.log_stream, _options(settings), self._allowed.__contains__)
         await self.ha.start(listener)
         self._remoting = RemotingServer(
-            handlers(store.table_texts, settings.listen_port, ha_port),
+            handlers(store, settings.listen_port, ha_port),
             allows=self._allowed.__contains__,
         )
         for each in self._remoting_listeners():

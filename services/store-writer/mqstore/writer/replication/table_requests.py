@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from mqstore.service.remoting import (
     SYSTEM_ERROR,
     Command,
@@ -18,9 +20,11 @@ from mqstore.service.remoting import (
     Handler,
     Response,
 )
-from mqstore.storage.admin import TableTexts
+from mqstore.storage import MessageStore
+from mqstore.storage.reads import LogStream
 
 GET_ALL_TOPIC_CONFIG: Final = 21
+GET_BROKER_RUNTIME_INFO: Final = 28
 GET_ALL_CONSUMER_OFFSET: Final = 43
 GET_ALL_DELAY_OFFSET: Final = 45
 REGISTER_BROKER: Final = 103
@@ -28,9 +32,11 @@ UNREGISTER_BROKER: Final = 104
 GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Final = 201
 
 
-def handlers(texts: TableTexts, port: int, ha_port: int) -> dict[int, Handler]:
+def handlers(store: MessageStore, port: int, ha_port: int) -> dict[int, Handler]:
     """Return the handlers by request code. The ports are those that slaves are to use."""
+    texts = store.table_texts
     return {
+        GET_BROKER_RUNTIME_INFO: _sends_bounds(store.log_stream),
         GET_ALL_TOPIC_CONFIG: _sends(texts.topics),
         GET_ALL_CONSUMER_OFFSET: _sends(texts.consumer_offsets),
         GET_ALL_DELAY_OFFSET: _sends(texts.delay_offsets),
@@ -45,6 +51,17 @@ def _sends(text: Callable[[], str]) -> Handler:
 
     async def handle(_: Command, __: Connection) -> Response:
         return Response(body=(await asyncio.to_thread(text)).encode())
+
+    return handle
+
+
+def _sends_bounds(stream: LogStream) -> Handler:
+    """Return a handler whose response has the log's bounds, of all that a broker reports here:
+    the HA protocol does not name them."""
+
+    async def handle(_: Command, __: Connection) -> Response:
+        bounds = {"commitLogMinOffset": str(stream.start), "commitLogMaxOffset": str(stream.end)}
+        return Response(body=msgspec.json.encode({"table": bounds}))
 
     return handle
 
