@@ -49,9 +49,12 @@ def half_way(script: Script) -> Script:
 
 
 def copy_of(store: Path) -> Path:
-    """A copy that may be opened, and so changed, while the original stays as it was written."""
+    """A copy that may be opened, and so changed, while the original stays as it was written.
+
+    Without files that are being written to replace others: those of an open store come and go.
+    """
     copy = Path(tempfile.mkdtemp(prefix=f"{store.name}-copy-", dir=store.parent)) / "store"
-    shutil.copytree(store, copy)
+    shutil.copytree(store, copy, ignore=shutil.ignore_patterns("*.tmp"))
     return copy
 
 

@@ -4,6 +4,7 @@ import com.google.gson.JsonObject;
 import java.io.IOException;
 import java.net.ServerSocket;
 import java.nio.file.Path;
+import java.util.concurrent.ThreadLocalRandom;
 import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.broker.BrokerPathConfigHelper;
 import org.apache.rocketmq.common.MQVersion;
@@ -90,17 +91,19 @@ final class Broker {
         return config;
     }
 
-    /** The one two below is free too: a broker takes it for its fast lane. */
-    private static int freePort() throws IOException {
+    /**
+     * The one two below is free too: a broker takes it for its fast lane. Both are below those that
+     * the kernel gives to connections, one of which could take them before the broker listens.
+     */
+    private static int freePort() {
         while (true) {
-            try (ServerSocket found = new ServerSocket(0)) {
-                int port = found.getLocalPort();
-                try {
-                    new ServerSocket(port - 2).close();
-                    return port;
-                } catch (IOException taken) {
-                    continue;
-                }
+            int port = ThreadLocalRandom.current().nextInt(12_000, 30_000);
+            try {
+                new ServerSocket(port).close();
+                new ServerSocket(port - 2).close();
+                return port;
+            } catch (IOException taken) {
+                continue;
             }
         }
     }
