@@ -43,7 +43,7 @@ def test_a_follower_of_a_shard_has_the_whole_log_and_all_tables(tmp_path: Path) 
     remoting, ha = free_ports()
     sizes: dict[str, Any] = {"mapped_file_size_commit_log": SEGMENT_SIZE}
     leads = {"ha_allowed_slaves": "127.0.0.1", "listen_port": remoting, "ha_listen_port": ha}
-    follows = {
+    follows: dict[str, Any] = {
         "broker_role": "SLAVE",
         "ha_master_address": f"127.0.0.1:{ha}",
         "master_address": f"127.0.0.1:{remoting}",
