@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from mqstore.client import Client, NewMessage, ProblemError
@@ -66,6 +67,9 @@ def test_a_follower_serves_reads_and_refuses_writes_until_it_is_promoted(
         assert found.following is not None
         assert found.following.lag_bytes == 0
         assert found.following.durable_offset == store.log.max_offset
+        metrics = httpx.get(f"{run.writer_url}/metrics").text
+        assert "mqstore_replication_following 1.0" in metrics
+        assert "mqstore_replication_behind_bytes 0.0" in metrics
         assert client.message(f"U{7:031d}", topic="T").body == "body 7 " * 10
         for change in (
             lambda: client.receive("g", "T"),

@@ -154,7 +154,11 @@ class WriterService:
             settings.shard,
             lambda: None if self._transactions is None else self._transactions.engine,
         )
-        ReplicationMetrics(self.api.metrics.registry, lambda: self.leader.ha)
+        ReplicationMetrics(
+            self.api.metrics.registry,
+            lambda: self.leader.ha,
+            lambda: None if self.following is None else self.following.follower,
+        )
         GroupStateMetrics(
             self.api.metrics.registry,
             self.api.metrics.rocketmq,
@@ -392,7 +396,7 @@ class WriterService:
                 self._opening.lead()
                 if not await self._try_to_open():
                     self._retrying = self._loop.create_task(self._open_later())
-            except StorageError as error:
+            except (StorageError, ConfigurationError) as error:  # the port for slaves is in use
                 self._fail(error)
                 raise
             self.events.publish("promoted", offset=offset)

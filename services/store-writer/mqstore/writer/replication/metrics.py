@@ -1,4 +1,4 @@
-"""Metrics of the slaves that copy the log."""
+"""Metrics of the slaves that copy the log, and of a follower's copy of its leader's."""
 
 from __future__ import annotations
 
@@ -8,15 +8,22 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from mqstore.writer.replication.follower import Follower, LinkState
 from mqstore.writer.replication.ha_server import HaServer
 
 
 class ReplicationMetrics(Collector):
     """Read at each scrape, from any thread."""
 
-    def __init__(self, registry: CollectorRegistry, server: Callable[[], HaServer | None]) -> None:
-        """``server`` returns None while no slave may connect."""
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        server: Callable[[], HaServer | None],
+        follower: Callable[[], Follower | None],
+    ) -> None:
+        """``server`` returns None while no slave may connect, ``follower`` in a leader."""
         self._server = server
+        self._follower = follower
         registry.register(self)
 
     def collect(self) -> Iterable[Metric]:
@@ -54,4 +61,18 @@ class ReplicationMetrics(Collector):
             "Connections that were closed because the slave cannot copy this log from its end, as "
             "the log of store-writer says.",
             value=0 if server is None else server.refused,
+        )
+        yield from self._of_follower(self._follower())
+
+    def _of_follower(self, follower: Follower | None) -> Iterable[Metric]:
+        follows = follower is not None and follower.link.state is LinkState.FOLLOWING
+        yield GaugeMetricFamily(
+            "mqstore_replication_following",
+            "1 while this store copies the log of a leader that it is connected to.",
+            value=float(follows),
+        )
+        yield GaugeMetricFamily(
+            "mqstore_replication_behind_bytes",
+            "Bytes of the leader's log that a follower lacks, as far as is known; 0 in a leader.",
+            value=0 if follower is None else follower.lag,
         )
