@@ -23,10 +23,11 @@ from mqstore.storage.config import FlushDiskType
 from tests.bench import exchanges, lean
 from tests.bench.harness import Bench, Figures, Metric, Setting, Side
 from tests.bench.lean import Exchange, Limits, Measurement
-from tests.bench.rocketmq import Peer, free_port
+from tests.bench.rocketmq import Peer
 from tests.bench.servers import Server
 from tests.bench.stores import fresh_directory
 from tests.bench.workload import BODY_SIZE, QUEUES, TOPIC
+from tests.free_ports import free_port
 from tests.services.service_processes import running
 
 LOT: Final = 32

@@ -21,11 +21,11 @@ from typing import Final
 from mqstore.storage.config import FlushDiskType
 from tests.bench import latencies, senders, servers
 from tests.bench.harness import Bench, Figures, Setting
-from tests.bench.rocketmq import free_port
 from tests.bench.senders import Script
 from tests.bench.servers import Server
 from tests.bench.stores import fresh_directory
 from tests.bench.workload import BODY_SIZE, QUEUES, TOPIC
+from tests.free_ports import free_port
 from tests.services.service_processes import running
 
 RECORDS_PER_TRANSACTION: Final = 50

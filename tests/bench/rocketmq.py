@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import threading
@@ -21,6 +20,7 @@ from typing import IO
 from tests.bench.failures import SideError
 from tests.compat.referee import JVM_ACCESS_FLAGS, Referee
 from tests.compat.referee import missing as referee_missing
+from tests.free_ports import free_port
 
 VERSION = "4.9.7"
 NAME = f"RocketMQ {VERSION}"
@@ -182,12 +182,3 @@ class Peer(Programs):
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         return self._process.stdin, self._process.stdout
-
-
-def free_port() -> int:
-    """A port for a broker: the one two below must be free too (its fast lane)."""
-    while True:
-        with socket.create_server(("127.0.0.1", 0)) as found:
-            port: int = found.getsockname()[1]
-            with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port - 2)):
-                return port

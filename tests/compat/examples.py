@@ -12,6 +12,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.compat.scripts import Script
+from tests.store_copies import copy_store
 
 EXAMPLES = int(os.environ.get("MQSTORE_COMPAT_EXAMPLES", "2"))
 MESSAGES = int(os.environ.get("MQSTORE_COMPAT_MESSAGES", "60"))
@@ -49,13 +50,9 @@ def half_way(script: Script) -> Script:
 
 
 def copy_of(store: Path) -> Path:
-    """A copy that may be opened, and so changed, while the original stays as it was written.
-
-    Without files that are being written to replace others: those of an open store come and go.
-    """
-    copy = Path(tempfile.mkdtemp(prefix=f"{store.name}-copy-", dir=store.parent)) / "store"
-    shutil.copytree(store, copy, ignore=shutil.ignore_patterns("*.tmp"))
-    return copy
+    """A copy that may be opened, and so changed, while the original stays as it was written."""
+    directory = tempfile.mkdtemp(prefix=f"{store.name}-copy-", dir=store.parent)
+    return copy_store(store, Path(directory) / "store")
 
 
 def openable_copy_of(store: Path) -> Path:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
-import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +17,9 @@ from tests.compat import ours
 from tests.compat.compare import Dump, differences
 from tests.compat.examples import copy_of
 from tests.compat.referee import Referee
+from tests.free_ports import free_port
 from tests.services.service_processes import Process, running, writer
+from tests.store_copies import copy_store
 
 pytestmark = [pytest.mark.referee, pytest.mark.slow]
 
@@ -30,12 +30,6 @@ SIZES: dict[str, Any] = {
     "maxIndexNum": 400,
 }
 PATIENCE_S = 60.0
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port
 
 
 def settings(referee: Referee, ha_port: int, **others: Any) -> dict[str, Any]:
@@ -148,7 +142,7 @@ def test_a_copy_of_the_directory_of_a_running_broker_is_brought_up_to_date(
     theirs, mine, ha_port = tmp_path / "leader", tmp_path / "follower", free_port()
     with referee.master(theirs, {**SIZES, "haListenPort": ha_port}) as master:
         master.send(0, 1_000)
-        shutil.copytree(theirs, mine)
+        copy_store(theirs, mine)
         master.send(1_000, 300)
         with running(mine, **settings(referee, ha_port)) as run, run.client() as client:
             end = master.send(1_300, 100)

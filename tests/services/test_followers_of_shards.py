@@ -8,24 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from mqstore.client import Client, Following, NewMessage
-from mqstore.service.configuration_error import ConfigurationError
-from mqstore.service.sockets import bind
+from tests.free_ports import free_port
 from tests.services.service_processes import running, writer
 
 SEGMENT_SIZE = 1 << 20
 PATIENCE_S = 60.0
-
-
-def free_ports() -> tuple[int, int]:
-    """Ports for remoting and HA; the one two below the first is free too."""
-    while True:
-        with bind("127.0.0.1", 0) as first, bind("127.0.0.1", 0) as second:
-            remoting, ha = (int(each.getsockname()[1]) for each in (first, second))
-            try:
-                bind("127.0.0.1", remoting - 2).close()
-            except ConfigurationError:
-                continue
-            return remoting, ha
 
 
 def await_following(client: Client, is_so: Callable[[Following], bool]) -> Following:
@@ -40,7 +27,7 @@ def await_following(client: Client, is_so: Callable[[Following], bool]) -> Follo
 
 
 def test_a_follower_of_a_shard_has_the_whole_log_and_all_tables(tmp_path: Path) -> None:
-    remoting, ha = free_ports()
+    remoting, ha = free_port(), free_port()
     sizes: dict[str, Any] = {"mapped_file_size_commit_log": SEGMENT_SIZE}
     leads = {"ha_allowed_slaves": "127.0.0.1", "listen_port": remoting, "ha_listen_port": ha}
     follows: dict[str, Any] = {

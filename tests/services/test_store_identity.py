@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import signal
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from mqstore.jobs.log import at_path
 from mqstore.storage.errors import StoreLocked
 from tests import forked_processes
 from tests.services.service_processes import environment, writer
+from tests.store_copies import copy_store
 from tests.unit.storage.stores import open_store
 
 
@@ -59,7 +59,7 @@ def test_no_service_and_no_job_opens_a_copy_whose_log_is_the_originals(tmp_path:
     with writer(store, store_path_commit_log=log) as original, Client(original.url) as client:
         client.create_topic("t", queues=1)
         client.produce("t", [NewMessage(body="one")], durability="sync")
-        shutil.copytree(store, copy, symlinks=True)
+        copy_store(store, copy)
         for module in ("mqstore.writer", "mqstore.query"):
             said = refused(module, copy)
             for named in (store, copy, log, "mqstore store adopt"):

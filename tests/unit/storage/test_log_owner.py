@@ -27,6 +27,7 @@ from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.posix_files import PosixFileSystem
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.verify import Verification
+from tests.store_copies import copy_store
 from tests.unit.storage.stores import FILES, abandon, all_bodies, bodies, open_store, put_some
 
 
@@ -45,10 +46,10 @@ class Place:
         return open_store(root or self.root, **options)
 
     def copy_root(self) -> Path:
-        return Path(shutil.copytree(self.root, self.copy, symlinks=True))
+        return copy_store(self.root, self.copy)
 
     def copy_log(self) -> Path:
-        return Path(shutil.copytree(self.log, self.log_copy))
+        return copy_store(self.log, self.log_copy)
 
     def content(self) -> dict[Path, bytes]:
         """Content of every file of the log and beside it."""

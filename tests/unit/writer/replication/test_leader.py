@@ -13,23 +13,11 @@ import pytest
 from mqstore.service.configuration_error import ConfigurationError
 from mqstore.service.remoting import CommandRefused, PeerUnreachable, RemotingClient
 from mqstore.service.settings import Settings
-from mqstore.service.sockets import bind
 from mqstore.storage.admin import Commit
 from mqstore.storage.message_store import MessageStore
 from mqstore.writer.replication.leader import AllowedSlaves, Leader
+from tests.free_ports import free_port
 from tests.unit.storage.stores import open_store, put_some
-
-
-def free_port() -> int:
-    """A port that is free, as is the one two below."""
-    while True:
-        with bind("127.0.0.1", 0) as listener:
-            port = int(listener.getsockname()[1])
-            try:
-                bind("127.0.0.1", port - 2).close()
-            except ConfigurationError:
-                continue
-            return port
 
 
 def _led(
