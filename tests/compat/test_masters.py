@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic.alias_generators import to_snake
 
-from mqstore.client import Client, Following, NewMessage
+from mqstore.client import Client, NewMessage
 from tests.compat import ours
 from tests.compat.compare import Dump, differences
 from tests.compat.examples import copy_of
 from tests.compat.referee import Referee
 from tests.free_ports import free_port
+from tests.services.followers import await_following
 from tests.services.service_processes import Process, running, writer
 from tests.store_copies import copy_store
 
@@ -29,7 +29,6 @@ SIZES: dict[str, Any] = {
     "maxHashSlotNum": 100,
     "maxIndexNum": 400,
 }
-PATIENCE_S = 60.0
 
 
 def settings(referee: Referee, ha_port: int, **others: Any) -> dict[str, Any]:
@@ -47,18 +46,6 @@ def following(store: Path, given: dict[str, Any]) -> Iterator[tuple[Process, Cli
     """A store-writer that follows; it is not ready, as it takes no messages."""
     with writer(store, status="not-ready", **given) as process, Client(process.url) as client:
         yield process, client
-
-
-def await_following(client: Client, is_so: Callable[[Following], bool]) -> Following:
-    """The state of a follower once it is so."""
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        found = client.replication().following
-        assert found is not None
-        if is_so(found):
-            return found
-        assert time.monotonic() < deadline, found
-        time.sleep(0.02)
 
 
 def log_of(store: Path, end: int) -> tuple[list[str], bytes]:

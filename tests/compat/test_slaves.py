@@ -156,7 +156,7 @@ def test_a_slave_has_the_tables(referee: Referee, tmp_path: Path) -> None:
 
 
 def test_a_slave_beyond_our_log_is_not_served(referee: Referee, tmp_path: Path) -> None:
-    """A store of the slave that another master has written is left as it is."""
+    """A store of the slave that another master has written is not changed."""
     ports = _ports()
     other = tmp_path / "other"
     with _leader(other, _ports(), store_format=referee.format) as leader, _client(leader) as client:

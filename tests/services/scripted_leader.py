@@ -1,4 +1,4 @@
-"""A leader of the HA protocol that sends the log of a store, as it is and with faults."""
+"""A leader of the HA protocol that sends the log of a store, unchanged and with faults."""
 
 from __future__ import annotations
 

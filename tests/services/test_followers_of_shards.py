@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mqstore.client import Client, Following, NewMessage
+from mqstore.client import Client, NewMessage
 from tests.free_ports import free_port
+from tests.services.followers import await_following
 from tests.services.service_processes import running, writer
 
 SEGMENT_SIZE = 1 << 20
-PATIENCE_S = 60.0
-
-
-def await_following(client: Client, is_so: Callable[[Following], bool]) -> Following:
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        found = client.replication().following
-        assert found is not None
-        if is_so(found):
-            return found
-        assert time.monotonic() < deadline, found
-        time.sleep(0.02)
 
 
 def test_a_follower_of_a_shard_has_the_whole_log_and_all_tables(tmp_path: Path) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 from mqstore.cli.exit_codes import EXIT_REFUSED, refuse
 from mqstore.cli.extras import require
+from mqstore.cli.run import ListenAddress, QueryPort, StoreDirectory, WriterPort
 from mqstore.client import Client, ClientError, Following
 
 LISTEN_PORT: Final = 10_911
@@ -32,14 +32,10 @@ def follow_leader(
     ha_port: Annotated[
         int | None, typer.Option(help="The broker's haListenPort. [default: listenPort + 1]")
     ] = None,
-    store: Annotated[
-        Path | None, typer.Option(help="Store directory. [default: data/store]", readable=False)
-    ] = None,
-    writer_port: Annotated[
-        int | None, typer.Option(help="Port of store-writer. [default: 8081]")
-    ] = None,
-    query_port: Annotated[int | None, typer.Option(help="Port of query. [default: 8082]")] = None,
-    host: Annotated[str | None, typer.Option(help="Listen address. [default: 127.0.0.1]")] = None,
+    store: StoreDirectory = None,
+    writer_port: WriterPort = None,
+    query_port: QueryPort = None,
+    host: ListenAddress = None,
 ) -> None:
     """Copy the store of a running broker and serve reads from the copy, until Ctrl-C.
 

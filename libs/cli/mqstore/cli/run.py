@@ -9,20 +9,23 @@ import typer
 
 from mqstore.cli.extras import require
 
+StoreDirectory = Annotated[
+    Path | None, typer.Option(help="Store directory. [default: data/store]", readable=False)
+]
+WriterPort = Annotated[int | None, typer.Option(help="Port of store-writer. [default: 8081]")]
+QueryPort = Annotated[int | None, typer.Option(help="Port of query. [default: 8082]")]
+ListenAddress = Annotated[str | None, typer.Option(help="Listen address. [default: 127.0.0.1]")]
+
 
 def run(
-    store: Annotated[
-        Path | None, typer.Option(help="Store directory. [default: data/store]", readable=False)
-    ] = None,
-    writer_port: Annotated[
-        int | None, typer.Option(help="Port of store-writer. [default: 8081]")
-    ] = None,
-    query_port: Annotated[int | None, typer.Option(help="Port of query. [default: 8082]")] = None,
+    store: StoreDirectory = None,
+    writer_port: WriterPort = None,
+    query_port: QueryPort = None,
     coordinator_port: Annotated[
         int | None, typer.Option(help="Port of transaction-coordinator. [default: 8083]")
     ] = None,
     coordinator: Annotated[bool, typer.Option(help="Run the transaction coordinator.")] = True,
-    host: Annotated[str | None, typer.Option(help="Listen address. [default: 127.0.0.1]")] = None,
+    host: ListenAddress = None,
     parent_pid: Annotated[
         int | None, typer.Option(help="Stop when this parent process ends.", hidden=True)
     ] = None,

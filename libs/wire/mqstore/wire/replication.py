@@ -31,9 +31,7 @@ class Following(Reply):
     durable_offset: Annotated[
         int, Field(description="Everything below is on disk, and acknowledged to the leader.")
     ]
-    leader_offset: Annotated[
-        int, Field(description="End of the leader's log, as far as it is known.")
-    ]
+    leader_offset: Annotated[int, Field(description="Greatest known end of the leader's log.")]
     lag_bytes: Annotated[
         int, Field(description="Bytes of the leader's log not yet here as whole messages.")
     ]

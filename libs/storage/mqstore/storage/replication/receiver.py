@@ -273,6 +273,6 @@ class LogReceiver:
             )
         if defect not in _ACCEPTED:
             self.damaged += 1
-            _log.error("the leader's record at offset %d is damaged, and copied as it is", offset)
+            _log.error("the leader's record at offset %d is damaged, and copied unchanged", offset)
         self._records.copy(record)
         self._records.count(len(record))

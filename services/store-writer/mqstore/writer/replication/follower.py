@@ -1,7 +1,7 @@
 """Copies a leader's log to the open store: the slave's side of RocketMQ's HA protocol.
 
 Source: HAService.HAClient of 4.9.7. In other ways than that one, this follower reports where its
-log ends as soon as it is connected, reports only what is on its disk, and names the reason why it
+log ends once it has connected, reports only what is on its disk, and names the reason why it
 refuses a leader.
 """
 

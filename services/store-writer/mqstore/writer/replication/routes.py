@@ -48,7 +48,7 @@ class ReplicationRoutes:
     async def promote(self) -> Replication:
         """Stops following the leader and opens the store for writing, with all that was received.
         Stop the leader's producers before, and wait until `lagBytes` is 0. No request is served
-        for a moment. A store that leads already stays as it is. A promoted store never follows
+        for a moment. A store that leads already is not changed. A promoted store never follows
         again."""
         await self._service.promote()
         return await self.replication()

@@ -1,0 +1,23 @@
+"""Waits for the state of a follower."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from mqstore.client import Client, Following
+
+PATIENCE_S: Final = 60.0
+
+
+def await_following(client: Client, is_so: Callable[[Following], bool]) -> Following:
+    """Return the state of a follower once ``is_so`` holds for it."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        found = client.replication().following
+        assert found is not None
+        if is_so(found):
+            return found
+        assert time.monotonic() < deadline, found
+        time.sleep(0.02)
