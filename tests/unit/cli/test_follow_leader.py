@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import cast
 
 import pytest
+from typer.testing import CliRunner
 
 from mqstore.cli.follow_leader import _address_of, print_progress, progress_line
+from mqstore.cli.main import app
 from mqstore.client import Client, Following, Replication
 from mqstore.wire.examples.replication import FOLLOWER, PROMOTED
 
@@ -34,6 +37,13 @@ def test_the_port_of_a_broker_is_rocketmqs_unless_it_is_given(
 def test_what_is_no_address_is_refused(broker: str) -> None:
     with pytest.raises(ValueError, match="HOST:PORT"):
         _address_of(broker)
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "x"])
+def test_what_is_no_port_is_refused_and_makes_no_store(port: str, tmp_path: Path) -> None:
+    words = ["follow", "broker", "--ha-port", port, "--store", str(tmp_path / "store")]
+    assert CliRunner().invoke(app, words).exit_code == 2
+    assert not (tmp_path / "store").exists()
 
 
 def test_a_line_says_how_far_the_copy_is_and_how_fast() -> None:

@@ -30,7 +30,10 @@ def follow_leader(
         ),
     ],
     ha_port: Annotated[
-        int | None, typer.Option(help="The broker's haListenPort. [default: listenPort + 1]")
+        int | None,
+        typer.Option(
+            help="The broker's haListenPort. [default: listenPort + 1]", min=1, max=65_535
+        ),
     ] = None,
     store: StoreDirectory = None,
     writer_port: WriterPort = None,
