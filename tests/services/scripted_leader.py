@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
+from mqstore.service.ha_handover import REQUEST as HANDOVER_REQUEST
 from mqstore.storage import MessageStore
 
 FRAME_SIZE = 20_000
@@ -64,6 +65,8 @@ class ScriptedLeader:
         report = connection.recv(8, socket.MSG_WAITALL)
         if len(report) < 8:
             return
+        if report == HANDOVER_REQUEST:  # a master of RocketMQ sends nothing before an offset
+            report = connection.recv(8, socket.MSG_WAITALL)
         (sent,) = struct.unpack(">q", report)
         self._take(sent)
         self.requested.append(sent)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from mqstore.client import Client, NewMessage
 from tests.free_ports import free_port
 from tests.services.followers import await_following
@@ -19,6 +21,7 @@ def test_a_follower_of_a_shard_has_the_whole_log_and_all_tables(tmp_path: Path) 
     leads = {"ha_allowed_slaves": "127.0.0.1", "listen_port": remoting, "ha_listen_port": ha}
     follows: dict[str, Any] = {
         "broker_role": "SLAVE",
+        "replica_name": "second",
         "ha_master_address": f"127.0.0.1:{ha}",
         "master_address": f"127.0.0.1:{remoting}",
     }
@@ -36,6 +39,8 @@ def test_a_follower_of_a_shard_has_the_whole_log_and_all_tables(tmp_path: Path) 
             await_following(client, lambda now: now.durable_offset == end)
             await_following(client, lambda now: now.tables_copied_at_ms is not None)
             assert client.store().min_offset == 0
+            metrics = httpx.get(f"{process.url}/metrics").text
+            assert 'mqstore_replication_lag_bytes{slave="second"} 0.0' in metrics
             assert client.message(stored[0].offset_msg_id).body == messages[0].body
             assert client.topic("orders").write_queues == 2
             assert client.offsets("billing", topic="orders").offsets[0].committed == 1

@@ -10,6 +10,7 @@ rejected; other settings of a broker are accepted in the file and have no effect
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -191,6 +192,9 @@ class Settings(BaseSettings):
     master_address: HostAndPort | None = None
     """`host:port` of that leader's remoting port (`listenPort`), from which a SLAVE copies topics,
     groups and offsets. Without it they are not copied."""
+    replica_name: Annotated[str | None, Field(pattern=r"^[!-~]{1,253}$")] = None
+    """Name of this store among the replicas of its shard, by which its leader knows it; by default
+    the host name, which in Kubernetes is that of the pod. It must not change."""
     ha_allowed_slaves: str = ""
     """IP addresses and blocks of RocketMQ slaves that may copy the log, joined by commas. Empty:
     none, and no port is open for them. Their connections have neither token nor TLS."""
@@ -265,6 +269,11 @@ class Settings(BaseSettings):
     four times as many, and one body more."""
     max_inflate_ratio: Annotated[int, Field(ge=1)] = 1_000
     """Times the stored length that an inflated body may have."""
+
+    @property
+    def own_replica_name(self) -> str:
+        """`replicaName`, or the host name."""
+        return self.replica_name or socket.gethostname()
 
     @property
     def follows(self) -> bool:

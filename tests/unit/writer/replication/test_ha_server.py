@@ -12,7 +12,9 @@ from typing import Final
 
 import pytest
 
+from mqstore.service import ha_handover
 from mqstore.service.ha_frames import HEADER, Frame, FrameReader, encode_report
+from mqstore.service.ha_handover import FollowerIntroduction, LeaderIntroduction
 from mqstore.service.sockets import bind
 from mqstore.storage.message_store import MessageStore
 from mqstore.writer.replication.ha_server import HaServer
@@ -41,6 +43,13 @@ class RawSlave:
 
     def report(self, offset: int) -> None:
         self.send(encode_report(offset))
+
+    async def introduce(self, name: str, store_id: str = "f" * 32) -> LeaderIntroduction:
+        """Introduce itself as a follower of mqstore does; the leader's introduction."""
+        self.send(ha_handover.REQUEST)
+        leader = await ha_handover.read(self._reader, LeaderIntroduction)
+        self.send(ha_handover.encode(FollowerIntroduction(store_id=store_id, name=name)))
+        return leader
 
     async def frame(self) -> Frame:
         """The next frame. EOFError when the connection has ended."""
@@ -110,7 +119,7 @@ async def _serving(
     root: Path, options: HaOptions, allows: Callable[[str], bool] = lambda _: True
 ) -> AsyncIterator[Served]:
     with open_store(root) as store:
-        server = HaServer(store.log_stream, options, allows)
+        server = HaServer(store, options, allows)
         listener = bind("127.0.0.1", 0)
         address = listener.getsockname()
         await server.start(listener)
@@ -275,7 +284,7 @@ def test_a_slave_whose_segment_was_deleted_is_disconnected(root: Path) -> None:
     _run(root, scenario)
 
 
-@pytest.mark.parametrize("data", [b"\xff" * 8, HEADER.pack(-1, 0)])
+@pytest.mark.parametrize("data", [b"\xfe" * 8, HEADER.pack(-2, 0)])
 def test_bytes_that_are_no_report_end_the_connection(root: Path, data: bytes) -> None:
     async def scenario(served: Served) -> None:
         slave = await served.slave(None)
@@ -299,5 +308,61 @@ def test_the_server_ends_all_connections_when_it_closes(root: Path) -> None:
         await served.until(lambda: bool(served.server.slaves))
         await served.server.close()
         assert await slave.ended()
+
+    _run(root, scenario)
+
+
+def test_a_follower_has_the_name_that_it_gives_and_a_slave_its_address(root: Path) -> None:
+    async def scenario(served: Served) -> None:
+        put_some(served.store, SOME)
+        end = served.store.log.max_offset
+        follower, slave = await served.slave(None), await served.slave()
+        leader = await follower.introduce("mqstore-0-1")
+        assert leader.store_id == served.store.store_id
+        await served.until(lambda: len(served.server.slaves) == 1)
+        follower.report(0)
+        assert await follower.log_from(0, end) == await slave.log_from(0, end) == served.log
+        follower.report(end)
+        await served.until(lambda: served.server.acknowledged == end)
+        found = {each.is_replica: each for each in served.server.slaves}
+        assert (found[True].name, found[True].acknowledged) == ("mqstore-0-1", end)
+        assert found[False].name == found[False].address
+
+    _run(root, scenario)
+
+
+def test_the_newest_connection_of_a_follower_ends_its_earlier_one(root: Path) -> None:
+    async def scenario(served: Served) -> None:
+        first, second = await served.slave(None), await served.slave(None)
+        for each in (first, second):
+            await each.introduce("a")
+            each.report(0)
+            await served.until(lambda: bool(served.server.slaves))
+        assert await first.ended()
+        await served.until(lambda: len(served.server.slaves) == 1)
+
+    _run(root, scenario)
+
+
+def test_two_followers_of_one_name_are_a_mistake(root: Path) -> None:
+    async def scenario(served: Served) -> None:
+        first, second = await served.slave(None), await served.slave(None)
+        await first.introduce("a", "1" * 32)
+        first.report(0)
+        await served.until(lambda: bool(served.server.slaves))
+        await second.introduce("a", "2" * 32)
+        assert await second.ended()
+        assert served.server.refused == 1
+
+    _run(root, scenario)
+
+
+def test_bytes_that_are_no_introduction_end_the_connection(root: Path) -> None:
+    async def scenario(served: Served) -> None:
+        slave = await served.slave(None)
+        slave.send(ha_handover.REQUEST + encode_report(0) + encode_report(0))
+        while await slave._read():
+            pass
+        await served.until(lambda: served.server.refused == 1)
 
     _run(root, scenario)

@@ -2,7 +2,7 @@
 
 Source: HAService.HAClient of 4.9.7. In other ways than that one, this follower reports where its
 log ends once it has connected, reports only what is on its disk, and names the reason why it
-refuses a leader.
+refuses a leader. A leader of mqstore introduces itself first (``ha_handover``).
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from mqstore.service import logs
+from mqstore.service import ha_handover, logs
 from mqstore.service.events import Events
 from mqstore.service.ha_frames import Frame, FrameInvalid, FrameReader, encode_report
+from mqstore.service.ha_handover import FollowerIntroduction, LeaderIntroduction
 from mqstore.storage import MessageStore
 from mqstore.storage.errors import FlushTimeout, LeaderLogRefused, StorageError, StoreFailed
 from mqstore.writer.durability import DurabilityWaiter
@@ -29,6 +30,8 @@ READ_SIZE: Final = 1 << 20
 UNSYNCED_MAX: Final = 64 << 20
 """Bytes that may be received and not on disk: beyond them the leader waits."""
 CONNECT_TIMEOUT_S: Final = 5.0
+INTRODUCTION_TIMEOUT_S: Final = 1.0
+"""Seconds without an introduction after which a leader is taken for a master of RocketMQ."""
 PAUSE_FIRST_S: Final = 0.5
 PAUSE_MAX_S: Final = 10.0
 """Pauses between two connections: doubled from the first one until bytes are received."""
@@ -71,9 +74,10 @@ class Follower:
         *,
         heartbeat_s: float,
         housekeeping_s: float,
+        name: str,
     ) -> None:
         """``heartbeat_s``: longest time between two reports; ``housekeeping_s``: longest time
-        without bytes of the leader."""
+        without bytes of the leader; ``name``: its ``replicaName``."""
         assert store.receiver is not None
         self._receiver = store.receiver
         self._store = store
@@ -82,6 +86,7 @@ class Follower:
         self._address = address
         self._heartbeat_s = heartbeat_s
         self._housekeeping_s = housekeeping_s
+        self._name = name
         self._pause_s = PAUSE_FIRST_S
         self._has_grown = asyncio.Event()
         host, port = address
@@ -108,6 +113,9 @@ class Follower:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             reader, writer = await asyncio.open_connection(*self._address, limit=READ_SIZE)
         try:
+            leader = await self._await_introduction(reader, writer)
+            if leader is not None:
+                writer.write(ha_handover.encode(self._introduce()))
             writer.write(encode_report(end))
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._receive(reader))
@@ -116,6 +124,21 @@ class Follower:
             raise _first_of(group) from None
         finally:
             writer.transport.abort()
+
+    async def _await_introduction(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> LeaderIntroduction | None:
+        """Request an introduction; None of a master of RocketMQ. Raises OSError, EOFError,
+        FrameInvalid."""
+        writer.write(ha_handover.REQUEST)
+        try:
+            async with asyncio.timeout(INTRODUCTION_TIMEOUT_S):
+                return await ha_handover.read(reader, LeaderIntroduction)
+        except TimeoutError:
+            return None
+
+    def _introduce(self) -> FollowerIntroduction:
+        return FollowerIntroduction(store_id=self._store.store_id, name=self._name)
 
     async def _receive(self, reader: asyncio.StreamReader) -> None:
         """Append what the leader sends. Raises OSError, FrameInvalid, StorageError."""

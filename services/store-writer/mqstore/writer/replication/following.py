@@ -32,6 +32,7 @@ class Following:
             *(store, durability, events, split_address(settings.ha_master_address)),
             heartbeat_s=settings.ha_send_heartbeat_interval / 1000,
             housekeeping_s=settings.ha_housekeeping_interval / 1000,
+            name=settings.own_replica_name,
         )
         self.tables: LeaderTables | None = None
         """None where the address of the leader's tables is not known."""

@@ -9,8 +9,9 @@ from functools import partial
 from typing import Final
 
 from mqstore.service import logs
-from mqstore.storage.reads import LogStream
-from mqstore.writer.replication.slave import HaOptions, Slave
+from mqstore.service.ha_handover import LeaderIntroduction
+from mqstore.storage import MessageStore
+from mqstore.writer.replication.slave import HaOptions, Slave, SlaveRefused
 
 log = logs.get(__name__)
 
@@ -24,10 +25,11 @@ class HaServer:
     """The connections of all slaves, and their ``SlaveObserver``. Used on one event loop."""
 
     def __init__(
-        self, stream: LogStream, options: HaOptions, allows: Callable[[str], bool]
+        self, store: MessageStore, options: HaOptions, allows: Callable[[str], bool]
     ) -> None:
         """``allows`` decides by a slave's IP address whether it may copy the log."""
-        self._stream = stream
+        self._store = store
+        self._stream = store.log_stream
         self._options = options
         self._allows = allows
         self._loop = asyncio.get_running_loop()
@@ -56,6 +58,24 @@ class HaServer:
     def acknowledged(self) -> int | None:
         """The largest offset that a connected slave has acknowledged; None without slaves."""
         return max((each.acknowledged for each in self.slaves), default=None)
+
+    def introduce(self) -> LeaderIntroduction:
+        """See ``SlaveObserver``."""
+        return LeaderIntroduction(store_id=self._store.store_id)
+
+    def admit(self, replica: Slave) -> None:
+        """See ``SlaveObserver``. Its earlier connection, which may be lost, ends."""
+        assert replica.follower is not None
+        for other in list(self._slaves.values()):
+            if other is replica or not other.is_replica or other.name != replica.name:
+                continue
+            assert other.follower is not None
+            if other.follower.store_id != replica.follower.store_id:
+                raise SlaveRefused(
+                    f"its replicaName {replica.name} is that of the follower at {other.address}: "
+                    "give each follower a name of its own"
+                )
+            other.disconnect()
 
     def note_sent(self, size: int) -> None:
         """See ``SlaveObserver``."""

@@ -64,7 +64,7 @@ class Leader:
         settings = self._settings
         listener = bind(settings.host, settings.ha_listen_port)
         ha_port = listener.getsockname()[1]
-        self.ha = HaServer(store.log_stream, _options(settings), self._allowed.__contains__)
+        self.ha = HaServer(store, _options(settings), self._allowed.__contains__)
         await self.ha.start(listener)
         self._remoting = RemotingServer(
             handlers(store, settings.listen_port, ha_port),

@@ -47,8 +47,8 @@ class ReplicationMetrics(Collector):
             labels=["slave"],
         )
         for slave in slaves:
-            acknowledged.add_metric([slave.address], slave.acknowledged)
-            lag.add_metric([slave.address], max(0, end - slave.acknowledged))
+            acknowledged.add_metric([slave.name], slave.acknowledged)
+            lag.add_metric([slave.name], max(0, end - slave.acknowledged))
         yield acknowledged
         yield lag
         yield CounterMetricFamily(

@@ -1,5 +1,7 @@
 """One slave that copies the log: what it reports, and the frames that it is sent.
 
+A follower of mqstore is a slave that introduces itself (``ha_handover``).
+
 Source: HAConnection of 4.9.7. Here a slave that cannot go on from its offset is disconnected with a
 reason, where RocketMQ sends it heartbeats for ever: its log ends beyond ours, or the segment at its
 offset was deleted.
@@ -12,8 +14,9 @@ import contextlib
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from mqstore.service import logs
-from mqstore.service.ha_frames import FrameInvalid, ReportReader, encode_header
+from mqstore.service import ha_handover, logs
+from mqstore.service.ha_frames import REPORT, FrameInvalid, ReportReader, encode_header
+from mqstore.service.ha_handover import FollowerIntroduction, LeaderIntroduction
 from mqstore.storage.errors import RecordExpired
 from mqstore.storage.reads import LogStream
 
@@ -42,7 +45,13 @@ class HaOptions:
 
 
 class SlaveObserver(Protocol):
-    """Notes what happens on the connections. Called on the event loop."""
+    """Notes what happens on the connections, and knows the store. Called on the event loop."""
+
+    def introduce(self) -> LeaderIntroduction:
+        """Return what the leader says of itself to a follower."""
+
+    def admit(self, replica: Slave) -> None:
+        """Accept a follower that has introduced itself. Raises SlaveRefused."""
 
     def note_sent(self, size: int) -> None:
         """Note that bytes of the log were sent."""
@@ -66,10 +75,13 @@ class Slave:
         observer: SlaveObserver,
     ) -> None:
         self.address = _address(writer)
+        self.follower: FollowerIntroduction | None = None
+        """None for a slave of RocketMQ, or before the introduction."""
         self.requested: int | None = None
         """The end of its log when it connected; None before its first report."""
         self.acknowledged = 0
-        """The end of its log as it last reported it: in its page cache."""
+        """The end of its log as it last reported it: on the disk of a follower of mqstore, in the
+        page cache of a slave of RocketMQ."""
         self.sent = 0
         """The end of what was sent."""
         self._stream = stream
@@ -82,6 +94,20 @@ class Slave:
         self._has_requested = asyncio.Event()
         self._has_more = asyncio.Event()
         writer.transport.set_write_buffer_limits(high=UNSENT_MAX)
+
+    @property
+    def name(self) -> str:
+        """The ``replicaName`` of a follower, the address of a slave of RocketMQ."""
+        return self.address if self.follower is None else self.follower.name
+
+    @property
+    def is_replica(self) -> bool:
+        """Whether it is a follower of mqstore."""
+        return self.follower is not None
+
+    def disconnect(self) -> None:
+        """End the connection."""
+        self._writer.transport.abort()
 
     def wake(self) -> None:
         """Send what the log has now, if the slave waits for it."""
@@ -101,13 +127,13 @@ class Slave:
 
     def _note_end(self, errors: list[BaseException | None]) -> None:
         error = next((each for each in errors if each is not None), None)
-        where = {"slave": self.address, "acknowledged": self.acknowledged}
+        where = {"slave": self.name, "acknowledged": self.acknowledged}
         if isinstance(error, (SlaveRefused, FrameInvalid)):
             self._observer.note_refusal()
             log.error("a slave is refused", reason=str(error), **where)
         elif isinstance(error, TimeoutError):
             log.warning("a slave is disconnected: it has sent no report in time", **where)
-        elif error is None or isinstance(error, OSError):
+        elif error is None or isinstance(error, (OSError, asyncio.IncompleteReadError)):
             log.info("a slave is gone", **where)
         else:
             log.error("replication to a slave failed", exc_info=error, **where)
@@ -115,8 +141,14 @@ class Slave:
     async def _receive(self) -> None:
         """Take reports until the connection ends.
 
-        Raises TimeoutError, OSError, FrameInvalid, SlaveRefused."""
+        Raises TimeoutError, OSError, IncompleteReadError, FrameInvalid, SlaveRefused."""
         reports = ReportReader()
+        async with asyncio.timeout(self._options.housekeeping_s):
+            first = await self._reader.readexactly(REPORT.size)
+            if first == ha_handover.REQUEST:
+                await self._hand_over()
+            elif (offset := reports.feed(first)) is not None:
+                self._take_report(offset)
         while True:
             async with asyncio.timeout(self._options.housekeeping_s):
                 data = await self._reader.read(REPORTS_SIZE)
@@ -125,6 +157,11 @@ class Slave:
             offset = reports.feed(data)
             if offset is not None:
                 self._take_report(offset)
+
+    async def _hand_over(self) -> None:
+        self._write(ha_handover.encode(self._observer.introduce()))
+        self.follower = await ha_handover.read(self._reader, FollowerIntroduction)
+        self._observer.admit(self)
 
     def _take_report(self, offset: int) -> None:
         if offset > (end := self._stream.end):
@@ -146,7 +183,7 @@ class Slave:
         """Send the log as it grows, and heartbeats. Raises OSError, SlaveRefused."""
         await self._has_requested.wait()
         self.sent = self._first_offset()
-        log.info("a slave copies the log", slave=self.address, at=self.requested, sent=self.sent)
+        log.info("a slave copies the log", slave=self.name, at=self.requested, sent=self.sent)
         while True:
             try:
                 data = await self._next_bytes()
