@@ -16,6 +16,8 @@ OUT ?= build/expiry
 ARGS ?=
 # Tests wait for services, disks and JVMs about half of their time, so two cores serve four workers.
 WORKERS ?= 4
+# A test that fails is run once more, and named at the end when it passes then: it, or the code, has a race.
+AGAIN ?= --reruns 1 --rerun-except TimedOut
 ROWS ?=
 STATES ?= 20000
 SEED ?=
@@ -61,10 +63,10 @@ run: $(RUN_READY) ## start the services over STORE (default data/store); Ctrl-C 
 	@$(BIN)/mqstore run --parent-pid $$PPID $(ARGS)
 
 test: $(TEST_READY) ## run all tests that need no cluster; names those that it had to skip
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow and not nightly" $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow and not nightly" $(AGAIN) $(ARGS)
 
 test-ci: $(SPARK_READY) ## run the longer tests: simulation, fuzz, random stores, Spark
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "slow and not nightly" --timeout 1200 $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "slow and not nightly" --timeout 1200 $(AGAIN) $(ARGS)
 
 images: ## build the images of the services and of Spark, by docker, podman or buildah, or IMAGE_BUILD=TOOL; IMAGE_PREFIX=…/
 	@build='$(IMAGE_BUILD)'; for name in $(IMAGES); do \
@@ -93,7 +95,7 @@ e2e e2e-full: $(TEST_READY) ## test the chart on the cluster that KUBECONFIG nam
 		if [ -x "$$tools/kubectl" ] && [ -x $(KUBE)/build-image ]; then \
 			$(MAKE) $(E2E_BEFORE) images IMAGES="$(E2E_IMAGES)" IMAGE_BUILD=$(KUBE)/build-image || exit; fi; \
 		MQSTORE_E2E_IMAGE_PREFIX=$(IMAGE_PREFIX) MQSTORE_E2E_KUBE=$(KUBE) \
-		$(BIN)/python -m pytest -m "$(E2E)" tests/e2e $(ARGS)
+		$(BIN)/python -m pytest -m "$(E2E)" tests/e2e $(AGAIN) $(ARGS)
 
 promtool: ## get build/promtool from Debian's package of Prometheus; `make test` tests the alerts with it
 	@rm -rf build/prometheus && mkdir -p build/prometheus && cd build/prometheus && \

@@ -99,7 +99,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say at the end, in plain words, what was not tested and why."""
+    """Say at the end, in plain words, what was not tested and why, and what passed only when it
+    was run again."""
     reasons: dict[str, int] = {}
     for report in terminalreporter.stats.get("skipped", []):
         why = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
@@ -108,6 +109,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("left out")
         for why, count in sorted(reasons.items()):
             terminalreporter.write_line(f"{count} test{'s' * (count > 1)}: {why}")
+    again = terminalreporter.stats.get("rerun", [])
+    if again:
+        terminalreporter.section("failed, and run again: a race in the test or in the code")
+        for report in again:
+            terminalreporter.write_line(report.nodeid)
+            terminalreporter.write_line(report.longreprtext)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

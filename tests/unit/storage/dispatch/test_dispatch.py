@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 import tempfile
 from pathlib import Path
@@ -449,6 +450,15 @@ def test_inline_dispatch_steps_back_while_another_thread_dispatches(tmp_path: Pa
 
     assert store.dispatcher.step(0.0) == float("inf")
     assert store.marks.dispatched == log.max_offset
+
+
+def test_a_step_with_nothing_to_do_keeps_no_append_from_dispatching(tmp_path: Path) -> None:
+    log = SmallLog()
+    log.put()
+    store = SmallStore(tmp_path, log)
+    store.dispatch()
+    with store.dispatcher._lock:
+        assert store.dispatcher.step(0.0) == math.inf
 
 
 def test_the_index_catches_up_by_itself_and_then_goes_with_the_queues(tmp_path: Path) -> None:

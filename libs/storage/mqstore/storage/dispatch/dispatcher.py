@@ -154,7 +154,13 @@ class Dispatcher:
         return max(0, self._log.max_offset - self.position)
 
     def step(self, now: float) -> float:
-        """Dispatch one slice. A rejection by the disk is logged and retried later."""
+        """Dispatch one slice. A rejection by the disk is logged and retried later.
+
+        With nothing to do it takes no lock: an append would find it taken, and leave the dispatch
+        of its record to the background.
+        """
+        if self.position == self._log.max_offset and self.catch_up.is_joined:
+            return math.inf
         with self._hold_lock():
             try:
                 more = self._advance(self._log.max_offset)
