@@ -25,12 +25,14 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, NoReturn
 
 ROOT: Final = Path(__file__).parents[1]
 PRELOADED: Final = (
+    "anyio._backends._asyncio",  # imported when a service closes its client
     "mqstore.cli.main",
     "mqstore.client",
     "mqstore.coordinator.__main__",
@@ -225,7 +227,7 @@ def _monitor(request: dict[str, Any], status: int, *files: int) -> None:
 
 
 def _run(request: dict[str, Any], output: int, errors: int, *listener: int) -> None:
-    """Become the requested process. Never returns: the interpreter ends as that of any program."""
+    """Become the requested process. Never returns."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if request["interactive"]:
         os.setsid()
@@ -242,11 +244,26 @@ def _run(request: dict[str, Any], output: int, errors: int, *listener: int) -> N
     for name in (module, f"{module}.__main__"):  # what runs must not be imported already
         if not hasattr(sys.modules.get(name), "__path__"):
             sys.modules.pop(name, None)
-    if module.endswith(".py"):
-        runpy.run_path(module, run_name="__main__")
-    else:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
-    sys.exit()
+    try:
+        if module.endswith(".py"):
+            runpy.run_path(module, run_name="__main__")
+        else:
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        _end(0)
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            _end(end.code or 0)
+        raise
+
+
+def _end(code: int) -> NoReturn:
+    """End as the interpreter does, except that modules and objects are not freed: that would copy
+    the server's memory, and cost as much as the start of a service."""
+    threading._shutdown()  # type: ignore[attr-defined] # waits for threads that are no daemons
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def main(arguments: Sequence[str]) -> None:
