@@ -35,6 +35,7 @@ from mqstore.storage.log.block_cover import BlockCover
 from mqstore.storage.log.clock_watch import ClockWatch
 from mqstore.storage.log.commit_log import CommitLog
 from mqstore.storage.log.follower_log import FollowerLog
+from mqstore.storage.lookup.bounded_reads import LogBounds, ReadableLog
 from mqstore.storage.lookup.lookups import Lookups
 from mqstore.storage.mapped.allocation import AllocationService
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
@@ -178,11 +179,12 @@ class StoreParts:
         self.report = recovery.report(core.dispatcher)
         self.repairs = self._make_repairs()
         self.scrub = self._make_scrub()
-        window = LogWindow(*directory.state.bound_words)
+        bounds = LogBounds(directory.state) if options.bounds_reads else directory.state
+        window = LogWindow(*bounds.bound_words)
         guard = BlockGuard(directory.blocks, window, on_damage=self.scrub.report)
-        self.lookups = Lookups(
-            core.log, core.queues, core.index, directory.state, guard, core.steps.current
-        )
+        self.lookups = Lookups(core.log, core.queues, core.index, bounds, guard, core.steps.current)
+        self.reads = self._make_reads()
+        """Look-ups for consumers, who may see less than what is stored."""
         levels = DelayLevels(config.message_delay_level)
         self.appends = Appends(
             core.log,
@@ -208,6 +210,15 @@ class StoreParts:
             recovery.quarantine, lambda: core.dispatcher.catch_up.complete
         )
         self.running_manifest = self._make_running_manifest()
+
+    def _make_reads(self) -> Lookups:
+        directory, core = self.directory, self.core
+        if not self.options.bounds_reads:
+            return self.lookups
+        state, window = directory.state, LogWindow(*directory.state.bound_words)
+        guard = BlockGuard(directory.blocks, window, on_damage=self.scrub.report)
+        log_of_readers = ReadableLog(core.log, state)
+        return Lookups(log_of_readers, core.queues, core.index, state, guard, core.steps.current)
 
     def _make_repairs(self) -> LogRepairs:
         directory, core = self.directory, self.core
@@ -301,7 +312,7 @@ class StoreParts:
             core.queue_flush,
             core.allocation,
             directory.blocks,
-            self.lookups.forget,
+            self._forget_segments,
         )
         return Retention(
             directory.config,
@@ -314,6 +325,11 @@ class StoreParts:
             Groups(directory.config.keep_for_groups, core.queues, self.tables.offsets),
             self.delays.holds,
         )
+
+    def _forget_segments(self) -> None:
+        """Release segments that look-ups have read: they are about to be removed."""
+        self.lookups.forget()
+        self.reads.forget()
 
     def _make_rebuilds(self) -> IndexRebuilds:
         directory, core = self.directory, self.core

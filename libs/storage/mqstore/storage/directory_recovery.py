@@ -311,6 +311,7 @@ class DirectoryRecovery:
         queues.correct_min(found.min_offset)
         queues.end_recovery()
         state.set_dispatched(dispatcher.position)
+        state.end_recovery()
 
     def _report_log(self, dispatched: int) -> None:
         opened, found = self.directory, self.plan

@@ -137,6 +137,9 @@ class MessageStore:
         self.repairs = parts.repairs
         self.scrub = parts.scrub
         self.lookups = parts.lookups
+        """Find all that is stored."""
+        self.reads = parts.reads
+        """Find what consumers may see: with ``StoreOptions.bounds_reads`` what is confirmed."""
         self.dedup: DeduplicatedPuts | None = parts.dedup
         """Which unique keys are known; None when that is switched off, or nothing may be put."""
         self.receiver = parts.receiver
@@ -232,6 +235,12 @@ class MessageStore:
         FlushTimeout (stored, not known to be on disk), StoreFailed.
         """
         self._parts.appends.wait(end, durability)
+
+    def confirm(self, offset: int, in_sync: int) -> None:
+        """Publish that so many copies are in sync, the leader included, and that each of them has
+        the log up to ``offset`` on its disk, the end of a record. A lower offset changes nothing
+        for readers."""
+        self.state.confirm(offset, in_sync)
 
     # topics -------------------------------------------------------------------------------
 
@@ -558,6 +567,7 @@ class MessageStore:
     def _release(self) -> None:
         self.dispatcher.close()
         self.lookups.forget()
+        self.reads.forget()
         self.delays.close()
         self.log.close()
         self.queues.close()

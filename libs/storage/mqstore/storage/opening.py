@@ -215,6 +215,8 @@ def _identify(
     index_synced = last_run.index_synced(view, found) if facts.trusted else 0
     boot_id = options.boot_id or _read_boot_id(seams)
     state = _write_opening(facts, content, config, blocks, lock, seams, boot_id)
+    if options.bounds_reads:
+        state.bound_reads()
     return OpenedDirectory(
         paths=paths,
         config=config if options.deletes else config.model_copy(update=_NO_DELETION),

@@ -79,6 +79,8 @@ class StoreOptions:
     leader: str | None = None
     """Address of the leader whose log this store receives (``MessageStore.receiver``): nothing
     else writes to the log then, and puts are rejected. None for a store that leads."""
+    bounds_reads: bool = False
+    """True: readers, of other processes too, see nothing beyond ``MessageStore.confirm``."""
     deliver_delayed: bool = True
     """False: delayed messages are stored, and none is delivered."""
     scrubs: bool = False

@@ -12,6 +12,7 @@ from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Message, Record
 from mqstore.storage.layout import PRE_BLANK_SIZE, QUEUE_ENTRY_SIZE, StoreFormat
 from mqstore.storage.lookup.lookups import Lookups
+from mqstore.storage.lookup.views import BoundWords
 from mqstore.storage.metadata.block_files import BlockFiles
 from mqstore.storage.metadata.block_guard import BlockGuard
 from mqstore.storage.queues.queue_entry import ENTRY, QueueEntry
@@ -93,7 +94,7 @@ class Bounds:
 
     def __init__(self, log: MemoryLog) -> None:
         self._log = log
-        page = memoryview(bytearray(48))
+        page = memoryview(bytearray(56))
         self._words = (
             Word(page, 0),
             Word(page, 8),
@@ -101,11 +102,12 @@ class Bounds:
             Word(page, 24),
             Word(page, 32),
             Word(page, 40),
+            Word(page, 48),
         )
         self.index_complete = True
 
     @property
-    def bound_words(self) -> tuple[Word, Word, Word, Word, Word, Word]:
+    def bound_words(self) -> BoundWords:
         return self._words
 
     @property
@@ -118,6 +120,10 @@ class Bounds:
     @epoch.setter
     def epoch(self, value: int) -> None:
         self._words[0].value = value
+
+    @property
+    def log_end(self) -> int:
+        return self._log.max_offset
 
     @property
     def is_changing(self) -> bool:

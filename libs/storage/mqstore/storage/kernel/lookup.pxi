@@ -75,7 +75,7 @@ cdef class LogWindow:
     """The log as one process has it mapped, in one epoch."""
     cdef Word epoch_word
     cdef Word min_word
-    cdef Word max_word
+    cdef Word max_word, end_word
     cdef Word dispatched_word
     cdef Word complete_word  # not 0 while the index is
     cdef Word changing_word  # not 0 while the bytes of an epoch change
@@ -96,10 +96,11 @@ cdef class LogWindow:
     def __init__(
         self, Word epoch not None, Word minimum not None, Word maximum not None,
         Word dispatched not None, Word index_complete not None, Word changing not None,
+        Word log_end=None,
     ):
         self.epoch_word, self.min_word, self.max_word = epoch, minimum, maximum
         self.dispatched_word, self.complete_word = dispatched, index_complete
-        self.changing_word = changing
+        self.changing_word, self.end_word = changing, maximum if log_end is None else log_end
         self.segments = []
         self.epoch = -1
         self.renew()
@@ -164,6 +165,12 @@ cdef class LogWindow:
         return min(
             <int64_t> atomic_load64(self.dispatched_word.at),
             <int64_t> atomic_load64(self.max_word.at),
+        )
+
+    cdef inline int64_t log_end(self):
+        """The end of the log, which may be beyond what readers may see."""
+        return max(
+            <int64_t> atomic_load64(self.max_word.at), <int64_t> atomic_load64(self.end_word.at)
         )
 
     cdef Segment place(self, int64_t offset, int64_t limit, Place *found):

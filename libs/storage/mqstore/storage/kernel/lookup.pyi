@@ -37,7 +37,9 @@ class LogWindow:
         dispatched: Word,
         index_complete: Word,
         changing: Word,
-    ) -> None: ...
+        log_end: Word | None = None,
+    ) -> None:
+        """Records from ``maximum`` to ``log_end`` are there, and readers may not see them yet."""
     @property
     def epoch(self) -> int:
         """The epoch at the last ``renew``."""

@@ -92,7 +92,7 @@ cdef class PulledQueue:
             if end < 0:
                 return self.high > 0
             if end > limit:
-                return self.high > 0 and end <= <int64_t> atomic_load64(self.window.max_word.at)
+                return self.high > 0 and end <= self.window.log_end()
             self.high += 1
             left -= 1
         return False

@@ -94,7 +94,7 @@ class Lookups:
         self.read_consistently = self._reads.read_consistently
         """See ``LogReads.read_consistently``; scans of several records use it too."""
         self._window = blocks.window
-        self._ranges = QueueRanges(log, bounds)
+        self._ranges = QueueRanges(bounds)
         self.times = TimeSearch(log, bounds, self._reads, self._window, self._ranges, steps)
         self.forget = blocks.window.forget
         """Release segments that were read: they may have been removed."""

@@ -9,14 +9,13 @@ from __future__ import annotations
 from bisect import bisect_left
 
 from mqstore.storage.lookup.answers import QueueRange
-from mqstore.storage.lookup.views import Bounds, Entry, LogView, QueueView, names_record
+from mqstore.storage.lookup.views import Bounds, Entry, QueueView, names_record
 
 
 class QueueRanges:
     """The bounds of queues over one log."""
 
-    def __init__(self, log: LogView, bounds: Bounds) -> None:
-        self._log = log
+    def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
 
     def of(self, queue: QueueView) -> QueueRange:
@@ -27,10 +26,10 @@ class QueueRanges:
         return QueueRange(queue.topic, queue.queue_id, low, self._end(queue, low, high))
 
     def is_coming(self, entry: Entry) -> bool:
-        """Whether the record is in the log but not dispatched, so that the entry is not trusted
-        yet."""
+        """Whether the record is in the log but not dispatched or not readable, so that the entry is
+        not trusted yet."""
         end = entry.physical_offset + entry.size
-        return self._bounds.dispatched_offset < end <= self._log.max_offset
+        return self._bounds.dispatched_offset < end <= self._bounds.log_end
 
     def is_incoming(self, queue: QueueView, index: int) -> bool:
         """Whether an entry names a record that ``is_coming``."""

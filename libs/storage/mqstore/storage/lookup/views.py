@@ -8,6 +8,9 @@ from typing import Protocol
 from mqstore.storage._kernel import Word
 from mqstore.storage.layout import PRE_BLANK_SIZE
 
+BoundWords = tuple[Word, Word, Word, Word, Word, Word, Word]
+"""As of ``Bounds.bound_words``."""
+
 
 class Entry(Protocol):
     """One ConsumeQueue entry."""
@@ -137,9 +140,13 @@ class Bounds(Protocol):
         """Whether the index covers all dispatched records."""
 
     @property
-    def bound_words(self) -> tuple[Word, Word, Word, Word, Word, Word]:
-        """The stored words of epoch, minimum, maximum, dispatched offset, index completeness, and
-        whether bytes change."""
+    def log_end(self) -> int:
+        """Physical offset below which the log has whole records, readable or not."""
+
+    @property
+    def bound_words(self) -> BoundWords:
+        """The stored words of epoch, minimum, maximum, dispatched offset, index completeness,
+        whether bytes change, and the log's end."""
 
 
 def names_record(entry: Entry) -> bool:

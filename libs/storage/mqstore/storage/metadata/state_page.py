@@ -67,6 +67,14 @@ _EXPIRED: Final = 216
 """Retention may have unlinked every segment below; synced before it unlinks one."""
 _EXPIRED_CHECK: Final = 224
 _ARRIVALS: Final = 256
+# Moved by the log while readers are bounded (``StatePage.bound_reads``); 0 otherwise.
+_LOG_END: Final = 320
+_LOG_DISPATCHED: Final = 328
+_LOG_ARRIVALS: Final = 336
+_CONFIRMED: Final = 384
+_IN_SYNC: Final = 392
+_LEADER_END: Final = 400
+"""Greatest known end of the leader's log, in a store that follows one; else 0."""
 
 
 class Health(IntEnum):
@@ -99,6 +107,7 @@ class StateSnapshot:
     recovery_total: int
     min_offset: int
     max_offset: int
+    """The readable end of the log."""
     flushed_offset: int
     """The durable watermark: every byte below it was synced."""
     dispatched_offset: int
@@ -111,6 +120,19 @@ class StateSnapshot:
     """Counter of arrivals, 32 bits, for ``wait``."""
     expired_below: int | None = None
     """Upper bound of the log's minimum, as retention noted it; None without a note."""
+    log_end: int = 0
+    """The end of the log: above ``max_offset`` where readers see the confirmed part only."""
+    confirmed_offset: int = 0
+    """Every copy in sync has all below on its disk; 0 where the store has no copies."""
+    in_sync: int = 0
+    """Number of copies in sync, the leader included; 0 where the store has no copies."""
+    leader_end: int = 0
+    """Greatest known end of the leader's log, of a store that follows one; else 0."""
+
+    @property
+    def behind(self) -> int | None:
+        """Bytes of the leader's log that are not here, as far as is known; None in a leader."""
+        return max(0, self.leader_end - self.log_end) if self.leader_end else None
 
 
 class StatePageReader:
@@ -125,6 +147,8 @@ class StatePageReader:
         self._dispatched = Word(mapped.view, _DISPATCHED)
         self._index_complete = Word(mapped.view, _INDEX_COMPLETE)
         self._changing = Word(mapped.view, _CHANGING)
+        self._log_end = Word(mapped.view, _LOG_END)
+        self._log_dispatched = Word(mapped.view, _LOG_DISPATCHED)
 
     @classmethod
     def open(cls, files: FileSystem, path: Path) -> StatePageReader:
@@ -177,9 +201,9 @@ class StatePageReader:
         return Health(value) if value in _HEALTH_VALUES else Health.FAILED
 
     @property
-    def bound_words(self) -> tuple[Word, Word, Word, Word, Word, Word]:
-        """The words of epoch, minimum, maximum, dispatched offset, index completeness, and whether
-        bytes change; for the kernel's look-ups."""
+    def bound_words(self) -> tuple[Word, Word, Word, Word, Word, Word, Word]:
+        """The words of epoch, minimum, maximum, dispatched offset, index completeness, whether
+        bytes change, and the log's end; for the kernel's look-ups."""
         return (
             self._epoch,
             self._min,
@@ -187,6 +211,7 @@ class StatePageReader:
             self._dispatched,
             self._index_complete,
             self._changing,
+            self._log_end,
         )
 
     @property
@@ -198,6 +223,26 @@ class StatePageReader:
     def max_offset(self) -> int:
         """The readable end of the log."""
         return self._max.value
+
+    @property
+    def log_words(self) -> tuple[Word, Word]:
+        """The words of the log's end and its dispatched offset while readers are bounded."""
+        return self._log_end, self._log_dispatched
+
+    @property
+    def log_end(self) -> int:
+        """The end of the log, which is above ``max_offset`` while readers are bounded."""
+        return max(self._max.value, self._log_end.value)
+
+    @property
+    def confirmed_offset(self) -> int:
+        """Physical offset below which every copy in sync has the log; 0 without copies."""
+        return self._load(_CONFIRMED)
+
+    @property
+    def in_sync(self) -> int:
+        """Number of copies in sync, the leader included; 0 without copies."""
+        return self._load(_IN_SYNC)
 
     @property
     def flushed_offset(self) -> int:
@@ -279,6 +324,10 @@ class StatePageReader:
             index_complete=self.index_complete,
             arrivals=self.arrivals,
             expired_below=self.expired_below,
+            log_end=self.log_end,
+            confirmed_offset=self.confirmed_offset,
+            in_sync=self.in_sync,
+            leader_end=self._load(_LEADER_END),
         )
 
     def _load(self, field: int) -> int:
@@ -300,13 +349,56 @@ class StatePage(StatePageReader):
 
     def __init__(self, mapped: MappedBytes) -> None:
         super().__init__(mapped)
-        self.words = StateWords(mapped.view, _MAX, _DISPATCHED, _ARRIVALS)
+        self.words = self._public = StateWords(mapped.view, _MAX, _DISPATCHED, _ARRIVALS)
+        """The words that the log moves; ``bound_reads`` replaces them."""
         self._changes = Lock()
+        self._bound: int | None = None
+        """Readers see nothing beyond; None where they see all."""
+        self._publishing = Lock()
 
     def notify(self, event_fd: int) -> None:
         """Add 1 to an event file descriptor at the next arrival, once. -1: do not, and the
         descriptor of an earlier call may be closed."""
-        self.words.notify(event_fd)
+        self._public.notify(event_fd)
+
+    def bound_reads(self) -> None:
+        """From now on readers see what ``confirm`` names; at first what they saw before.
+
+        Called once, before recovery. ``words`` then move by themselves what the log has.
+        """
+        self._bound = self.max_offset
+        self._store(_LOG_END, self.max_offset)
+        self._store(_LOG_DISPATCHED, self.dispatched_offset)
+        self.words = StateWords(self._view, _LOG_END, _LOG_DISPATCHED, _LOG_ARRIVALS)
+
+    def end_recovery(self) -> None:
+        """Forget the end of a log whose readers were bounded before and are not any more."""
+        if self._bound is None:
+            self._store(_LOG_END, 0)
+
+    def confirm(self, offset: int, in_sync: int) -> None:
+        """Note the copies in sync, and that all of them have the log up to ``offset``, the end of a
+        record. Bounded readers see up to there, and those that wait are woken."""
+        self._store(_CONFIRMED, offset)
+        self._store(_IN_SYNC, in_sync)
+        if self._bound is not None:
+            with self._publishing:
+                self._bound = max(self._bound, offset)
+                self._publish()
+
+    def note_leader_end(self, offset: int) -> None:
+        """Note the greatest known end of the log that this one is a copy of."""
+        self._store(_LEADER_END, offset)
+
+    def _publish(self) -> None:
+        """Move the bounds of readers to what the log has below ``_bound``, the maximum first."""
+        assert self._bound is not None
+        maximum = min(self._log_end.value, self._bound)
+        dispatched = min(self._log_dispatched.value, self._bound)
+        if maximum != self.max_offset:
+            self._public.set_max(maximum)
+        if dispatched != self.dispatched_offset:
+            self._public.set_dispatched(dispatched)
 
     @classmethod
     def create(cls, files: FileSystem, path: Path, store_id: str, boot_id: str) -> StatePage:
@@ -348,6 +440,9 @@ class StatePage(StatePageReader):
         elif not self.is_flushed_offset_whole:
             self.set_flushed(0)
         self._store(_INDEX_COMPLETE, 0)
+        self._store(_CONFIRMED, 0)
+        self._store(_IN_SYNC, 0)
+        self._store(_LEADER_END, 0)
         self._store(_RECOVERY_DONE, 0)
         self._store(_RECOVERY_TOTAL, 0)
         self._store_id(_STORE_ID, store_id)
@@ -357,7 +452,7 @@ class StatePage(StatePageReader):
         self._store(_CHANGING, 0)
 
     def _clear(self) -> None:
-        for field in (_DISPATCHED, _MAX, _MIN, _INDEX_GENERATION):
+        for field in (_DISPATCHED, _MAX, _MIN, _INDEX_GENERATION, _LOG_END):
             self._store(field, 0)
         self.set_flushed(0)
         self._store(_EXPIRED, 0)
@@ -416,8 +511,12 @@ class StatePage(StatePageReader):
         self.sync()
 
     def set_max(self, offset: int) -> None:
-        """Set the readable end: every byte below ``offset`` is complete."""
+        """Set the log's end: every byte below ``offset`` is complete."""
         self.words.set_max(offset)
+        if self._bound is not None:
+            with self._publishing:
+                self._bound = min(self._bound, offset)
+                self._publish()
 
     def set_flushed(self, offset: int) -> None:
         """Move the durable watermark; only after a successful sync of everything below."""
@@ -427,6 +526,9 @@ class StatePage(StatePageReader):
     def set_dispatched(self, offset: int) -> None:
         """Move the dispatched offset, after the entries are written, and wake waiting readers."""
         self.words.set_dispatched(offset)
+        if self._bound is not None:
+            with self._publishing:
+                self._publish()
 
     def set_index_complete(self, complete: bool) -> None:
         """Set whether the index is complete."""

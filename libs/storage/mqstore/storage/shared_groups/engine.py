@@ -78,7 +78,7 @@ class SharedGroups:
         self._store = store
         self._shard = shard
         self._seams = seams
-        self._pulls = QueuePulls(store.lookups, store.queues)
+        self._pulls = QueuePulls(store.reads, store.queues)
         self._copies = Copies(store, seams.random)
         self._table = LeaseTable(store, seams.files)
         self._ordered = OrderedGroups(store, self._table, seams, shard)

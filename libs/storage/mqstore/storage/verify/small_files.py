@@ -145,10 +145,10 @@ class SmallFilesCheck:
         if content is not None and state.store_id != content.store_id:
             what = f"is of store {state.store_id}; format.json says {content.store_id}"
             yield self._of(Kind.OURS, self._paths.state, what)
-        bounds = (state.min_offset, state.flushed_offset, state.max_offset)
+        bounds = (state.min_offset, state.flushed_offset, state.log_end)
         if list(bounds) != sorted(bounds) or state.dispatched_offset > state.max_offset:
             what = (
-                f"its offsets are out of order: min, flushed, max {bounds}, dispatched "
+                f"its offsets are out of order: min, flushed, end {bounds}, dispatched "
                 f"{state.dispatched_offset}"
             )
             yield self._of(Kind.OURS, self._paths.state, what)
