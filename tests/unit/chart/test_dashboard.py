@@ -22,7 +22,7 @@ def test_panels_go_by_metrics_that_there_are() -> None:
     assert variables == {"source", "namespace", "release"}
 
 
-def test_panels_lie_side_by_side_and_the_last_row_is_that_of_consumers() -> None:
+def test_panels_lie_side_by_side_and_the_last_rows_are_of_consumers_and_replicas() -> None:
     panels = json.loads((CHART / "files" / "dashboard.json").read_text("utf-8"))["panels"]
     assert len({each["id"] for each in panels}) == len(panels)
     cells = [
@@ -33,9 +33,9 @@ def test_panels_lie_side_by_side_and_the_last_row_is_that_of_consumers() -> None
     ]
     assert len(set(cells)) == len(cells)
     assert max(x for x, _ in cells) == 23
-    (start,) = [n for n, each in enumerate(panels) if each["type"] == "row"]
-    assert panels[start]["title"] == "Consumers"
-    row = panels[start + 1 :]
+    start, end = [n for n, each in enumerate(panels) if each["type"] == "row"]
+    assert (panels[start]["title"], panels[end]["title"]) == ("Consumers", "Replicas")
+    row = panels[start + 1 : end]
     shown = " ".join(target["expr"] for each in row for target in each["targets"])
     for metric in (
         "rocketmq_consumer_lag_messages",

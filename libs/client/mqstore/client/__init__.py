@@ -73,7 +73,7 @@ from mqstore.wire.rebuilds import (
     PublishedIndex,
     SegmentRange,
 )
-from mqstore.wire.replication import Following, Replication
+from mqstore.wire.replication import Following, Leading, Replica, Replication
 from mqstore.wire.retention import Pin, Pins, Retention
 from mqstore.wire.segments import LogFile, LogFiles, StoreState
 from mqstore.wire.shards import ShardEntry, Shards
@@ -135,6 +135,7 @@ __all__ = [
     "IndexRebuild",
     "IndexRebuilds",
     "LagStates",
+    "Leading",
     "LeasedMessage",
     "LeavingQueue",
     "LetterResult",
@@ -182,6 +183,7 @@ __all__ = [
     "Recovery",
     "RegisteredProducer",
     "RegisteredProducers",
+    "Replica",
     "Replication",
     "ResendTarget",
     "ResentLetters",

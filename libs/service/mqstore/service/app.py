@@ -15,6 +15,7 @@ from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.routing import Match
+from starlette.types import Scope
 
 from mqstore.service import bodies, logs, problems
 from mqstore.service.auth import Authenticator
@@ -108,6 +109,8 @@ class Api:
             separate_input_output_schemas=False,
         )
         self.app.router.route_class = ColdRoute
+        self.await_condition: Callable[[Scope], Awaitable[None]] | None = None
+        """Waits for the condition of a request (``read_conditions``). Set it before ``front``."""
         self._check_change: Callable[[], None] = lambda: None
         self._change_kinds: tuple[ProblemType, ...] = ()
         self._hot: list[HotRoute] = []
@@ -181,6 +184,7 @@ class Api:
             limits=self.limits,
             metrics=self.metrics,
             access_log=self.settings.access_log,
+            await_condition=self.await_condition,
         )
 
     def _add_error_handlers(self) -> None:

@@ -22,6 +22,7 @@ REQUEST_HEADERS: Final = (
     "If-Range",
     "Last-Event-ID",
     "Range",
+    "X-Mqstore-At-Least",
     "X-Request-Id",
 )
 REPLY_HEADERS: Final = (

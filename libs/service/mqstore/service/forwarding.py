@@ -17,6 +17,7 @@ from starlette.types import Scope
 
 from mqstore.service import logs
 from mqstore.service.auth import Authenticator
+from mqstore.service.read_conditions import AT_LEAST
 from mqstore.storage.errors import MessageInvalid
 from mqstore.storage.formats import parse_host
 
@@ -30,7 +31,7 @@ CLIENT_PROOF: Final = "x-mqstore-client-proof"
 _CLIENT, _CLIENT_PROOF = CLIENT.encode(), CLIENT_PROOF.encode()
 _REQUEST_HEADERS: Final = frozenset(
     {b"authorization", b"content-type", b"accept", b"range", b"if-match", b"last-event-id"}
-    | {b"x-mqstore-crc32c", b"idempotency-key"}
+    | {b"x-mqstore-crc32c", b"idempotency-key", AT_LEAST}
 )
 """Request headers that are forwarded; the others concern this connection only."""
 _OWN_RESPONSE_HEADERS: Final = frozenset(

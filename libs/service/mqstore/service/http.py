@@ -34,6 +34,7 @@ from mqstore.service.limits import (
 )
 from mqstore.service.metrics import Histogram, HttpMetrics
 from mqstore.service.problems import Problem
+from mqstore.service.read_conditions import has_condition
 from mqstore.storage.errors import StorageError
 from mqstore.storage.exchanges import RequestIds
 from mqstore.wire.operation import Role
@@ -306,8 +307,12 @@ class Front:
         limits: Limits,
         metrics: HttpMetrics,
         access_log: bool = False,
+        await_condition: Callable[[Scope], Awaitable[None]] | None = None,
     ) -> None:
+        """``await_condition`` waits until a request with a condition may be answered; it raises
+        the Problem of one that may not."""
         self._app = app
+        self._await_condition = await_condition
         self._hot = tuple(hot_routes)
         self.hot_route = lru_cache(maxsize=ROUTE_CACHE_SIZE)(self._find_hot_route)
         """Returns the hot route of a method and a percent-decoded path, and the path's
@@ -405,6 +410,8 @@ class Front:
         self.limits.interrupt()
 
     async def _answer(self, scope: Scope, receive: Receive, exchange: _Exchange) -> str:
+        if self._await_condition is not None and has_condition(scope["headers"]):
+            await self._await_condition(scope)
         hot = self.hot_route(scope["method"], scope["path"])
         handler = None if hot is None else hot[0].handler
         if hot is not None and handler is not None:

@@ -200,6 +200,20 @@ class Settings(BaseSettings):
     none, and no port is open for them. Their connections have neither token nor TLS."""
     slave_timeout: Annotated[int, Field(ge=1)] = 3_000
     """Milliseconds that a produce waits for a slave."""
+    in_sync_replicas: Annotated[int, Field(ge=1)] = 2
+    """Copies that have a message before its reply, where that waits for replicas; the leader is
+    one. 1 counts as 2."""
+    all_ack_in_sync_state_set: bool = False
+    """A reply that waits for replicas waits for all copies that are in sync, instead of
+    `inSyncReplicas`."""
+    min_in_sync_replicas: Annotated[int, Field(ge=1)] = 1
+    """Copies, the leader included, that must be in sync; with fewer, messages whose replies wait
+    for replicas are refused."""
+    ha_max_time_slave_not_catchup: Annotated[int, Field(ge=1)] = 15_000
+    """Milliseconds that a copy may be behind and be in sync."""
+    read_up_to_confirmed_offset: bool = False
+    """Consumers and readers see a message once all copies that are in sync have it on their disks.
+    False: as soon as the leader has it."""
     ha_slave_fallbehind_max: Annotated[int, Field(ge=1)] = 256 << 20
     """Bytes that a slave may be behind and still be waited for."""
     ha_listen_port: Annotated[int, Field(ge=0, le=65535)] = 10_912

@@ -175,9 +175,9 @@ warmMapedFileEnable writeBufferHighWaterMark writeBufferLowWaterMark writeWithou
 NAMES: Final = frozenset(_PROPERTIES.split())
 _PROPERTY_NAMES: Final = {fold(name): name for name in NAMES}
 
-_REPLICAS: Final = (
-    "mqstore has no controller and no in-sync set of replicas: remove the line, and set "
-    "brokerRole=SYNC_MASTER where a reply is to wait for a slave"
+_CONTROLLER: Final = (
+    "mqstore has no controller: remove the line, and set brokerRole=SYNC_MASTER where replies are "
+    "to wait for replicas"
 )
 _SLAVE: Final = (
     "the file is a slave's, whose store is a copy of its master's: name its master in "
@@ -186,8 +186,7 @@ _SLAVE: Final = (
 _REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
     "brokerRole": {"SLAVE": _SLAVE},
     "enableDLegerCommitLog": {"TRUE": "DLedger's log has a format that mqstore does not read"},
-    "enableControllerMode": {"TRUE": _REPLICAS},
-    "allAckInSyncStateSet": {"TRUE": _REPLICAS},
+    "enableControllerMode": {"TRUE": _CONTROLLER},
     "storeType": {"DEFAULTROCKSDB": "mqstore keeps queues in files, not in RocksDB"},
 }
 """Values, in capitals, that change what is stored or promised: ignoring one could lose messages."""

@@ -506,6 +506,25 @@ SLAVE_NOT_AVAILABLE = register(
     "Do not repeat the produce without its `uniqKey`; start a slave, or wait until it has caught "
     "up.",
 )
+IN_SYNC_REPLICAS_NOT_ENOUGH = register(
+    "in-sync-replicas-not-enough",
+    503,
+    "Too few copies are in sync",
+    "The reply was to wait for a replica, and fewer copies than `minInSyncReplicas` are in sync. "
+    "Nothing was stored.",
+    "Retry; look at the lag of the replicas. Where one copy is enough, send with durability "
+    "`async`.",
+    retry_after_s=1,
+)
+OFFSET_NOT_REACHED = register(
+    "offset-not-reached",
+    503,
+    "The log is not readable up to the requested offset",
+    "`X-Mqstore-At-Least` names an offset that this copy of the shard has not reached after a few "
+    "seconds; `readableOffset` is how far it is, `behindBytes` how many bytes are missing.",
+    "Retry, or read from the leader; look at the lag of the copy.",
+    retry_after_s=1,
+)
 WAIT_KINDS: Final = (FLUSH_TIMEOUT, FLUSH_SLAVE_TIMEOUT, SLAVE_NOT_AVAILABLE)
 """Problems of messages that are stored, and whose durability is not known."""
 STAGING_DAMAGED = register(

@@ -195,6 +195,7 @@ _PROBLEMS: Final = (
     *problems.READ_ONLY_KINDS,
     problems.WRITES_PAUSED,
     problems.PAGE_CACHE_BUSY,
+    problems.IN_SYNC_REPLICAS_NOT_ENOUGH,
     problems.STORE_FAILED,
     *problems.WAIT_KINDS,
     *problems.FILE_KINDS,

@@ -47,6 +47,52 @@ class Following(Reply):
     ]
 
 
+class Replica(Reply):
+    """A connected copy of a leader's log. Offsets are physical, in bytes."""
+
+    name: Annotated[
+        str, Field(description="Its `replicaName`; the address of a slave of RocketMQ.")
+    ]
+    address: str
+    kind: Annotated[
+        str,
+        Field(
+            description="`replica`: a follower of mqstore, which may be in sync; `slave`: one of "
+            "RocketMQ."
+        ),
+    ]
+    acknowledged_offset: Annotated[
+        int,
+        Field(description="Everything below is on its disk; in the page cache of a `slave`."),
+    ]
+    lag_bytes: Annotated[int, Field(description="Bytes that it has not acknowledged.")]
+    lag_ms: Annotated[
+        int | None,
+        Field(description="For how long it has lacked a part of the log; null before it had all."),
+    ]
+    bytes_per_second: Annotated[int, Field(description="What it acknowledged lately.")]
+    in_sync: Annotated[bool, Field(description="Whether it may become the leader.")]
+    connected_since_ms: Milliseconds
+    in_sync_since_ms: int | None
+
+
+class Leading(Reply):
+    """A leader, and the copies of its store. Offsets are physical, in bytes."""
+
+    end_offset: Annotated[int, Field(description="End of the log.")]
+    confirmed_offset: Annotated[
+        int, Field(description="All copies that are in sync have everything below on their disks.")
+    ]
+    in_sync: Annotated[
+        tuple[str, ...],
+        Field(description="Names of the copies that are in sync, the leader's included."),
+    ]
+    min_in_sync_replicas: Annotated[
+        int, Field(description="With fewer, messages that are to wait for replicas are refused.")
+    ]
+    replicas: Annotated[tuple[Replica, ...], Field(description="The connected copies, by name.")]
+
+
 class Replication(Reply):
     """The role of a store among its copies."""
 
@@ -57,6 +103,12 @@ class Replication(Reply):
     following: Annotated[
         Following | None, Field(description="The copy of the leader's store; null in a leader.")
     ]
+    leading: Annotated[
+        Leading | None,
+        Field(
+            description="The copies of this store; null in a follower, and where none may connect."
+        ),
+    ] = None
 
 
 REPLICATION: Final = Operation(
@@ -64,10 +116,10 @@ REPLICATION: Final = Operation(
     targets=(Target.WRITER,),
     path="/v1/store/replication",
     role=Role.CONSUME,
-    summary="The store's role, and how far it is behind its leader",
+    summary="The store's role, its copies, and how far it is behind its leader",
     tag="store",
     reply=Replication,
-    example=examples.FOLLOWER,
+    example=examples.LEADER,
 )
 PROMOTE: Final = Operation(
     name="promote",

@@ -45,7 +45,29 @@ class StoreState(Reply, title="StoreView"):
     shard: int
     epoch: int
     min_offset: int
-    max_offset: int
+    max_offset: Annotated[int, Field(description="The readable end of the log.")]
+    end_offset: Annotated[
+        int,
+        Field(
+            description="The end of the log: above `maxOffset` where readers see what is confirmed."
+        ),
+    ]
+    confirmed_offset: Annotated[
+        int,
+        Field(
+            description="All copies in sync have everything below on their disks; 0 without copies."
+        ),
+    ]
+    in_sync: Annotated[
+        int, Field(description="Copies in sync, the leader included; 0 without copies.")
+    ]
+    behind_bytes: Annotated[
+        int | None,
+        Field(
+            description="Of a follower: bytes of its leader's log that are known of, and not here; "
+            "null in a leader."
+        ),
+    ]
     flushed_offset: Annotated[int, Field(description="Everything below is on disk.")]
     dispatched_offset: Annotated[int, Field(description="Everything below is in its queues.")]
     index_complete: bool

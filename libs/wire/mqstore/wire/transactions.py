@@ -150,6 +150,7 @@ _NOT_NOW: Final = (
 _CHANGING: Final = (
     *_NOT_NOW,
     *problems.READ_ONLY_KINDS,
+    problems.IN_SYNC_REPLICAS_NOT_ENOUGH,
     problems.STORE_FAILED,
     *problems.WAIT_KINDS,
     problems.SHARD_UNREACHABLE,

@@ -15,12 +15,14 @@ from typing import Final, TypeVar
 from prometheus_client import Gauge
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
+from starlette.types import Scope
 
 from mqstore.query.committed_offsets import CommittedOffsets
 from mqstore.query.damage_reports import DamageReports
 from mqstore.query.lag_metrics import LagMetrics, LagSource
 from mqstore.query.local_writer import LocalWriter
 from mqstore.query.opened_store import OpenedStore
+from mqstore.query.read_waits import ReadWaits
 from mqstore.query.store_watch import StoreWatch
 from mqstore.query.topic_queues import TopicQueues
 from mqstore.query.writer_state import WriterHeader, WriterWatch
@@ -54,6 +56,7 @@ from mqstore.storage.reads import (
     parse_tags,
 )
 from mqstore.storage.topic_names import DLQ_PREFIX, RETRY_PREFIX, returning_group
+from mqstore.wire.operation import Role
 
 log = logs.get(__name__)
 
@@ -135,6 +138,8 @@ class QueryService:
             shards=self.shards,
         )
         self.api.app.add_middleware(WriterHeader, watch=self.writer)
+        waits = ReadWaits(self._readable_end, settings.shard, settings.max_open_polls)
+        self.api.await_condition = partial(self._await_condition, waits)
         self.traffic = Traffic(settings.metrics_topics_max, OTHER_TOPICS)
         """Counts the messages and bytes that pulls returned."""
         self.api.metrics.registry.register(_TrafficOut(self.api.metrics.rocketmq, self.traffic))
@@ -187,6 +192,14 @@ class QueryService:
     def topics(self) -> TopicQueues:
         """The configured topics of ``store``. Raises Problem (503) while no store is open."""
         return self.store.topics
+
+    async def _await_condition(self, waits: ReadWaits, scope: Scope) -> None:
+        self.api.auth.check(scope["headers"], Role.CONSUME)
+        await waits.wait(scope)
+
+    def _readable_end(self) -> int:
+        """Return the end of what is readable in every way. Raises Problem (503) without store."""
+        return self.reader.state.dispatched_offset
 
     def _open_reader(self) -> StoreReader | None:
         store = self._store

@@ -62,6 +62,7 @@ class Opening:
             all_settings=settings.config_file is not None,
             deletes=settings.retention,
             leader=settings.ha_master_address if settings.follows else None,
+            bounds_reads=settings.read_up_to_confirmed_offset,
             scrubs=True,
             waits_for_files=False,
             on_progress=on_progress,

@@ -402,13 +402,15 @@ class ProduceRoute:
 
     def _waits(self, durability: str | None) -> int:
         """Return what the reply waits for. Raises Problem."""
-        default = self._service.default_waits
-        if durability is None:
-            return default
-        if durability not in _DURABILITIES:
-            raise Problem(problems.BAD_PARAMETER, "durability is sync, async or replicated")
-        waits = _DURABILITIES[durability]
-        return waits and waits | default & REPLICA
+        waits = default = self._service.default_waits
+        if durability is not None:
+            if durability not in _DURABILITIES:
+                raise Problem(problems.BAD_PARAMETER, "durability is sync, async or replicated")
+            waits = _DURABILITIES[durability]
+            waits = waits and waits | default & REPLICA
+        if waits & REPLICA:
+            self._service.require_in_sync()
+        return waits
 
     def _count(self, topic: str, put: Put, batch: Batch | RawBatch, seconds: float) -> None:
         stored, duplicates = put

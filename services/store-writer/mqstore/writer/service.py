@@ -135,7 +135,7 @@ class WriterService:
         self.following: Following | None = None
         """Copies a leader's log and tables; None where the store leads, or is not open."""
         self._promotion = asyncio.Lock()
-        self.leader = Leader(settings)
+        self.leader = Leader(settings, self.events)
         self.metrics = StoreMetrics(
             self.api.metrics.registry,
             self.api.metrics.rocketmq,
@@ -156,7 +156,8 @@ class WriterService:
         )
         ReplicationMetrics(
             self.api.metrics.registry,
-            lambda: self.leader.ha,
+            self.leader,
+            settings.min_in_sync_replicas,
             lambda: None if self.following is None else self.following.follower,
         )
         GroupStateMetrics(
@@ -265,10 +266,27 @@ class WriterService:
         """
         self.require_writable()
         self.require_joined()
+        if self.default_waits & REPLICA:
+            self.require_in_sync()
+
+    def require_in_sync(self) -> None:
+        """Raises Problem (503) while fewer copies are in sync than ``minInSyncReplicas``.
+
+        As RocketMQ's IN_SYNC_REPLICAS_NOT_ENOUGH, for a message whose reply waits for a replica.
+        """
+        if not self.leader.has_enough_in_sync:
+            least = self.settings.min_in_sync_replicas
+            raise Problem(
+                problems.IN_SYNC_REPLICAS_NOT_ENOUGH,
+                f"{self.leader.in_sync} copies are in sync, this one included; at least {least} "
+                "must be (minInSyncReplicas)",
+                extra={"inSync": self.leader.in_sync},
+            )
 
     @property
     def takes_puts(self) -> bool:
-        """Whether ``require_puts`` would return, unless the store refuses puts."""
+        """Whether ``require_puts`` and ``require_in_sync`` would return, unless the store refuses
+        puts."""
         store, state = self._store, self._initial_state
         return (
             store is not None
@@ -276,6 +294,7 @@ class WriterService:
             and self.shards.joining.reason is None
             and (state is None or state.reason is None)
             and not self.failure.done()
+            and self.leader.has_enough_in_sync
         )
 
     def require_puts(self) -> None:
@@ -348,7 +367,10 @@ class WriterService:
             self.commits = DurabilityWaiter(store.commits, timeout_s, place="in the page cache")
         settings = self.settings
         replicas = ReplicaWaiter(
-            self.leader.ha, settings.slave_timeout / 1000, settings.ha_slave_fallbehind_max
+            self.leader.ha,
+            settings.slave_timeout / 1000,
+            settings.ha_slave_fallbehind_max,
+            self.leader.acknowledged,
         )
         both = WaiterForBoth(self._durability, replicas)
         self._waiters = {DISK: self._durability, REPLICA: replicas, DISK | REPLICA: both}

@@ -21,6 +21,7 @@ REFUSING: Final = frozenset(
         problems.STORE_READ_ONLY,
         problems.DISK_REFUSES,
         problems.WRITES_PAUSED,
+        problems.IN_SYNC_REPLICAS_NOT_ENOUGH,
         problems.STORE_NOT_WRITABLE,
         *problems.FILE_KINDS,
     }

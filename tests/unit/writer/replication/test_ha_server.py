@@ -201,14 +201,15 @@ def test_two_slaves_copy_and_acknowledge_on_their_own(root: Path) -> None:
         first.report(100)
         second.report(1000)
         second.send(encode_report(2000) + encode_report(end) + b"\0\0")  # a part of a report
-        await served.until(lambda: served.server.acknowledged == end)
+        await served.until(lambda: served.server.acknowledged_by(1) == end)
         await served.until(
             lambda: sorted(each.acknowledged for each in served.server.slaves) == [100, end]
         )
         second.close()
-        await served.until(lambda: served.server.acknowledged == 100)
+        await served.until(lambda: served.server.acknowledged_by(1) == 100)
+        assert served.server.acknowledged_by(2) is None
         first.close()
-        await served.until(lambda: served.server.acknowledged is None)
+        await served.until(lambda: served.server.acknowledged_by(1) is None)
 
     _run(root, scenario)
 
@@ -252,7 +253,7 @@ def test_a_slave_ahead_of_the_log_is_disconnected(root: Path, later: bool) -> No
         put_some(served.store, 3)
         end = served.store.log.max_offset
         slave = await served.slave(end)
-        await served.until(lambda: served.server.acknowledged == end)
+        await served.until(lambda: served.server.acknowledged_by(1) == end)
         if not later:
             slave = await served.slave(None)
         slave.report(end + 1)
@@ -323,7 +324,7 @@ def test_a_follower_has_the_name_that_it_gives_and_a_slave_its_address(root: Pat
         follower.report(0)
         assert await follower.log_from(0, end) == await slave.log_from(0, end) == served.log
         follower.report(end)
-        await served.until(lambda: served.server.acknowledged == end)
+        await served.until(lambda: served.server.acknowledged_by(1) == end)
         found = {each.is_replica: each for each in served.server.slaves}
         assert (found[True].name, found[True].acknowledged) == ("mqstore-0-1", end)
         assert found[False].name == found[False].address

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from mqstore.service.configuration_error import ConfigurationError
+from mqstore.service.events import Events
 from mqstore.service.remoting import CommandRefused, PeerUnreachable, RemotingClient
 from mqstore.service.settings import Settings
 from mqstore.storage.admin import Commit
@@ -30,7 +31,7 @@ def _led(
         settings = Settings(
             store=root, ha_allowed_slaves=allowed, ha_listen_port=0, listen_port=port
         )
-        leader = Leader(settings)
+        leader = Leader(settings, Events())
         with open_store(root) as store:
             await leader.start(store)
             try:
@@ -116,7 +117,7 @@ def test_other_addresses_get_no_tables(root: Path) -> None:
 def test_a_synchronous_master_without_slaves_is_refused() -> None:
     async def run() -> None:
         with pytest.raises(ConfigurationError, match="haAllowedSlaves"):
-            Leader(Settings(broker_role="SYNC_MASTER"))
+            Leader(Settings(broker_role="SYNC_MASTER"), Events())
 
     asyncio.run(run())
 

@@ -19,7 +19,7 @@ class _Server:
 
     def __init__(self, acknowledged: int | None = 0) -> None:
         self.acknowledged = acknowledged
-        self.on_report: Callable[[], object] = lambda: None
+        self.listeners: list[Callable[[], object]] = []
         self.sends = 0
 
     def send_now(self) -> None:
@@ -27,7 +27,8 @@ class _Server:
 
     def report(self, offset: int) -> None:
         self.acknowledged = offset
-        self.on_report()
+        for each in self.listeners:
+            each()
 
 
 def _run(scenario: Callable[[], Awaitable[None]]) -> None:
@@ -36,7 +37,9 @@ def _run(scenario: Callable[[], Awaitable[None]]) -> None:
 
 def _waiter(server: _Server | None, timeout_s: float = 60, behind_max: int = 1000) -> ReplicaWaiter:
     given: Any = server
-    return ReplicaWaiter(given, timeout_s, behind_max)
+    return ReplicaWaiter(
+        given, timeout_s, behind_max, lambda: None if server is None else server.acknowledged
+    )
 
 
 async def _turns() -> None:
@@ -94,7 +97,7 @@ def test_a_wait_without_an_acknowledgement_times_out() -> None:
     ("server", "why"),
     [
         (None, "haAllowedSlaves"),
-        (_Server(acknowledged=None), "no slave is connected"),
+        (_Server(acknowledged=None), "too few slaves"),
         (_Server(acknowledged=0), "1000 bytes behind"),
     ],
 )

@@ -14,6 +14,7 @@ from mqstore.service.fast_path import plain
 from mqstore.service.http import DeferredReply, Front, HotRequest, HotRoute, Prepared, Reply
 from mqstore.service.limits import LARGE_ANSWER_SIZE, SAFE_METHODS
 from mqstore.service.problems import Problem
+from mqstore.service.read_conditions import has_condition
 from mqstore.storage.errors import StorageError
 from mqstore.storage.exchanges import Exchange, ValueCounts
 
@@ -78,8 +79,9 @@ class PreparedHead:
         params: Mapping[str, str],
         client: tuple[str, int] | None,
     ) -> PreparedHead | None:
-        """Check a head. Returns None for a rejected head, for a route without a fast path, and for
-        integers as strings: uvicorn then handles the request, and sends the problem."""
+        """Check a head. Returns None for a rejected head, for a route without a fast path, for
+        integers as strings, and for a condition that may wait: uvicorn then handles the request,
+        and sends the problem."""
         if route.prepare is None:
             return None
         scope = {
@@ -89,7 +91,7 @@ class PreparedHead:
             "headers": head.headers,
             "client": client,
         }
-        if integers.are_strings(scope):
+        if integers.are_strings(scope) or has_condition(head.headers):
             return None
         try:
             front.auth.check(head.headers, route.role)

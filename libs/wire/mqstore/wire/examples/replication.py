@@ -19,5 +19,30 @@ FOLLOWER: Final[dict[str, Any]] = {
         "tablesCopiedAtMs": 1795273271000,
         "tablesReason": None,
     },
+    "leading": None,
 }
-PROMOTED: Final[dict[str, Any]] = {"role": "leader", "following": None}
+LEADER: Final[dict[str, Any]] = {
+    "role": "leader",
+    "following": None,
+    "leading": {
+        "endOffset": 1073745920,
+        "confirmedOffset": 1073744896,
+        "inSync": ["shop-0", "shop-1"],
+        "minInSyncReplicas": 2,
+        "replicas": [
+            {
+                "name": "shop-1",
+                "address": "10.1.2.4:51422",
+                "kind": "replica",
+                "acknowledgedOffset": 1073744896,
+                "lagBytes": 1024,
+                "lagMs": 3,
+                "bytesPerSecond": 5242880,
+                "inSync": True,
+                "connectedSinceMs": 1795273270654,
+                "inSyncSinceMs": 1795273271104,
+            }
+        ],
+    },
+}
+PROMOTED: Final[dict[str, Any]] = {"role": "leader", "following": None, "leading": None}

@@ -270,9 +270,13 @@ class _Queues:
 
     def __init__(self, store: MessageStore) -> None:
         self._queue = store.queues.get
+        self._range = None if store.reads is store.lookups else store.reads.queue_range
+        """The bounds of a queue, where consumers may not see all of it."""
         self.notify = store.state.notify
 
     def end_of(self, topic: str, queue_id: int) -> int:
         """See ``Queues``; 0 for a queue without messages."""
         queue = self._queue(topic, queue_id)
-        return 0 if queue is None else queue.max_index
+        if queue is None:
+            return 0
+        return queue.max_index if self._range is None else self._range(topic, queue_id).max_offset

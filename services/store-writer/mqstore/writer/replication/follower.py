@@ -186,6 +186,7 @@ class Follower:
     def note_leader_end(self, end: int) -> None:
         """Note where the leader's log ends, at least."""
         self.link.leader_end = max(self.link.leader_end, end)
+        self._store.state.note_leader_end(self.link.leader_end)
 
     @property
     def lag(self) -> int:

@@ -35,8 +35,8 @@ class HaServer:
         self._loop = asyncio.get_running_loop()
         self.sent_bytes = 0
         """Bytes of the log that were sent to slaves."""
-        self.on_report: Callable[[], object] = lambda: None
-        """Called after each report of a slave."""
+        self.listeners: list[Callable[[], object]] = []
+        """Called after each report of a slave, in their order."""
         self.refused = 0
         """Connections whose slave could not copy this log from the end of its own."""
         self._server: asyncio.Server | None = None
@@ -54,10 +54,16 @@ class HaServer:
         """The slaves that are connected and have reported where their logs end."""
         return [each for each in list(self._slaves.values()) if each.requested is not None]
 
-    @property
-    def acknowledged(self) -> int | None:
-        """The largest offset that a connected slave has acknowledged; None without slaves."""
-        return max((each.acknowledged for each in self.slaves), default=None)
+    def acknowledged_by(self, count: int) -> int | None:
+        """The offset up to which at least ``count`` connected slaves have acknowledged the log;
+        None with fewer slaves."""
+        found = sorted((each.acknowledged for each in self.slaves), reverse=True)
+        return found[count - 1] if len(found) >= count else None
+
+    def notify(self) -> None:
+        """Call the listeners."""
+        for each in self.listeners:
+            each()
 
     def introduce(self) -> LeaderIntroduction:
         """See ``SlaveObserver``."""
@@ -83,7 +89,7 @@ class HaServer:
 
     def note_report(self) -> None:
         """See ``SlaveObserver``."""
-        self.on_report()
+        self.notify()
 
     def note_refusal(self) -> None:
         """See ``SlaveObserver``."""

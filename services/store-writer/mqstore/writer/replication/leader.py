@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+from collections.abc import Iterable
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Final
 
 from mqstore.service import logs
 from mqstore.service.configuration_error import ConfigurationError
+from mqstore.service.events import Events
 from mqstore.service.remoting import RemotingServer
 from mqstore.service.settings import Settings
 from mqstore.service.sockets import address_of, bind
 from mqstore.storage import MessageStore
 from mqstore.writer.replication.ha_server import HaServer
+from mqstore.writer.replication.in_sync import InSyncSet
+from mqstore.writer.replication.in_sync_watch import InSyncWatch, Publish, publish_nowhere
 from mqstore.writer.replication.slave import HaOptions
 from mqstore.writer.replication.table_requests import handlers
 
@@ -44,9 +49,13 @@ class AllowedSlaves:
 class Leader:
     """Serves slaves of RocketMQ, if the settings allow any. Used on one event loop."""
 
-    def __init__(self, settings: Settings) -> None:
-        """Raises ConfigurationError."""
+    def __init__(
+        self, settings: Settings, events: Events, publish: Publish = publish_nowhere
+    ) -> None:
+        """``publish`` publishes the names of the copies in sync. Raises ConfigurationError."""
         self._settings = settings
+        self._events = events
+        self._publish = publish
         self._allowed = AllowedSlaves(settings.ha_allowed_slaves)
         if settings.broker_role == "SYNC_MASTER" and not self._allowed:
             raise ConfigurationError(
@@ -56,11 +65,50 @@ class Leader:
         self._remoting: RemotingServer | None = None
         self.ha: HaServer | None = None
         """None until slaves may connect."""
+        self.watch: InSyncWatch | None = None
+        """None where no slave may connect, and readers see all that is stored."""
 
-    async def start(self, store: MessageStore) -> None:
-        """Open the ports, if slaves are allowed. Raises ConfigurationError where one is in use."""
-        if not self._allowed:
-            return
+    @property
+    def in_sync(self) -> int:
+        """Number of copies in sync, this one included."""
+        return 1 if self.watch is None else len(self.watch.copies.names)
+
+    @property
+    def has_enough_in_sync(self) -> bool:
+        """Whether there are ``minInSyncReplicas`` copies in sync."""
+        return self.in_sync >= self._settings.min_in_sync_replicas
+
+    def acknowledged(self) -> int | None:
+        """Return up to where as many copies have the log as replies wait for; None where there are
+        fewer."""
+        if self._settings.all_ack_in_sync_state_set:
+            return None if self.watch is None else self.watch.copies.replicated
+        count = max(1, self._settings.in_sync_replicas - 1)
+        return None if self.ha is None else self.ha.acknowledged_by(count)
+
+    async def start(
+        self, store: MessageStore, members: Iterable[str] = (), joins_from: int = 0
+    ) -> None:
+        """Open the ports, if slaves are allowed, and watch which copies are in sync.
+
+        ``members`` and ``joins_from`` as of ``InSyncSet``. Raises ConfigurationError where a port
+        is in use.
+        """
+        if self._allowed:
+            await self._open_ports(store)
+        settings = self._settings
+        if self._allowed or settings.read_up_to_confirmed_offset:
+            copies = InSyncSet(
+                settings.own_replica_name,
+                members,
+                behind_max_s=settings.ha_max_time_slave_not_catchup / 1000,
+                now=asyncio.get_running_loop().time(),
+                joins_from=joins_from,
+            )
+            self.watch = InSyncWatch(copies, store, self.ha, self._events, self._publish)
+            self.watch.start()
+
+    async def _open_ports(self, store: MessageStore) -> None:
         settings = self._settings
         listener = bind(settings.host, settings.ha_listen_port)
         ha_port = listener.getsockname()[1]
@@ -76,6 +124,8 @@ class Leader:
 
     async def stop(self) -> None:
         """Close the ports and all connections."""
+        if self.watch is not None:
+            await self.watch.stop()
         for server in (self.ha, self._remoting):
             if server is not None:
                 await server.close()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from mqstore.writer.replication.follower import Follower, LinkState
-from mqstore.writer.replication.ha_server import HaServer
+from mqstore.writer.replication.in_sync_watch import CopyState
+from mqstore.writer.replication.leader import Leader
 
 
 class ReplicationMetrics(Collector):
@@ -18,19 +19,49 @@ class ReplicationMetrics(Collector):
     def __init__(
         self,
         registry: CollectorRegistry,
-        server: Callable[[], HaServer | None],
+        leader: Leader,
+        in_sync_min: int,
         follower: Callable[[], Follower | None],
     ) -> None:
-        """``server`` returns None while no slave may connect, ``follower`` in a leader."""
-        self._server = server
+        """``in_sync_min`` is ``minInSyncReplicas``. ``follower`` returns None in a leader."""
+        self._leader = leader
+        self._in_sync_min = in_sync_min
         self._follower = follower
         registry.register(self)
 
     def collect(self) -> Iterable[Metric]:
         """The values at this moment, as ``Collector``."""
-        server = self._server()
-        slaves = [] if server is None else server.slaves
-        end = 0 if server is None else server.end
+        server, watch = self._leader.ha, self._leader.watch
+        yield from self._of_slaves([] if watch is None else watch.states)
+        yield GaugeMetricFamily(
+            "mqstore_replication_in_sync",
+            "Copies in sync, this leader included; 0 in a follower, and where no copy may connect.",
+            value=0 if watch is None else len(watch.copies.names),
+        )
+        yield GaugeMetricFamily(
+            "mqstore_replication_in_sync_min",
+            "Least number of copies in sync, minInSyncReplicas; 0 where no copy may connect.",
+            value=0 if watch is None else self._in_sync_min,
+        )
+        yield GaugeMetricFamily(
+            "mqstore_replication_unconfirmed_bytes",
+            "Bytes of the log that not every copy in sync has on its disk.",
+            value=0 if watch is None else watch.unconfirmed,
+        )
+        yield CounterMetricFamily(
+            "mqstore_replication_sent_bytes",
+            "Bytes of the log that were sent to slaves.",
+            value=0 if server is None else server.sent_bytes,
+        )
+        yield CounterMetricFamily(
+            "mqstore_replication_refused",
+            "Connections that were closed because the slave cannot copy this log from its end, as "
+            "the log of store-writer says.",
+            value=0 if server is None else server.refused,
+        )
+        yield from self._of_follower(self._follower())
+
+    def _of_slaves(self, slaves: Sequence[CopyState]) -> Iterable[Metric]:
         yield GaugeMetricFamily(
             "mqstore_replication_slaves",
             "Slaves that are connected and copy the log.",
@@ -46,23 +77,17 @@ class ReplicationMetrics(Collector):
             "Bytes of the log that each slave has not acknowledged, by slave.",
             labels=["slave"],
         )
+        lag_s = GaugeMetricFamily(
+            "mqstore_replication_lag_seconds",
+            "For how long each slave has lacked a part of the log, by slave.",
+            labels=["slave"],
+        )
         for slave in slaves:
             acknowledged.add_metric([slave.name], slave.acknowledged)
-            lag.add_metric([slave.name], max(0, end - slave.acknowledged))
-        yield acknowledged
-        yield lag
-        yield CounterMetricFamily(
-            "mqstore_replication_sent_bytes",
-            "Bytes of the log that were sent to slaves.",
-            value=0 if server is None else server.sent_bytes,
-        )
-        yield CounterMetricFamily(
-            "mqstore_replication_refused",
-            "Connections that were closed because the slave cannot copy this log from its end, as "
-            "the log of store-writer says.",
-            value=0 if server is None else server.refused,
-        )
-        yield from self._of_follower(self._follower())
+            lag.add_metric([slave.name], slave.lag_bytes)
+            if slave.lag_s is not None:
+                lag_s.add_metric([slave.name], slave.lag_s)
+        yield from (acknowledged, lag, lag_s)
 
     def _of_follower(self, follower: Follower | None) -> Iterable[Metric]:
         follows = follower is not None and follower.link.state is LinkState.FOLLOWING

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
@@ -23,15 +23,23 @@ class _Wait(NamedTuple):
 
 
 class ReplicaWaiter(Waiter):
-    """Calls back when a slave has acknowledged the log up to an offset.
+    """Calls back when enough slaves have acknowledged the log up to an offset.
 
     Used on one event loop only. A wait costs no task and no timer of its own.
     """
 
-    def __init__(self, ha: HaServer | None, timeout_s: float, fall_behind_max: int) -> None:
-        """``ha`` is None where no slave may connect. A slave that has ``fall_behind_max`` bytes
-        less than a wait needs does not count for it."""
+    def __init__(
+        self,
+        ha: HaServer | None,
+        timeout_s: float,
+        fall_behind_max: int,
+        acknowledged: Callable[[], int | None],
+    ) -> None:
+        """``ha`` is None where no slave may connect. ``acknowledged`` returns up to where as many
+        slaves as are waited for have the log, None where there are fewer. A wait that needs
+        ``fall_behind_max`` bytes more is not begun."""
         self._ha = ha
+        self._acknowledged = acknowledged
         self._timeout_s = timeout_s
         self._fall_behind_max = fall_behind_max
         self._loop = asyncio.get_running_loop()
@@ -41,11 +49,11 @@ class ReplicaWaiter(Waiter):
         self._expiry: asyncio.TimerHandle | None = None
         self._is_requested = False
         if ha is not None:
-            ha.on_report = self._finish
+            ha.listeners.append(self._finish)
 
     def add(self, end: int, callback: Callback) -> None:
         """See ``Waiter``. The error is SlaveNotAvailable, soon, or SlaveTimeout."""
-        acknowledged = None if self._ha is None else self._ha.acknowledged
+        acknowledged = self._acknowledged()
         if acknowledged is None or end - acknowledged >= self._fall_behind_max:
             self._loop.call_soon(self._call, callback, self._not_available(end, acknowledged))
             return
@@ -66,8 +74,8 @@ class ReplicaWaiter(Waiter):
         self._finish()
 
     def _finish(self) -> None:
-        """Call back the waits that a slave has acknowledged."""
-        acknowledged = None if self._ha is None else self._ha.acknowledged
+        """Call back the waits that enough slaves have acknowledged."""
+        acknowledged = self._acknowledged()
         if acknowledged is None:
             return
         while self._waiting and self._waiting[0].end <= acknowledged:
@@ -88,7 +96,7 @@ class ReplicaWaiter(Waiter):
         self._fail(late)
 
     def _fail(self, late: Iterable[_Wait]) -> None:
-        text = f"no slave has acknowledged it after {self._timeout_s:g} s; the messages are stored"
+        text = f"too few slaves have it after {self._timeout_s:g} s; the messages are stored"
         for each in late:
             self._call(each.callback, SlaveTimeout(text))
 
@@ -98,10 +106,12 @@ class ReplicaWaiter(Waiter):
                 "the messages are stored, and no slave may connect: set haAllowedSlaves"
             )
         if acknowledged is None:
-            return SlaveNotAvailable("the messages are stored, and no slave is connected")
+            return SlaveNotAvailable(
+                "the messages are stored, and too few slaves are connected or in sync"
+            )
         return SlaveNotAvailable(
-            f"the messages are stored, and the nearest slave is {end - acknowledged} bytes behind; "
-            f"one counts below haSlaveFallbehindMax ({self._fall_behind_max})"
+            f"the messages are stored, and a slave is {end - acknowledged} bytes behind; one "
+            f"counts below haSlaveFallbehindMax ({self._fall_behind_max})"
         )
 
     def _call(self, callback: Callback, error: WaitError | None) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint
 from mqstore.wire import replication as operations
-from mqstore.wire.replication import Following, Replication
+from mqstore.wire.replication import Following, Leading, Replica, Replication
+from mqstore.writer.replication.following import Following as FollowingTasks
+from mqstore.writer.replication.in_sync_watch import CopyState, InSyncWatch
 from mqstore.writer.service import WriterService
 
 
@@ -21,28 +23,40 @@ class ReplicationRoutes:
         Endpoint(operations.PROMOTE, self.promote, is_guarded=False).add(api)
 
     async def replication(self) -> Replication:
-        """Whether the store leads or follows; of a follower, how far its copy is. The end of a
-        broker's log is read every 10 s, where `masterAddress` names it."""
+        """Whether the store leads or follows; of a leader, its copies; of a follower, how far its
+        copy is. The end of a broker's log is read every 10 s, where `masterAddress` names it."""
         store, found = self._service.store, self._service.following
         if found is None or store.receiver is None:
-            return Replication(role="leader", following=None)
-        follower, tables = found.follower, found.tables
+            watch = self._service.leader.watch
+            leading = None if watch is None else self._leading(watch)
+            return Replication(role="leader", following=None, leading=leading)
+        return Replication(role="follower", following=self._following(found), leading=None)
+
+    def _leading(self, watch: InSyncWatch) -> Leading:
+        return Leading(
+            end_offset=self._service.store.log.max_offset,
+            confirmed_offset=watch.copies.confirmed,
+            in_sync=tuple(sorted(watch.copies.names)),
+            min_in_sync_replicas=self._service.settings.min_in_sync_replicas,
+            replicas=tuple(_replica(each) for each in watch.states),
+        )
+
+    def _following(self, found: FollowingTasks) -> Following:
+        store, follower, tables = self._service.store, found.follower, found.tables
+        assert store.receiver is not None
         link = follower.link
-        return Replication(
-            role="follower",
-            following=Following(
-                leader=link.leader,
-                state=link.state.value,
-                reason=link.reason,
-                since_ms=link.since_ms,
-                received_offset=store.receiver.end,
-                durable_offset=store.log.flushed_offset,
-                leader_offset=max(link.leader_end, store.receiver.end),
-                lag_bytes=follower.lag,
-                damaged_records=store.receiver.damaged,
-                tables_copied_at_ms=None if tables is None else tables.copied_at_ms,
-                tables_reason=None if tables is None else tables.reason,
-            ),
+        return Following(
+            leader=link.leader,
+            state=link.state.value,
+            reason=link.reason,
+            since_ms=link.since_ms,
+            received_offset=store.receiver.end,
+            durable_offset=store.log.flushed_offset,
+            leader_offset=max(link.leader_end, store.receiver.end),
+            lag_bytes=follower.lag,
+            damaged_records=store.receiver.damaged,
+            tables_copied_at_ms=None if tables is None else tables.copied_at_ms,
+            tables_reason=None if tables is None else tables.reason,
         )
 
     async def promote(self) -> Replication:
@@ -52,3 +66,18 @@ class ReplicationRoutes:
         again."""
         await self._service.promote()
         return await self.replication()
+
+
+def _replica(state: CopyState) -> Replica:
+    return Replica(
+        name=state.name,
+        address=state.address,
+        kind="replica" if state.is_replica else "slave",
+        acknowledged_offset=state.acknowledged,
+        lag_bytes=state.lag_bytes,
+        lag_ms=None if state.lag_s is None else round(state.lag_s * 1000),
+        bytes_per_second=round(state.rate),
+        in_sync=state.in_sync_since_ms is not None,
+        connected_since_ms=state.since_ms,
+        in_sync_since_ms=state.in_sync_since_ms,
+    )

@@ -1,0 +1,174 @@
+"""The copies of a shard that are in sync, and the part of the log that all of them have.
+
+``InSyncSet`` is a state machine of names, offsets and times: no sockets, clocks or tasks.
+``in_sync_watch`` runs it in a leader. Names of settings are RocketMQ's; there the set is that of
+AutoSwitchHAService of 5.4.0. In other ways than that one, an offset is what a copy has on its disk,
+and a copy that is about to join or leave counts until the change is published.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+NEAR_S: Final = 1.0
+"""A copy that is less behind is waited for before it is in the set, so that it can join it while
+messages are stored."""
+
+
+@dataclass(slots=True)
+class _Copy:
+    """A copy that has reported where its log ends."""
+
+    acknowledged: int
+    goal: int
+    """An end of the leader's log; once the copy has it, it was caught up at ``goal_at``."""
+    goal_at: float
+    may_join: bool
+    caught_up_at: float = -math.inf
+    """Latest time of which the copy is known to have the whole log as it was then."""
+    is_connected: bool = True
+
+
+class InSyncSet:
+    """The names of the copies that are in sync, the leader's own included.
+
+    Any of them may become the leader: every message below ``confirmed`` is on all their disks. A
+    change is made in three steps: ``wanted`` names the set as it should be, ``begin`` says that it
+    is being published, and ``settle`` that it is. In between the copies of both sets count, since
+    either may be the published one. Times are monotonic, in seconds.
+    """
+
+    def __init__(
+        self,
+        own: str,
+        members: Iterable[str] = (),
+        *,
+        behind_max_s: float,
+        now: float,
+        joins_from: int = 0,
+    ) -> None:
+        """``members`` are the names that were published last. Those that do not connect, and those
+        that are more than ``behind_max_s`` behind (haMaxTimeSlaveNotCatchup), leave. A copy joins
+        once it has the log up to ``joins_from``, the begin of the leader's epoch."""
+        self.own = own
+        self.names = frozenset({own, *members})
+        """The set as it is published."""
+        self.confirmed = 0
+        """Every member has the log below on its disk; never decreases."""
+        self._behind_max_s = behind_max_s
+        self._joins_from = joins_from
+        self._begun_at = now
+        self._end = self._own_flushed = 0
+        self._copies: dict[str, _Copy] = {}
+        self._in_doubt: frozenset[str] = frozenset()
+        """Members of sets that were begun and not settled."""
+
+    # what happens -------------------------------------------------------------------------
+
+    def note_own(self, end: int, flushed: int, now: float) -> None:
+        """Note the end of the leader's log, and what is on its disk."""
+        self._end, self._own_flushed = end, flushed
+        for copy in self._copies.values():
+            if copy.is_connected and copy.acknowledged >= end:
+                copy.caught_up_at = now
+        self._confirm(now)
+
+    def note_report(
+        self, name: str, acknowledged: int, now: float, *, may_join: bool = True
+    ) -> None:
+        """Note that a copy has the log up to an offset on its disk; it may be less than before.
+
+        One that may not join has it in memory perhaps, or ends within a record: a slave of
+        RocketMQ."""
+        copy = self._copies.get(name)
+        if copy is None:
+            copy = self._copies[name] = _Copy(acknowledged, self._end, now, may_join)
+        copy.acknowledged, copy.is_connected = acknowledged, True
+        if acknowledged >= copy.goal:
+            copy.caught_up_at = max(copy.caught_up_at, copy.goal_at)
+            copy.goal, copy.goal_at = self._end, now
+        if acknowledged >= self._end:
+            copy.caught_up_at = now
+        self._confirm(now)
+
+    def note_lost(self, name: str) -> None:
+        """Note that a copy is not connected any more."""
+        if name in self.names | self._in_doubt:
+            self._copies[name].is_connected = False  # what it has counts until it has left
+        else:
+            self._copies.pop(name, None)
+
+    # changes of the set -------------------------------------------------------------------
+
+    def wanted(self, now: float) -> frozenset[str] | None:
+        """Return the set as it should be published, or None where it is."""
+        stay = {name for name in self.names if self._may_stay(name, now)}
+        join = {
+            name for name in self._copies if name not in self.names and self._may_join(name, now)
+        }
+        found = frozenset(stay | join)
+        return None if found == self.names and not self._in_doubt else found
+
+    def begin(self, names: frozenset[str]) -> None:
+        """Note that a set is being published: from now on it may be the published one."""
+        self._in_doubt |= names
+
+    def settle(self, names: frozenset[str], now: float) -> None:
+        """Note that a set is published, and no other one that was begun."""
+        self.names, self._in_doubt = names | {self.own}, frozenset()
+        for name in [name for name, copy in self._copies.items() if not copy.is_connected]:
+            if name not in self.names:
+                del self._copies[name]
+        self._confirm(now)
+
+    # what counts --------------------------------------------------------------------------
+
+    @property
+    def replicated(self) -> int | None:
+        """Every member but the leader has the log below on its disk; None without another one."""
+        others = (self.names | self._in_doubt) - {self.own}
+        return min((self._acknowledged(name) for name in others), default=None)
+
+    def lag_s(self, name: str, now: float) -> float | None:
+        """Return for how long a copy has lacked a part of the log, in seconds; None if unknown."""
+        copy = self._copies.get(name)
+        return None if copy is None or copy.caught_up_at < 0 else max(0.0, now - copy.caught_up_at)
+
+    def _confirm(self, now: float) -> None:
+        counted = self.names | self._in_doubt | self._near(now)
+        self.confirmed = max(self.confirmed, min(map(self._acknowledged, counted)))
+
+    def _near(self, now: float) -> set[str]:
+        """The copies that are about to join."""
+        return {
+            name
+            for name, copy in self._copies.items()
+            if copy.may_join and copy.is_connected and now - copy.caught_up_at < NEAR_S
+        }
+
+    def _acknowledged(self, name: str) -> int:
+        if name == self.own:
+            return self._own_flushed
+        copy = self._copies.get(name)
+        return 0 if copy is None else copy.acknowledged
+
+    def _may_stay(self, name: str, now: float) -> bool:
+        if name == self.own:
+            return True
+        copy = self._copies.get(name)
+        if copy is None:  # it has not connected to this leader yet
+            return now - self._begun_at <= self._behind_max_s
+        if not copy.is_connected or copy.acknowledged < self.confirmed:
+            return False
+        return now - max(copy.caught_up_at, self._begun_at) <= self._behind_max_s
+
+    def _may_join(self, name: str, now: float) -> bool:
+        copy = self._copies[name]
+        if not copy.may_join or not copy.is_connected:
+            return False
+        if now - copy.caught_up_at > self._behind_max_s:
+            return False
+        return copy.acknowledged >= max(self.confirmed, self._joins_from)
