@@ -183,7 +183,7 @@ def test_readers_see_a_message_once_all_copies_in_sync_have_it(tmp_path: Path) -
             _in_thread(lambda: received.extend(client.receive("g", TOPIC, wait_s=30).messages)),
         ]
         replica.acknowledge(end)
-        assert _get(reads, f"/v1/messages/{placed.offset_msg_id}", f"0:{end}")["body"] == "paid"
+        assert reader.reading_after([placed]).message(placed.offset_msg_id).body == "paid"
         for each in waiting:
             each.join()
         assert [each.body for each in [*pulled, *received]] == ["paid", "paid"]

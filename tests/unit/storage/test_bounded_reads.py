@@ -115,6 +115,16 @@ def test_a_lower_offset_takes_nothing_back(root: Path) -> None:
         _check(reader, store.reads, places, places[1].end)
 
 
+def test_an_offset_may_be_confirmed_before_it_is_stored(root: Path) -> None:
+    """A follower knows what is confirmed of the log that it is still receiving."""
+    with _open(root) as store, _reader(root) as reader:
+        first = _put(store, 0)
+        store.confirm(3 * first.end, 2)
+        places = [first, *(_put(store, number) for number in range(1, 5))]
+        store.state.set_max(store.log.max_offset)  # as the log of a follower does
+        assert _ends(_of_queues(reader.lookups)) == [each.end for each in places[:3]]
+
+
 def test_a_confirmation_ends_a_wait_and_a_message_does_not(root: Path) -> None:
     with _open(root) as store, _reader(root) as reader:
         seen = reader.state.arrivals

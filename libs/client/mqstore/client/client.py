@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from mqstore.client import calls, consumer_calls, lookup_calls, rebuild_calls, transaction_calls
 from mqstore.client.attempts import Attempts
+from mqstore.client.conditions import ReadConditions
 from mqstore.client.consumers import AsyncConsumer, Consumer, consumer
 from mqstore.client.environment import (
     CA_VARIABLE,
@@ -69,7 +70,7 @@ TIMEOUT_S: Final = 10.0
 Http = TypeVar("Http", httpx.Client, httpx.AsyncClient)
 
 
-class _Base(Generic[Http]):
+class _Base(ReadConditions, Generic[Http]):
     """The parts of both clients that do no input or output: addresses, headers, parameters."""
 
     _http_type: type[Http]
@@ -145,7 +146,8 @@ class _Base(Generic[Http]):
     @property
     def _headers(self) -> dict[str, str]:
         token = self._token() if callable(self._token) else self._token
-        return {} if token is None else {"authorization": f"Bearer {token}"}
+        authorization = {} if token is None else {"authorization": f"Bearer {token}"}
+        return {**authorization, **self._conditions}
 
     def _request(self, call: Call[Any]) -> dict[str, Any]:
         return {

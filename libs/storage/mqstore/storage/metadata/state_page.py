@@ -512,10 +512,11 @@ class StatePage(StatePageReader):
 
     def set_max(self, offset: int) -> None:
         """Set the log's end: every byte below ``offset`` is complete."""
+        is_cut = offset < self._log_end.value
         self.words.set_max(offset)
         if self._bound is not None:
             with self._publishing:
-                self._bound = min(self._bound, offset)
+                self._bound = min(self._bound, offset) if is_cut else self._bound
                 self._publish()
 
     def set_flushed(self, offset: int) -> None:
