@@ -56,6 +56,7 @@ class Leader:
         self._settings = settings
         self._events = events
         self._publish = publish
+        self._in_sync_min = settings.min_in_sync_replicas
         self._allowed = AllowedSlaves(settings.ha_allowed_slaves)
         if settings.broker_role == "SYNC_MASTER" and not self._allowed:
             raise ConfigurationError(
@@ -76,7 +77,7 @@ class Leader:
     @property
     def has_enough_in_sync(self) -> bool:
         """Whether there are ``minInSyncReplicas`` copies in sync."""
-        return self.in_sync >= self._settings.min_in_sync_replicas
+        return self._in_sync_min == 1 or self.in_sync >= self._in_sync_min
 
     def acknowledged(self) -> int | None:
         """Return up to where as many copies have the log as replies wait for; None where there are
