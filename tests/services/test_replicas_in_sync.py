@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from typer.testing import CliRunner
 
+from mqstore.cli.main import app
 from mqstore.client import Client, Leading, NewMessage, ProblemError, Replica
 from tests.free_ports import free_port
 from tests.services.scripted_replica import scripted_replica
@@ -94,6 +96,18 @@ def test_a_follower_that_has_caught_up_is_in_sync_until_it_is_gone(tmp_path: Pat
             _produce(client, "replicated")
             assert _metric(process, "mqstore_replication_in_sync ") == 2
             assert _metric(process, 'mqstore_replication_lag_bytes{slave="b"} ') == 0
+            assert _shard_rows(process) == [
+                {
+                    "shard": 0,
+                    "address": process.url,
+                    "role": "leader",
+                    "minOffset": 0,
+                    "endOffset": _leading(client).end_offset,
+                    "lagBytes": 0,
+                    "lagMs": 0,
+                    "inSync": ["a", "b"],
+                }
+            ]
             follower.kill()
             _await_in_sync(client, "a")
         assert _leading(client).replicas == ()
@@ -207,6 +221,13 @@ def _get(process: Process, path: str, at_least: str) -> Any:
     wanted = urllib.request.Request(process.url + path, headers={"X-Mqstore-At-Least": at_least})
     with urllib.request.urlopen(wanted) as found:
         return json.load(found)
+
+
+def _shard_rows(process: Process) -> list[Any]:
+    """The output of ``mqstore shard ls``."""
+    found = CliRunner().invoke(app, ["shard", "ls", "--writer-url", process.url, "--json"])
+    assert found.exit_code == 0, found.output
+    return [json.loads(line) for line in found.stdout.splitlines()]
 
 
 def _metric(process: Process, start: str) -> float:

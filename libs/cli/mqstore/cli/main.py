@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from mqstore.cli import dlq, events, follow_leader, lag, message, promote, run, store
+from mqstore.cli import dlq, events, follow_leader, lag, message, promote, run, shard, store
 
 app = typer.Typer(
     name="mqstore",
@@ -19,6 +19,7 @@ app.command("lag")(lag.lag)
 app.command("events")(events.events)
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(message.app, name="message")
+app.add_typer(shard.app, name="shard")
 app.add_typer(store.app, name="store")
 
 if __name__ == "__main__":

@@ -135,6 +135,8 @@ class InSyncSet:
     def lag_s(self, name: str, now: float) -> float | None:
         """Return for how long a copy has lacked a part of the log, in seconds; None if unknown."""
         copy = self._copies.get(name)
+        if copy is not None and copy.acknowledged >= self._end:
+            return 0.0
         return None if copy is None or copy.caught_up_at < 0 else max(0.0, now - copy.caught_up_at)
 
     def _confirm(self, now: float) -> None:
