@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,7 @@ from urllib.parse import urlsplit
 from mqstore.client import Client
 from mqstore.storage.codec import message_id
 from mqstore.storage.config import FlushDiskType, StoreConfig
-from tests.bench import exchanges, lean
+from tests.bench import exchanges, lean, servers
 from tests.bench.bench_pulls import PULL, end_of_queues, serve_broker, serve_query
 from tests.bench.bench_pulls import SEGMENT as PULL_SEGMENT
 from tests.bench.bench_reads import SEED
@@ -30,9 +29,8 @@ from tests.bench.harness import Bench, Figures, Metric, Setting
 from tests.bench.lean import Exchange, Limits
 from tests.bench.memory import MIB
 from tests.bench.servers import Server
-from tests.bench.stores import Filled, filled_store, fresh_directory
-from tests.bench.workload import BODY_SIZE, HOST, QUEUES, TOPIC
-from tests.services.service_processes import running
+from tests.bench.stores import Filled, filled_store
+from tests.bench.workload import BODY_SIZE, HOST, QUEUES
 
 BATCH: Final = 100
 CONNECTIONS: Final = (1, 8, 32)
@@ -162,36 +160,15 @@ def _lookups(filled: Filled, ours: Server, count: int) -> Iterator[Load]:
 
 
 def _benches(setting: Setting, services: Services) -> Iterator[Bench]:
-    with _ours(setting, services) as ours, _broker(setting, services.flush) as broker:
+    window = WINDOW if services.is_deduplicated else 0
+    with (
+        servers.services(setting, services.flush, unique_key_window_count=window) as run,
+        servers.broker(setting, services.flush) as broker,
+    ):
+        ours = Server(run.writer_url, (run.child("writer"), run.child("query")))
         for connections in services.connections:
             name = services.name(connections)
             yield _bench(setting, services.load, name, connections, ours, broker)
-
-
-@contextmanager
-def _ours(setting: Setting, services: Services) -> Iterator[Server]:
-    window = WINDOW if services.is_deduplicated else 0
-    with (
-        fresh_directory(setting.directory) as root,
-        running(
-            root / "store", flush_disk_type=services.flush.value, unique_key_window_count=window
-        ) as run,
-        run.client() as client,
-    ):
-        client.create_topic(TOPIC, queues=QUEUES)
-        yield Server(run.writer_url, (run.child("writer"), run.child("query")))
-
-
-@contextmanager
-def _broker(setting: Setting, flush: FlushDiskType) -> Iterator[Server | None]:
-    if setting.peer is None:
-        yield None
-        return
-    with (
-        fresh_directory(setting.directory) as root,
-        setting.peer.broker(root, flush.value) as (port, process_id),
-    ):
-        yield Server(str(port), (process_id,))
 
 
 def _bench(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -17,9 +16,7 @@ from mqstore.storage.config import FlushDiskType
 from tests.bench import latencies, senders, servers
 from tests.bench.harness import Bench, Figures, Setting
 from tests.bench.servers import Server
-from tests.bench.stores import fresh_directory
-from tests.bench.workload import BODY_SIZE, QUEUES, TOPIC
-from tests.services.service_processes import running
+from tests.bench.workload import BODY_SIZE
 
 BATCH: Final = 100
 COSTS: Final = {"server": "server's cost", "client": "client's cost"}
@@ -69,7 +66,7 @@ class _Numbers:
 def benches(setting: Setting) -> Iterator[Bench]:
     for flush in FlushDiskType:
         numbers = _Numbers()
-        with _writer(setting, flush) as writer, _broker(setting, flush) as broker:
+        with servers.writer(setting, flush) as writer, servers.broker(setting, flush) as broker:
             processes = {"ours": writer.process_ids}
             if broker is not None:
                 processes["peer"] = broker.process_ids
@@ -83,29 +80,6 @@ def benches(setting: Setting) -> Iterator[Bench]:
                     name = f"sends 1 KiB over loopback, {shape.name}"
                     metrics = servers.metrics(name, "message", COSTS, BODY_SIZE)
                     yield Bench(metrics, ours, peer, processes=processes)
-
-
-@contextmanager
-def _writer(setting: Setting, flush: FlushDiskType) -> Iterator[Server]:
-    with (
-        fresh_directory(setting.directory) as root,
-        running(root / "store", flush_disk_type=flush.value) as run,
-        run.client() as client,
-    ):
-        client.create_topic(TOPIC, queues=QUEUES)
-        yield Server(run.writer_url, (run.child("writer"),))
-
-
-@contextmanager
-def _broker(setting: Setting, flush: FlushDiskType) -> Iterator[Server | None]:
-    if setting.peer is None:
-        yield None
-        return
-    with (
-        fresh_directory(setting.directory) as root,
-        setting.peer.broker(root, flush.value) as (port, process_id),
-    ):
-        yield Server(str(port), (process_id,))
 
 
 def _ours(writer: Server, numbers: _Numbers, shape: Shape, sends: int) -> Figures:

@@ -13,7 +13,6 @@ import json
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -23,10 +22,8 @@ from tests.bench import latencies, senders, servers
 from tests.bench.harness import Bench, Figures, Setting
 from tests.bench.senders import Script
 from tests.bench.servers import Server
-from tests.bench.stores import fresh_directory
-from tests.bench.workload import BODY_SIZE, QUEUES, TOPIC
+from tests.bench.workload import BODY_SIZE, TOPIC
 from tests.free_ports import free_port
-from tests.services.service_processes import running
 
 RECORDS_PER_TRANSACTION: Final = 50
 """One transaction costs about as much as this many puts in a process."""
@@ -63,7 +60,10 @@ class Shape:
 
 def benches(setting: Setting) -> Iterator[Bench]:
     for flush in FlushDiskType:
-        with _services(setting, flush) as services, _broker(setting, flush) as broker:
+        with (
+            servers.writer(setting, flush) as services,
+            servers.broker(setting, flush, names=free_port()) as broker,
+        ):
             processes = {"ours": services.process_ids}
             if broker is not None:
                 processes["peer"] = broker.process_ids
@@ -80,30 +80,6 @@ def benches(setting: Setting) -> Iterator[Bench]:
 def _shapes(flush: FlushDiskType) -> list[Shape]:
     plain = [Shape(clients, flush) for clients in CLIENTS]
     return [*plain, Shape(KEYED_CLIENTS, flush, has_keys=True)]
-
-
-@contextmanager
-def _services(setting: Setting, flush: FlushDiskType) -> Iterator[Server]:
-    with (
-        fresh_directory(setting.directory) as root,
-        running(root / "store", flush_disk_type=flush.value) as run,
-        run.client() as client,
-    ):
-        client.create_topic(TOPIC, queues=QUEUES)
-        yield Server(run.writer_url, (run.child("writer"),))
-
-
-@contextmanager
-def _broker(setting: Setting, flush: FlushDiskType) -> Iterator[Server | None]:
-    if setting.peer is None:
-        yield None
-        return
-    names = free_port()
-    with (
-        fresh_directory(setting.directory) as root,
-        setting.peer.broker(root, flush.value, names=names) as (_, process_id),
-    ):
-        yield Server(str(names), (process_id,))
 
 
 def _script(begins: list[bytes]) -> Script:

@@ -12,18 +12,16 @@ import select
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
-from mqstore.storage.config import FlushDiskType
-from tests.bench import latencies, senders
+from tests.bench import latencies, senders, servers
 from tests.bench.failures import SideError
 from tests.bench.harness import Bench, Figures, Metric, Setting
-from tests.bench.stores import fresh_directory
-from tests.bench.workload import BODY_SIZE, QUEUES, TOPIC
-from tests.services.service_processes import Run, running
+from tests.bench.servers import Server
+from tests.bench.workload import BODY_SIZE, TOPIC
+from tests.services.service_processes import Run
 
 RECORDS_PER_MESSAGE: Final = 1_000
 WARM: Final = 20
@@ -42,40 +40,16 @@ def benches(setting: Setting) -> Iterator[Bench]:
         for since, text in (("sent", "after the send"), ("acknowledged", "after ack"))
         for key in KEYS
     ]
-    with _services(setting) as run, _broker(setting) as port:
-        peer = None if port is None else partial(_peer, setting, port, count)
+    with servers.services(setting) as run, servers.broker(setting) as broker:
+        peer = None if broker is None else partial(_peer, setting, broker, count)
         yield Bench(metrics, partial(_ours, run, count), peer)
 
 
-@contextmanager
-def _services(setting: Setting) -> Iterator[Run]:
-    with (
-        fresh_directory(setting.directory) as root,
-        running(root / "store") as run,
-        run.client() as client,
-    ):
-        client.create_topic(TOPIC, queues=QUEUES)
-        yield run
-
-
-@contextmanager
-def _broker(setting: Setting) -> Iterator[int | None]:
-    if setting.peer is None:
-        yield None
-        return
-    flush = FlushDiskType.ASYNC.value
-    with (
-        fresh_directory(setting.directory) as root,
-        setting.peer.broker(root, flush) as (port, _),
-    ):
-        yield port
-
-
-def _peer(setting: Setting, port: int, count: int) -> Figures:
+def _peer(setting: Setting, broker: Server, count: int) -> Figures:
     assert setting.peer is not None
     pause_ms = round(PAUSE_S * 1000)
     more = {"count": count, "warm": WARM, "pauseMs": pause_ms, "max": 32, "subscription": "*"}
-    return setting.peer.request("wake", port=port, **more)
+    return setting.peer.request("wake", port=int(broker.address), **more)
 
 
 def _ours(run: Run, count: int) -> Figures:

@@ -13,7 +13,8 @@ from queue import Queue as Hand
 
 import pytest
 
-from mqstore.client import AsyncClient, Client, ConsumedMessage, NewMessage, ProblemError
+from mqstore.client import AsyncClient, Client, ConsumedMessage, ProblemError
+from tests.services.producing import produce
 from tests.services.service_processes import ServicePair, service_pair, writer
 
 LATER_S = 60
@@ -30,13 +31,6 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServicePair]:
 def client(pair: ServicePair) -> Iterator[Client]:
     with pair.client() as made:
         yield made
-
-
-def produce(client: Client, topic: str, count: int, *, tags: str | None = None) -> set[str]:
-    client.create_topic(topic, queues=4)
-    sent = [f"{topic} {tags} {number}" for number in range(count)]
-    client.produce(topic, [NewMessage(body=each, tags=tags) for each in sent])
-    return set(sent)
 
 
 def test_a_loop_gets_each_message_and_what_it_acknowledged_stays_so(client: Client) -> None:

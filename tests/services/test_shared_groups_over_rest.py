@@ -18,6 +18,7 @@ from mqstore.client import (
     ReceiptStatus,
     WantedMessages,
 )
+from tests.services.producing import produce
 from tests.services.service_processes import ServicePair, service_pair, writer
 from tests.services.shard_processes import cluster
 
@@ -36,14 +37,6 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServicePair]:
 def client(pair: ServicePair) -> Iterator[Client]:
     with pair.client() as made:
         yield made
-
-
-def produce(client: Client, topic: str, count: int, *, tags: str | None = None) -> set[str]:
-    """Create a topic where it is new, store messages, and return their bodies."""
-    client.create_topic(topic, queues=4)
-    sent = [f"{topic} {tags} {number}" for number in range(count)]
-    client.produce(topic, [NewMessage(body=each, tags=tags) for each in sent])
-    return set(sent)
 
 
 def bodies(messages: tuple[LeasedMessage, ...]) -> set[str]:

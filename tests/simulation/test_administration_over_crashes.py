@@ -23,6 +23,7 @@ from mqstore.storage.metadata import sealed_json
 from mqstore.storage.scrub.service import ScrubProgress
 from tests.long_runs import examples, few_first
 from tests.simulation import SimulatedMachine
+from tests.simulation.crashes import CRASHES, crashed
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.driver import CONFIG, NewMessage, message_of
 from tests.simulation.inode import Loss
@@ -31,7 +32,6 @@ from tests.unit.storage.puts import put_message
 
 pytestmark = pytest.mark.slow
 
-CRASHES: Final = (None, *Loss)
 FAILING: Final = ("write", "rename", "unlink", "sync_directory")
 SCRUBBING: Final = CONFIG.model_copy(
     update={"scrub_bytes_per_second": BLOCK_SIZE, "damage_repair": DamageRepair.MANUAL}
@@ -238,10 +238,6 @@ def _progress(content: bytes | None) -> ScrubProgress:
     if content is None:
         return ScrubProgress()
     return ScrubProgress.model_validate_json(sealed_json.unseal(content))
-
-
-def crashed(disk: SimulatedDisk, loss: Loss | None, rng: random.Random) -> SimulatedDisk:
-    return disk.kill() if loss is None else disk.power_cut(rng.getrandbits(32), loss)
 
 
 @pytest.mark.parametrize("seed", few_first([1, 2, 3]))

@@ -22,6 +22,7 @@ from mqstore.storage.filter.expression import compile_expression
 from mqstore.storage.message_store import MessageStore, StoreOptions
 from tests.long_runs import few_first, nightly_examples
 from tests.simulation import SimulatedMachine
+from tests.simulation.crashes import CRASHES
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.driver import CONFIG
 from tests.simulation.inode import Loss
@@ -38,8 +39,6 @@ WITH_UNITS: Final = CONFIG.model_copy(
 )
 TOPICS: Final = ("T", "U")
 GROUPS: Final = ("g", "h", "i")
-CRASHES: Final = (None, *Loss)
-"""A kill, and power cuts."""
 
 
 class Life:

@@ -15,14 +15,13 @@ from mqstore.storage.tables import java_json
 from mqstore.storage.tables.subscription_groups import GroupConfig
 from tests.long_runs import few_first
 from tests.simulation import SimulatedDisk, SimulatedMachine
+from tests.simulation.crashes import CRASHES
 from tests.simulation.driver import CONFIG
-from tests.simulation.inode import Loss
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path("/store")
 PATHS = StorePaths(ROOT)
-CRASHES = [None, *Loss]
 CHANGES = 60
 
 

@@ -23,7 +23,7 @@ from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
 from mqstore.storage.seams import Seams
 from tests.long_runs import examples, few_first
 from tests.simulation import PowerCut, SimulatedMachine
-from tests.simulation.disk import SimulatedDisk
+from tests.simulation.crashes import CRASHES, crashed
 from tests.simulation.driver import CONFIG, NewMessage, message_of
 from tests.simulation.inode import Loss
 from tests.simulation.scheduler import SimulatedScheduler
@@ -33,7 +33,6 @@ pytestmark = pytest.mark.slow
 
 ROOT: Final = Path("/disk1/store")
 LOG: Final = Path("/disk2/log")
-CRASHES: Final = (None, *Loss)
 OPTIONS: Final = StoreOptions(
     format=StoreFormat.V4_9, boot_id="0" * 32, pid=1, store_path_commit_log=str(LOG)
 )
@@ -42,10 +41,6 @@ OPTIONS: Final = StoreOptions(
 def opened(seams: Seams, root: Path = ROOT, log: Path | None = LOG) -> MessageStore:
     options = replace(OPTIONS, store_path_commit_log=None if log is None else str(log))
     return MessageStore.open(root, CONFIG, seams, options)
-
-
-def crashed(disk: SimulatedDisk, loss: Loss | None, seed: int) -> SimulatedDisk:
-    return disk.kill() if loss is None else disk.power_cut(seed, loss)
 
 
 def beside(machine: SimulatedMachine) -> Seams:
@@ -111,7 +106,7 @@ class Copies:
             self.store = None
 
     def _restart(self) -> None:
-        disk = crashed(self.machine.disk, self.rng.choice(CRASHES), self.rng.getrandbits(32))
+        disk = crashed(self.machine.disk, self.rng.choice(CRASHES), self.rng)
         self.machine = self.machine.restart(disk)
         self.store = opened(self.machine.seams)
         assert numbers(self.store) == self.promised
@@ -184,7 +179,7 @@ def test_no_crash_while_a_store_opens_makes_it_refuse_its_own_log(
     for number in moments:
         machine, _, was_cut = life(number)
         assert was_cut
-        after = machine.restart(crashed(machine.disk, loss, number))
+        after = machine.restart(crashed(machine.disk, loss, random.Random(number)))
         for again in range(2):
             with opened(after.seams) as store:
                 assert numbers(store)[:openings] == list(range(openings))

@@ -27,9 +27,10 @@ from mqstore.storage.shared_groups import (
 )
 from tests.long_runs import few_first
 from tests.simulation import SimulatedMachine
+from tests.simulation.crashes import CRASHES, crashed
 from tests.simulation.delayed_store import DelayedStore
 from tests.simulation.disk import SimulatedDisk
-from tests.simulation.test_shared_groups_over_crashes import CRASHES, DEAD_LETTERS, SMALL, crashed
+from tests.simulation.test_shared_groups_over_crashes import DEAD_LETTERS, SMALL
 from tests.unit.storage.puts import put_message
 
 COUNT: Final = 16

@@ -24,7 +24,7 @@ from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import MessageStore, StoreOptions
 from tests.long_runs import examples, few_first, nightly_examples
 from tests.simulation import SimulatedMachine
-from tests.simulation.disk import SimulatedDisk
+from tests.simulation.crashes import CRASHES, crashed
 from tests.simulation.driver import CONFIG, POOLED
 from tests.simulation.inode import Loss
 from tests.simulation.world import ROOT
@@ -34,8 +34,6 @@ pytestmark = pytest.mark.slow
 TOPIC: Final = "T"
 QUEUES: Final = 2
 SIZE_MAX: Final = 700
-CRASHES: Final = (None, *Loss)
-"""A kill, and power cuts."""
 Request = tuple[int, ...]
 """The numbers of its messages."""
 
@@ -182,10 +180,6 @@ class Life:
             settle(after, self.sent, self.acknowledged if loss is None else self.durable)
         except AssertionError as error:
             self.found = error
-
-
-def crashed(disk: SimulatedDisk, loss: Loss | None, rng: random.Random) -> SimulatedDisk:
-    return disk.kill() if loss is None else disk.power_cut(rng.getrandbits(32), loss)
 
 
 def settle(process: Process, sent: list[Request], promised: set[int]) -> None:

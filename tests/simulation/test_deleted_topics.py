@@ -14,12 +14,11 @@ from mqstore.storage.errors import OffsetOutOfRange
 from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
 from tests.long_runs import few_first
 from tests.simulation import SimulatedDisk, SimulatedMachine
+from tests.simulation.crashes import CRASHES, crashed
 from tests.simulation.driver import CONFIG, NewMessage, message_of
-from tests.simulation.inode import Loss
 from tests.unit.storage.puts import put_message
 
 ROOT = Path("/store")
-CRASHES = [None, *Loss]
 OLD, NEW = 20, 30
 """Messages of T before its deletion, and after it was made anew."""
 
@@ -96,10 +95,6 @@ class Life:
 
 def open_store(machine: SimulatedMachine) -> MessageStore:
     return MessageStore.open(ROOT, CONFIG, machine.seams, StoreOptions(boot_id="0" * 32, pid=1))
-
-
-def crashed(disk: SimulatedDisk, loss: Loss | None, rng: random.Random) -> SimulatedDisk:
-    return disk.kill() if loss is None else disk.power_cut(rng.getrandbits(32), loss)
 
 
 def numbers(store: MessageStore, topic: str) -> list[int]:

@@ -24,14 +24,13 @@ from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
 from mqstore.storage.paths import StorePaths
 from tests.long_runs import few_first
 from tests.simulation import SimulatedDisk, SimulatedMachine
+from tests.simulation.crashes import CRASHES
 from tests.simulation.driver import CONFIG, NewMessage, message_of
-from tests.simulation.inode import Loss
 from tests.unit.storage.puts import put_message
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path("/store")
-CRASHES = [None, *Loss]
 MESSAGES = 200
 PARTS = 3
 OTHER_SIZES = Layout(slots=23, index_num=100, tags=False)

@@ -13,13 +13,12 @@ from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
 from mqstore.storage.paths import StorePaths
 from tests.simulation import SimulatedDisk, SimulatedMachine
+from tests.simulation.crashes import CRASHES
 from tests.simulation.driver import CONFIG, NewMessage, message_of
-from tests.simulation.inode import Loss
 from tests.unit.storage.puts import put_message
 from tests.unit.storage.rebuild_job import RebuildJob
 
 ROOT = Path("/store")
-CRASHES = [None, *Loss]
 PUTS = 130
 
 

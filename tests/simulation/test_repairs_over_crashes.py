@@ -19,14 +19,13 @@ from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
 from mqstore.storage.verify.broker import foresee
 from tests.long_runs import few_first, sampled_step
 from tests.simulation import SimulatedDisk, SimulatedMachine
+from tests.simulation.crashes import CRASHES
 from tests.simulation.driver import CONFIG, NewMessage, message_of
-from tests.simulation.inode import Loss
 from tests.unit.storage.puts import put_message
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path("/store")
-CRASHES = [None, *Loss]
 MESSAGES = 150
 CHOSEN = CONFIG.model_copy(update={"mapped_file_size_commit_log": 32 << 10})
 

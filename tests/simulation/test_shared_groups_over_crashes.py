@@ -30,6 +30,7 @@ from mqstore.storage.tables import java_json
 from mqstore.storage.tables.subscription_groups import GroupConfig
 from tests.long_runs import examples, few_first, nightly_examples
 from tests.simulation import SimulatedMachine
+from tests.simulation.crashes import CRASHES, crashed
 from tests.simulation.delayed_store import CONFIG, ROOT, DelayedStore
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.inode import Loss
@@ -47,8 +48,6 @@ LEASE_S: Final = 5.0
 DUE_S: Final = 6.0
 """After which leases have expired and the longest delay level of a retry is over."""
 ROUNDS_MAX: Final = 12
-CRASHES: Final = (None, *Loss)
-"""A kill, and power cuts."""
 GROUP: Final = GroupConfig("g", retry_times_max=3)
 DEAD_LETTERS: Final = "%DLQ%g"
 
@@ -276,10 +275,6 @@ def place(delivered: Delivered) -> Place:
 
 def number(delivered: Delivered) -> int:
     return int(delivered.record.body)
-
-
-def crashed(disk: SimulatedDisk, loss: Loss | None, rng: random.Random) -> SimulatedDisk:
-    return disk.kill() if loss is None else disk.power_cut(rng.getrandbits(32), loss)
 
 
 def committed_offsets(disk: SimulatedDisk) -> dict[int, int]:

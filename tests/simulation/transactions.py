@@ -39,6 +39,7 @@ from mqstore.storage.transactions import (
 )
 from mqstore.storage.transactions.log import TransactionLog
 from tests.simulation import SimulatedMachine
+from tests.simulation.crashes import CRASHES, crashed
 from tests.simulation.delayed_store import DelayedStore
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.inode import Loss
@@ -59,8 +60,6 @@ QUEUE_ID: Final = 3
 CHECKED_AT_ONCE: Final = 100
 READ_AT_ONCE: Final = 1_000
 ALL_DONE_S: Final = 30.0
-CRASHES: Final = (None, *Loss)
-"""A kill, and power cuts."""
 
 
 @dataclass(slots=True)
@@ -383,7 +382,3 @@ class TransactionLife:
         except AssertionError as error:
             self.found = error
             raise
-
-
-def crashed(disk: SimulatedDisk, loss: Loss | None, rng: random.Random) -> SimulatedDisk:
-    return disk.kill() if loss is None else disk.power_cut(rng.getrandbits(32), loss)

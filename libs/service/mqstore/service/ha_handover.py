@@ -26,13 +26,13 @@ SIZE_MAX: Final = 256 << 10
 
 
 class LeaderIntroduction(msgspec.Struct, frozen=True, rename="camel"):
-    """What a leader of mqstore says of itself and its log."""
+    """The introduction of a leader of mqstore and of its log."""
 
     store_id: str
 
 
 class FollowerIntroduction(msgspec.Struct, frozen=True, rename="camel"):
-    """What a follower of mqstore says of itself and its log."""
+    """The introduction of a follower of mqstore and of its log."""
 
     store_id: str
     name: str
