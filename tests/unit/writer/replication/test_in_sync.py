@@ -73,6 +73,19 @@ def test_the_slowest_member_confirms() -> None:
     assert (copies.confirmed, copies.replicated) == (150, 200)
 
 
+def test_a_copy_joins_once_it_has_all_that_producers_have_a_reply_for() -> None:
+    copies = _pair()
+    copies.note_report("c", 100, 0.0)
+    copies.note_own(200, 200, 0.5)
+    copies.note_report("b", 200, 0.5)
+    assert (copies.confirmed, copies.replicated) == (100, 200)
+    assert copies.wanted(0.5) is None
+    copies.note_lost("b")
+    assert copies.wanted(0.5) == frozenset({"a"})
+    copies.note_report("c", 200, 0.6)
+    assert copies.wanted(0.6) == frozenset({"a", "c"})
+
+
 def test_a_member_that_is_behind_for_too_long_leaves_once_that_is_published() -> None:
     copies = _pair()
     copies.note_own(200, 200, 1.0)
@@ -148,7 +161,7 @@ class InSyncOverTime(RuleBasedStateMachine):
         self.disks = {"b": 0, "c": 0}
         self.connected: set[str] = set()
         self.published = frozenset("a")
-        self.before = 0
+        self.before = self.replied = 0
         self.set = _alone()
 
     @rule(size=st.integers(1, 50), flushes=st.booleans(), seconds=st.floats(0, 20))
@@ -190,6 +203,12 @@ class InSyncOverTime(RuleBasedStateMachine):
         assert self.set.confirmed <= min(disks[name] for name in self.published)
         assert self.set.confirmed >= self.before
         self.before = self.set.confirmed
+
+    @invariant()
+    def every_published_member_has_what_producers_have_a_reply_for(self) -> None:
+        self.replied = max(self.replied, self.set.replicated or 0)
+        others = self.published - {"a"}
+        assert all(self.disks[name] >= self.replied for name in others)
 
 
 TestInSyncOverTime = InSyncOverTime.TestCase

@@ -58,6 +58,8 @@ class InSyncSet:
         """The set as it is published."""
         self.confirmed = 0
         """Every member has the log below on its disk; never decreases."""
+        self._replied = 0
+        """The greatest offset that ``replicated`` ever was: producers may have a reply up to it."""
         self._behind_max_s = behind_max_s
         self._joins_from = joins_from
         self._begun_at = now
@@ -142,6 +144,12 @@ class InSyncSet:
     def _confirm(self, now: float) -> None:
         counted = self.names | self._in_doubt | self._near(now)
         self.confirmed = max(self.confirmed, min(map(self._acknowledged, counted)))
+        self._replied = max(self._replied, self.replicated or 0)
+
+    @property
+    def _promised(self) -> int:
+        """Every member must have the log below: readers or producers may know of it."""
+        return max(self.confirmed, self._replied)
 
     def _near(self, now: float) -> set[str]:
         """The copies that are about to join."""
@@ -163,7 +171,7 @@ class InSyncSet:
         copy = self._copies.get(name)
         if copy is None:  # it has not connected to this leader yet
             return now - self._begun_at <= self._behind_max_s
-        if not copy.is_connected or copy.acknowledged < self.confirmed:
+        if not copy.is_connected or copy.acknowledged < self._promised:
             return False
         return now - max(copy.caught_up_at, self._begun_at) <= self._behind_max_s
 
@@ -173,4 +181,4 @@ class InSyncSet:
             return False
         if now - copy.caught_up_at > self._behind_max_s:
             return False
-        return copy.acknowledged >= max(self.confirmed, self._joins_from)
+        return copy.acknowledged >= max(self._promised, self._joins_from)
