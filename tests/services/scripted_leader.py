@@ -63,10 +63,10 @@ class ScriptedLeader:
 
     def _serve(self, connection: socket.socket) -> None:
         report = connection.recv(8, socket.MSG_WAITALL)
-        if len(report) < 8:
-            return
         if report == HANDOVER_REQUEST:  # a master of RocketMQ sends nothing before an offset
             report = connection.recv(8, socket.MSG_WAITALL)
+        if len(report) < 8:
+            return
         (sent,) = struct.unpack(">q", report)
         self._take(sent)
         self.requested.append(sent)

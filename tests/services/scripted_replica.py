@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from dataclasses import replace
+from typing import Final
+
+import msgspec
 
 from mqstore.service import ha_handover
 from mqstore.service.ha_frames import HEADER, encode_report
-from mqstore.service.ha_handover import FollowerIntroduction
+from mqstore.service.ha_handover import FollowerIntroduction, LeaderIntroduction
 
 STORE_ID: Final = "0" * 32
 """Any id will do: a follower's store is its own."""
@@ -23,8 +25,10 @@ class ScriptedReplica:
         self._connection = connection
         connection.sendall(ha_handover.REQUEST)
         header = self._take(HEADER.size)
-        self.leader: dict[str, Any] = json.loads(self._take(HEADER.unpack(header)[1]))
-        connection.sendall(ha_handover.encode(FollowerIntroduction(store_id=store_id, name=name)))
+        text = self._take(HEADER.unpack(header)[1])
+        leader = msgspec.json.decode(text, type=LeaderIntroduction)
+        fields = ha_handover.fields_of(store_id, replace(leader.history, start=0, end=0))
+        connection.sendall(ha_handover.encode(FollowerIntroduction(**fields, name=name)))
 
     def acknowledge(self, offset: int) -> None:
         """Report that the log is on its disk up to an offset. The first report requests the log

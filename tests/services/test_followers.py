@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,11 @@ from mqstore.client import Client, NewMessage, ProblemError
 from mqstore.storage import MessageStore
 from tests.forked_processes import run_mqstore
 from tests.forked_processes import start as start_forked
+from tests.services.followers import await_following
 from tests.services.scripted_leader import ScriptedLeader, log_bytes
 from tests.services.service_processes import environment, ready, running, writer
 from tests.unit.storage.stores import CONFIG, abandon, open_store, put_some
 
-PATIENCE_S = 60.0
 SETTINGS: dict[str, Any] = {
     "broker_role": "SLAVE",
     "mapped_file_size_commit_log": CONFIG.mapped_file_size_commit_log,
@@ -46,14 +45,7 @@ def leader(store: MessageStore) -> Iterator[ScriptedLeader]:
 
 def await_state(client: Client, state: str) -> str:
     """The reason that a follower gives for its state, once it has that state."""
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        following = client.replication().following
-        assert following is not None
-        if following.state == state:
-            return following.reason or ""
-        time.sleep(0.02)
-    raise AssertionError(following)
+    return await_following(client, lambda now: now.state == state).reason or ""
 
 
 def test_a_follower_serves_reads_and_refuses_writes_until_it_is_promoted(
@@ -106,9 +98,21 @@ def test_mqstore_follow_prints_its_progress_and_promote_ends_it(
         code, errors = run.stop()
         assert code == 0
         assert f" {leader.address}: " in errors
-    again = run_mqstore(*words, environment=given)
-    assert again.returncode == 2
-    assert "was promoted" in again.stderr
+
+
+def test_a_promoted_store_follows_no_broker_again(
+    tmp_path: Path, store: MessageStore, leader: ScriptedLeader
+) -> None:
+    root = tmp_path / "follower"
+    with writer(root, ha_master_address=leader.address, **SETTINGS) as process:
+        leader.await_offset(store.log.max_offset)
+        with Client(process.url) as client:
+            assert client.promote().epoch == 1
+    with (
+        writer(root, ha_master_address=leader.address, **SETTINGS) as process,
+        Client(process.url) as client,
+    ):
+        assert "has not introduced itself" in await_state(client, "refused")
 
 
 def test_promote_refuses_a_copy_that_lags_behind(tmp_path: Path, store: MessageStore) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,44 @@ from tests.services.followers import await_following
 from tests.services.service_processes import running, writer
 
 SEGMENT_SIZE = 1 << 20
+
+
+@contextmanager
+def damaging_connection(port: int, flipped_at: int) -> Iterator[int]:
+    """A port that leads to another one. Its first connection flips a bit of what comes back."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            at = flipped_at
+            with suppress(OSError):
+                while True:
+                    near, _ = listener.accept()
+                    with near, socket.create_connection(("127.0.0.1", port)) as far:
+                        other = threading.Thread(target=pump, args=(near, far, -1))
+                        other.start()
+                        pump(far, near, at)
+                        other.join()
+                    at = -1
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def pump(source: socket.socket, target: socket.socket, flipped_at: int) -> None:
+    """Copy bytes until either side ends; flip a bit of the byte at an offset, if not -1."""
+    done = 0
+    with suppress(OSError):
+        while data := bytearray(source.recv(1 << 16)):
+            if done <= flipped_at < done + len(data):
+                data[flipped_at - done] ^= 4
+            done += len(data)
+            target.sendall(data)
+    for each in (source, target):
+        with suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)
 
 
 def test_a_follower_of_a_shard_has_the_whole_log_and_all_tables(tmp_path: Path) -> None:
@@ -46,3 +88,64 @@ def test_a_follower_of_a_shard_has_the_whole_log_and_all_tables(tmp_path: Path) 
             assert client.offsets("billing", topic="orders").offsets[0].committed == 1
             client.promote()
             assert client.receive("billing", "orders").messages
+
+
+def test_a_leader_that_returns_loses_what_its_successor_lacks_to_quarantine(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    ports = [(free_port(), free_port()) for _ in range(2)]
+    lead, other = (
+        {"ha_allowed_slaves": "127.0.0.1", "listen_port": remoting, "ha_listen_port": ha}
+        for remoting, ha in ports
+    )
+    follow, back = (
+        {"broker_role": "SLAVE", "ha_master_address": f"127.0.0.1:{ha}", "status": "not-ready"}
+        for _, ha in ports
+    )
+    with writer(first, **lead) as process, Client(process.url) as leader:
+        leader.create_topic("orders", queues=1)
+        leader.produce("orders", [NewMessage(body=f"both {number}") for number in range(10)])
+        shared = leader.store().max_offset
+        with writer(second, **follow, **other) as copy, Client(copy.url) as client:
+            await_following(client, lambda now: now.durable_offset == shared)
+            assert client.replication().epoch == 1
+            assert client.promote().epoch == 2
+            client.create_topic("orders", queues=1)
+            client.produce("orders", NewMessage(body="of the second"))
+            lost = leader.produce(
+                "orders", [NewMessage(body=f"lost {number}") for number in range(5)]
+            )
+            process.kill()
+            end = client.store().max_offset
+            with writer(first, **back) as again, Client(again.url) as returned:
+                await_following(returned, lambda now: now.durable_offset == end)
+                assert returned.replication().epoch == 2
+                (entry,) = [
+                    each for each in returned.quarantine().entries if "commitlog" in each.source
+                ]
+                assert entry.reason.startswith(f"5 messages from offset {shared} ")
+                assert len(lost.messages) == 5
+
+
+def test_a_bit_that_changes_on_the_way_is_found_and_requested_again(tmp_path: Path) -> None:
+    ports = {"listen_port": free_port(), "ha_listen_port": free_port()}
+    with (
+        writer(tmp_path / "leader", ha_allowed_slaves="127.0.0.1", **ports) as process,
+        Client(process.url) as leader,
+    ):
+        leader.create_topic("orders", queues=1)
+        leader.produce("orders", [NewMessage(body=f"{each}" * 900) for each in range(100)])
+        end = leader.store().max_offset
+        with (
+            damaging_connection(ports["ha_listen_port"], end // 2) as port,
+            writer(
+                tmp_path / "follower",
+                broker_role="SLAVE",
+                ha_master_address=f"127.0.0.1:{port}",
+                status="not-ready",
+            ) as copy,
+            Client(copy.url) as client,
+        ):
+            found = await_following(client, lambda now: now.durable_offset == end)
+            assert found.damaged_records == 0
+            metrics = httpx.get(f"{copy.url}/metrics").text
+            assert "mqstore_replication_corrupt_frames_total 1.0" in metrics

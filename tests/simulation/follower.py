@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from dataclasses import dataclass
 from functools import cache
@@ -9,14 +10,18 @@ from functools import cache
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import MessageStore, StoreOptions
+from mqstore.storage.metadata.log_history import Epoch, LogHistory
 from mqstore.storage.replication import LogReceiver
 from mqstore.storage.seams import Seams
 from tests.simulation import SimulatedClock, SimulatedDisk, SimulatedMachine
+from tests.simulation.disk import PowerCut
 from tests.simulation.driver import KEYS, TOPICS
 from tests.simulation.inode import Loss
 from tests.simulation.world import ROOT, World
 
 LEADER = "leader:10912"
+BEFORE = (Epoch(0, 0), Epoch(1, 0))
+"""The epochs of a leader that was cut off."""
 Entries = dict[tuple[str, int], list[tuple[int, int, int, int]]]
 """Queue offset, physical offset, size and tags code of each entry, by topic and queue id."""
 Found = dict[tuple[str, str], list[int]]
@@ -49,9 +54,14 @@ class LeaderLog:
 def leader_log(seed: int, steps: int) -> LeaderLog:
     """The store that a leader has after ``steps`` operations."""
     world = World(seed)
-    store = world.open()
+    world.open()
     for _ in range(steps):
         world.step()
+    return _log_of(world)
+
+
+def _log_of(world: World) -> LeaderLog:
+    store = world.store
     store.wait_for_index()
     start = store.log.min_offset
     found = LeaderLog(
@@ -64,6 +74,40 @@ def leader_log(seed: int, steps: int) -> LeaderLog:
     )
     world.close()
     return found
+
+
+@dataclass(frozen=True)
+class Fork:
+    """Two logs that are one up to ``offset``: that of a leader that was cut off, and its
+    successor's."""
+
+    offset: int
+    cut_off: LeaderLog
+    successor: LeaderLog
+
+    @property
+    def history(self) -> LogHistory:
+        """The successor's; the leader before was of epoch 1."""
+        epochs = (*BEFORE, Epoch(2, self.offset))
+        return LogHistory("log", epochs, self.successor.start, self.successor.end)
+
+
+@cache
+def fork(seed: int, common: int, steps: int) -> Fork:
+    """Two logs that went on by themselves after ``common`` operations."""
+    ends, logs = set(), []
+    for branch in range(2):
+        world = World(seed)
+        store = world.open()
+        for _ in range(common):
+            world.step()
+        ends.add(store.log.max_offset)
+        world.rng.seed(f"{seed}-{branch}")
+        for _ in range(steps):
+            world.step()
+        logs.append(_log_of(world))
+    (offset,) = ends
+    return Fork(offset, *logs)
 
 
 def log_bytes(store: MessageStore) -> bytes:
@@ -139,6 +183,21 @@ class FollowerWorld:
         end = self.receiver.end
         self.store.flush.flush_all()
         self.acknowledged = max(self.acknowledged, end)
+
+    def open_over_crashes(self, crashes: list[tuple[int, Loss | None]]) -> MessageStore:
+        """Open, while the process ends at the given numbers of operations: killed, or without
+        power."""
+        for number, loss in crashes:
+            disk = self.machine.disk
+            disk.cut_at(len(disk.trace) + number)
+            with contextlib.suppress(PowerCut):
+                open_follower(self.machine.seams, self.leader)
+            disk.forgive()
+            if loss is None:
+                self.kill()
+            else:
+                self.lose_power(loss)
+        return self.open()
 
     def kill(self) -> None:
         self.machine = self.machine.restart(self.machine.disk.kill())

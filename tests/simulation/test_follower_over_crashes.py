@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import errno
+from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mqstore.storage.errors import StorageError
+from mqstore.storage.message_store import MessageStore
+from mqstore.storage.metadata.log_history import LogHistory, common_end
 from tests.long_runs import examples
-from tests.simulation.follower import FollowerWorld, leader_log
+from tests.simulation.follower import BEFORE, LEADER, FollowerWorld, fork, leader_log
 from tests.simulation.inode import Loss
 
 LEADERS = 4
@@ -68,3 +71,65 @@ def test_a_follower_goes_on_after_a_fault_of_its_disk(seed: int, number: int, sh
             end_process(world, "kill")
     world.receive_all()
     world.check_equal()
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    seed=st.integers(0, LEADERS - 1),
+    common=st.sampled_from([0, 3, 60, 150]),
+    received=st.integers(1, 100),
+    crashes=st.lists(
+        st.tuples(st.integers(0, 450), st.sampled_from([None, *Loss])), min_size=0, max_size=4
+    ),
+    is_closed=st.booleans(),
+)
+def test_a_diverged_tail_is_kept_in_quarantine_and_nothing_else_is_cut(
+    seed: int,
+    common: int,
+    received: int,
+    crashes: list[tuple[int, Loss | None]],
+    is_closed: bool,
+) -> None:
+    found = fork(seed, common, 80)
+    assume(found.cut_off.start == found.successor.start <= found.offset)
+    world = FollowerWorld(found.cut_off, seed)
+    world.store.epochs.adopt(LogHistory("log", BEFORE, 0, 0))
+    while world.receiver.end < found.offset + received and world.receiver.end < found.cut_off.end:
+        world.receive(2_000)
+    world.acknowledge()
+    end = world.store.log.max_offset
+    assume(world.store.log.min_offset <= found.offset < end)
+    offset = common_end(found.history, world.store.epochs.history)
+    assert offset == found.offset
+    world.store.epochs.cut_at_opening(offset, LEADER, 2)
+    world.leader, world.acknowledged = found.successor, offset
+    if is_closed:
+        world.store.close()
+    world.kill()
+    store = world.open_over_crashes(crashes)
+    assert store.log.max_offset == offset
+    assert store.state.snapshot().flushed_offset == offset
+    assert kept_bytes(store, offset, end) == found.cut_off.data[
+        offset - found.cut_off.start : end - found.cut_off.start
+    ].rstrip(b"\0")
+    store.epochs.adopt(found.history)
+    world.receive_all()
+    world.check_equal()
+    end_process(world, "close")
+    world.check_equal()
+
+
+def kept_bytes(store: MessageStore, start: int, end: int) -> bytes:
+    """Bytes of the log between two offsets that quarantine has; zeros for the others."""
+    files, quarantine = store._parts.seams.files, store._parts.quarantine
+    found = bytearray(end - start)
+    for entry in reversed(quarantine.entries()):  # the one that began first has most
+        path = Path(entry.source)
+        if path.parent.name != "commitlog":
+            continue
+        at = int(path.name) + entry.position - start
+        data = files.read(quarantine.data(entry.name))
+        if at >= 0 and any(data):
+            kept = found[at : at + len(data)]
+            found[at : at + len(data)] = bytes(a or b for a, b in zip(kept, data, strict=True))
+    return bytes(found).rstrip(b"\0")

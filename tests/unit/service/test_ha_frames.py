@@ -12,9 +12,11 @@ from mqstore.service.ha_frames import (
     BODY_SIZE_MAX,
     HEADER,
     Frame,
+    FrameCorrupt,
     FrameInvalid,
     FrameReader,
     ReportReader,
+    encode_frame,
     encode_header,
     encode_report,
 )
@@ -73,3 +75,38 @@ def test_frames_before_an_invalid_one_are_read() -> None:
 def test_a_negative_report_is_an_error() -> None:
     with pytest.raises(FrameInvalid):
         ReportReader().feed(b"\xff" * 8)
+
+
+@given(FRAMES, CUTS)
+def test_frames_with_checksums_are_read_from_pieces_of_any_size(
+    frames: list[tuple[int, bytes]], cuts: list[int]
+) -> None:
+    data = b"".join(encode_frame(*frame, has_checksum=True) for frame in frames)
+    reader = FrameReader(has_checksum=True)
+    read = [frame for piece in _pieces(data, cuts) for frame in reader.feed(piece)]
+    assert read == [Frame(offset, body) for offset, body in frames]
+
+
+@given(OFFSETS, st.binary(max_size=100), st.data())
+def test_no_changed_bit_passes_for_the_frame_that_was_sent(
+    offset: int, body: bytes, data: st.DataObject
+) -> None:
+    sent = bytearray(encode_frame(offset, body, has_checksum=True))
+    bit = data.draw(st.integers(0, 8 * len(sent) - 1))
+    sent[bit // 8] ^= 1 << bit % 8
+    reader = FrameReader(has_checksum=True)
+    try:
+        assert list(reader.feed(bytes(sent))) == []  # its size has grown
+    except FrameInvalid:
+        return
+    assert 64 <= bit < 96
+
+
+def test_a_frame_that_changed_on_the_way_is_corrupt() -> None:
+    sent = encode_frame(7, b"log", has_checksum=True)
+    with pytest.raises(FrameCorrupt, match="3 bytes at offset 7"):
+        list(FrameReader(has_checksum=True).feed(sent[:-1] + b"x"))
+
+
+def test_a_frame_without_checksum_has_the_bytes_of_rocketmq() -> None:
+    assert encode_frame(258, b"abc", has_checksum=False) == encode_header(258, 3) + b"abc"

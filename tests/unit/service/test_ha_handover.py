@@ -8,7 +8,8 @@ import pytest
 
 from mqstore.service import ha_handover
 from mqstore.service.ha_frames import HEADER, FrameInvalid
-from mqstore.service.ha_handover import SIZE_MAX, FollowerIntroduction, LeaderIntroduction
+from mqstore.service.ha_handover import SIZE_MAX, FollowerIntroduction
+from mqstore.storage.status import Epoch, LogHistory
 
 
 def _read(data: bytes) -> FollowerIntroduction:
@@ -26,8 +27,18 @@ def test_the_request_is_no_offset_of_a_slave() -> None:
 
 
 def test_introductions_are_read_as_written() -> None:
-    follower = FollowerIntroduction(store_id="ab" * 16, name="mqstore-0-1")
+    history = LogHistory("cd" * 16, (Epoch(0, 0), Epoch(7, 500)), 100, 900)
+    fields = ha_handover.fields_of("ab" * 16, history)
+    follower = FollowerIntroduction(**fields, name="mqstore-0-1")
     assert _read(ha_handover.encode(follower)) == follower
+    assert follower.history == history
+
+
+@pytest.mark.parametrize("epochs", [(), (Epoch(2, 0), Epoch(1, 5))])
+def test_epochs_that_are_not_in_order_are_refused(epochs: tuple[Epoch, ...]) -> None:
+    fields = ha_handover.fields_of("ab" * 16, LogHistory(None, epochs, 0, 9))
+    with pytest.raises(FrameInvalid):
+        _read(ha_handover.encode(FollowerIntroduction(**fields, name="a")))
 
 
 @pytest.mark.parametrize(
@@ -47,4 +58,4 @@ def test_other_bytes_are_refused(data: bytes) -> None:
 
 def test_an_introduction_that_ends_early_is_an_end() -> None:
     with pytest.raises(EOFError):
-        _read(ha_handover.encode(LeaderIntroduction(store_id="ab" * 16))[:-1])
+        _read(HEADER.pack(-1, 50) + b"{")

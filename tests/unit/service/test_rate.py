@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 
-from mqstore.query.segment_routes import Rate
+from mqstore.service.rate import Rate
 
 
 def test_what_was_taken_is_paid_for_before_more_is_given() -> None:
@@ -18,3 +18,12 @@ def test_what_was_taken_is_paid_for_before_more_is_given() -> None:
 
 def test_without_a_limit_no_caller_waits() -> None:
     asyncio.run(asyncio.wait_for(Rate(0).take(1 << 60), 30))
+
+
+def test_who_takes_last_waits_for_what_was_taken_before() -> None:
+    rate = Rate(1_000)
+    assert rate.reserve(500, 10.0) == 0
+    assert rate.reserve(2_000, 10.0) == 0.5
+    assert rate.reserve(100, 10.0) == 2.5
+    assert rate.reserve(100, 20.0) == 0
+    assert Rate(0).reserve(1 << 60, 0.0) == 0

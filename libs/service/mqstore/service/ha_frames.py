@@ -3,6 +3,9 @@
 The slave sends reports of 8 bytes: the end of its log. The first one requests the log from there,
 later ones acknowledge. The master sends a header of 12 bytes, physical offset (8) and size (4), and
 as many bytes of the log. A frame of size 0 is a heartbeat. Integers are big-endian.
+
+A leader of mqstore sends its followers frames with a checksum: the CRC-32C of header and bytes
+stands between them.
 """
 
 from __future__ import annotations
@@ -11,14 +14,21 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from mqstore.storage.formats import crc32c
+
 REPORT: Final = struct.Struct(">q")
 HEADER: Final = struct.Struct(">qi")
+CHECKSUM: Final = struct.Struct(">I")
 BODY_SIZE_MAX: Final = (4 << 20) - HEADER.size
 """Maximum number of bytes of a frame's body: RocketMQ's slave reads frames into 4 MiB."""
 
 
 class FrameInvalid(Exception):
     """The peer sent a frame that the HA protocol does not have. Close the connection."""
+
+
+class FrameCorrupt(FrameInvalid):
+    """A frame has another checksum than the leader computed: bytes changed on the way."""
 
 
 class Frame(NamedTuple):
@@ -37,6 +47,14 @@ def encode_header(offset: int, size: int) -> bytes:
     """Return the header of a frame whose body has ``size`` bytes of the log."""
     assert 0 <= size <= BODY_SIZE_MAX
     return HEADER.pack(offset, size)
+
+
+def encode_frame(offset: int, body: bytes, *, has_checksum: bool) -> bytes:
+    """Return a frame with bytes of the log."""
+    header = encode_header(offset, len(body))
+    if not has_checksum:
+        return header + body
+    return b"".join((header, CHECKSUM.pack(crc32c(body, crc32c(header))), body))
 
 
 class ReportReader:
@@ -67,13 +85,15 @@ class FrameReader:
     It keeps less than one frame, so its memory is bounded by ``BODY_SIZE_MAX``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_checksum: bool = False) -> None:
+        """``has_checksum``: the frames are those of a leader of mqstore."""
         self._data = bytearray()
+        self._checksum_size = CHECKSUM.size if has_checksum else 0
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """Yield the frames that are complete with these bytes.
 
-        Raises FrameInvalid for a negative offset, or a size beyond ``BODY_SIZE_MAX``.
+        Raises FrameInvalid for a negative offset, or a size beyond ``BODY_SIZE_MAX``; FrameCorrupt.
         """
         self._data += data
         start = 0
@@ -85,10 +105,24 @@ class FrameReader:
                         f"the master sends {size} bytes at offset {offset}; a frame has an offset "
                         f"of 0 or more, and 0 to {BODY_SIZE_MAX} bytes"
                     )
-                body = start + HEADER.size
+                body = start + HEADER.size + self._checksum_size
                 if len(self._data) < body + size:
                     break
+                frame = Frame(offset, bytes(self._data[body : body + size]))
+                if self._checksum_size:
+                    self._check(start, frame)
                 start = body + size
-                yield Frame(offset, bytes(self._data[body:start]))
+                yield frame
         finally:
             del self._data[:start]
+
+    def _check(self, start: int, frame: Frame) -> None:
+        at = start + HEADER.size
+        (stated,) = CHECKSUM.unpack_from(self._data, at)
+        found = crc32c(frame.body, crc32c(bytes(self._data[start:at])))
+        if found != stated:
+            raise FrameCorrupt(
+                f"{len(frame.body)} bytes at offset {frame.offset} arrived with CRC-32C "
+                f"{found:08x}, and were sent with {stated:08x}: the connection damages data; they "
+                "are requested again"
+            )

@@ -12,11 +12,12 @@ An introduction is a header as of a frame, of offset -1, and as many bytes of JS
 from __future__ import annotations
 
 import asyncio
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from mqstore.service.ha_frames import HEADER, FrameInvalid, encode_report
+from mqstore.storage.status import Epoch, LogHistory
 
 OFFSET: Final = -1
 """Offset of the request, and in the header of an introduction."""
@@ -25,16 +26,24 @@ SIZE_MAX: Final = 256 << 10
 """Maximum bytes of an introduction's JSON."""
 
 
-class LeaderIntroduction(msgspec.Struct, frozen=True, rename="camel"):
-    """The introduction of a leader of mqstore and of its log."""
+class LeaderIntroduction(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A leader of mqstore and its log."""
 
     store_id: str
+    log_id: str | None
+    epochs: tuple[Epoch, ...]
+    start: int
+    end: int
+
+    @property
+    def history(self) -> LogHistory:
+        """The epochs and bounds of its log."""
+        return LogHistory(self.log_id, self.epochs, self.start, self.end)
 
 
-class FollowerIntroduction(msgspec.Struct, frozen=True, rename="camel"):
-    """The introduction of a follower of mqstore and of its log."""
+class FollowerIntroduction(LeaderIntroduction, frozen=True, rename="camel", kw_only=True):
+    """A follower of mqstore and its log, which has no bytes that the leader's lacks."""
 
-    store_id: str
     name: str
     """Its ``replicaName``."""
 
@@ -55,6 +64,20 @@ async def read(reader: asyncio.StreamReader, kind: type[Introduction]) -> Introd
     if offset != OFFSET or not 0 <= size <= SIZE_MAX:
         raise FrameInvalid(f"{size} bytes at offset {offset} came instead of an introduction")
     try:
-        return msgspec.json.decode(await reader.readexactly(size), type=kind)
+        found = msgspec.json.decode(await reader.readexactly(size), type=kind)
     except msgspec.MsgspecError as error:
         raise FrameInvalid(f"the other side's introduction is invalid: {error}") from None
+    if not found.epochs or found.epochs != tuple(sorted(found.epochs)) or found.end < found.start:
+        raise FrameInvalid("the other side's introduction has no epochs, or none in order")
+    return found
+
+
+def fields_of(store_id: str, history: LogHistory) -> dict[str, Any]:
+    """Return the fields of an introduction that describe a store and its log."""
+    return {
+        "store_id": store_id,
+        "log_id": history.log_id,
+        "epochs": history.epochs,
+        "start": history.start,
+        "end": history.end,
+    }

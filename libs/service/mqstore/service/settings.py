@@ -223,6 +223,11 @@ class Settings(BaseSettings):
     the port two below is open too."""
     ha_transfer_batch_size: Annotated[int, Field(ge=1, le=BODY_SIZE_MAX)] = 32 << 10
     """Bytes of the log in one frame to a slave."""
+    ha_flow_control_enable: bool = False
+    """Send slaves at most `maxHaTransferByteInSecond`."""
+    max_ha_transfer_byte_in_second: Annotated[int, Field(ge=1 << 16)] = 100 << 20
+    """Bytes of the log per second to all slaves together, with `haFlowControlEnable`. RocketMQ
+    counts each slave by itself."""
     sync_from_last_file: bool = False
     """Send an empty slave the last segment only, as RocketMQ 4.9 does, instead of the whole log."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from mqstore.storage._kernel import LogWindow
@@ -50,6 +51,7 @@ from mqstore.storage.options import StoreOptions
 from mqstore.storage.queues.files_ahead import FilesAhead
 from mqstore.storage.rebuild.index_rebuilds import IndexRebuilds
 from mqstore.storage.recovery import Applier
+from mqstore.storage.replication.log_epochs import LogEpochs
 from mqstore.storage.replication.receiver import LogReceiver
 from mqstore.storage.replication.table_copies import TableCopies
 from mqstore.storage.retention.cleaner import Retention
@@ -196,6 +198,16 @@ class StoreParts:
             partial(self.services.wake, Dispatcher.name),
             seams.clock,
         )
+        self.epochs = LogEpochs(
+            directory.epochs,
+            core.log,
+            core.dispatcher,
+            directory.state,
+            directory.format.store_id,
+            self.seams.files,
+            directory.paths,
+            self._require_changeable,
+        )
         self.receiver = self._make_receiver()
         """Takes a leader's bytes; None in a store that leads, or is only read."""
         self.dedup = self._make_dedup()
@@ -233,7 +245,7 @@ class StoreParts:
             durable=self.options.in_place,
         )
         return LogRepairs(
-            directory.view,
+            replace(directory.view, truncation=None),  # it is cut
             core.log.files,
             directory.state,
             applier,

@@ -20,7 +20,7 @@ from mqstore.storage.index.service import IndexService
 from mqstore.storage.layout import CHECKPOINT_SIZE
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue, StrayFile, StrayReason
 from mqstore.storage.mapped.warm_up import MemoryLocks, WarmUp
-from mqstore.storage.metadata import index_loss, manifest
+from mqstore.storage.metadata import index_loss, manifest, truncation
 from mqstore.storage.metadata.clock_steps import CLOCK_STEP_MS, StepsView
 from mqstore.storage.metadata.quarantine import Quarantine
 from mqstore.storage.opening import OpenedDirectory
@@ -149,6 +149,9 @@ class DirectoryRecovery:
             if found.read_only is None:
                 state.set_flushed(found.max_offset)
                 state.set_expired(found.min_offset)
+        if opened.view.truncation is not None and found.read_only is None:
+            state.sync()  # an older watermark is beyond the log's end
+            truncation.finish(self.seams.files, opened.paths)
         if opened.accepted is not None and found.read_only is None:
             state.sync()  # an older watermark may lie inside the replacement of a lost record
             accepted_loss.finish(self.seams.files, opened.paths, opened.accepted)

@@ -27,7 +27,7 @@
     ├── StoreLocked, StoreOfAnother, StoreUnsupported, StoreDamaged, StoreNotOpen
     ├── ConfigTableError, CheckpointError, MessageIdError, TopicNameError, PropertyError
     ├── GroupNameError, GroupDisabled, TopicConfigError, OffsetRefused, ReceiptInvalid
-    ├── GroupOrdered, GroupShared, MemberUnknown, MembersFull, EpochStale
+    ├── GroupOrdered, GroupShared, MemberUnknown, MembersFull, EpochStale, EpochNotNewer
     ├── QueryError                 OffsetOutOfRange, RecordExpired, QueueUnknown, TopicUnknown,
     │                              KeyUnknown, CursorError, FilterError, PinUnknown,
     │                              QuarantineEntryUnknown, GroupUnknown,
@@ -46,8 +46,7 @@
     └── DirectoryNotUsable
         └── DiskRefuses            the disk's own error: a later opening may succeed
 
-Used by all callers of the engine. Each message says what was wrong and what to do, lower case,
-without a final period.
+Used by all. Each message says what was wrong and what to do, lower case, no final period.
 """
 
 from __future__ import annotations
@@ -407,7 +406,7 @@ class StagingFull(StorageError):
 
 
 class LeaderLogRefused(StorageError):
-    """A follower refuses its leader's bytes: offset, damaged, segment-size or record-size."""
+    """A follower refuses its leader, or bytes of it; ``reason`` names why in one word or two."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
@@ -427,8 +426,7 @@ class DirectoryNotUsable(StorageError):
 
 
 class DiskRefuses(DirectoryNotUsable):
-    """The disk itself refused while a store was opened (an I/O error, no room, read-only): nothing
-    may be acknowledged, and a later opening may succeed."""
+    """The disk refused an opening (I/O error, no room, read-only); a later one may succeed."""
 
 
 class RepairRefused(StorageError):
@@ -491,6 +489,10 @@ class MemberUnknown(StorageError):
 
 class MembersFull(StorageError):
     """An ordered group has as many members or queues as it may have."""
+
+
+class EpochNotNewer(StorageError):
+    """An epoch of the log cannot begin: it, or a later one, has begun before."""
 
 
 class EpochStale(StorageError):

@@ -45,7 +45,7 @@ from mqstore.storage.metadata import store_lock
 from mqstore.storage.metadata.lock_watch import LockWatch
 from mqstore.storage.metadata.state_page import Health, StatePage
 from mqstore.storage.opening import open_directory
-from mqstore.storage.options import Durability, Progress, StoreOptions
+from mqstore.storage.options import NEXT_EPOCH, Durability, Progress, StoreOptions
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.put_refusal import PutRefusal
 from mqstore.storage.queues.consume_queues import ConsumeQueues
@@ -136,6 +136,8 @@ class MessageStore:
         self.recovery: RecoveryReport = parts.report
         self.repairs = parts.repairs
         self.scrub = parts.scrub
+        self.epochs = parts.epochs
+        """The epochs of the log: its leaders, and the offsets from which they led."""
         self.lookups = parts.lookups
         """Find all that is stored."""
         self.reads = parts.reads
@@ -409,6 +411,14 @@ class MessageStore:
         """Bring the index up to the log's end, in the caller's thread. Raises OSError."""
         self.dispatcher.run_to_end()
 
+    def begin_epoch(self, epoch: int) -> None:
+        """Begin an epoch, as the leader that puts from now on; durable at return. Nothing may have
+        been put, delayed messages included: ``StoreOptions.epoch`` does it in time.
+
+        Raises EpochNotNewer, StoreNotWritable, OSError.
+        """
+        self.epochs.begin(epoch)
+
     # life ---------------------------------------------------------------------------------
 
     def _begin(self) -> None:
@@ -421,6 +431,9 @@ class MessageStore:
             self.log.refuse_puts("read-only", self._parts.options.why_no_services)
         elif self._parts.options.follows:
             self.log.refuse_puts("follower", why_follower(self._parts.options))
+            self.epochs.hide_uncompared()
+        elif (epoch := self._parts.options.epoch) is not None:
+            self.begin_epoch(self.epochs.newest + 1 if epoch == NEXT_EPOCH else epoch)
         self._save_report()
         # Last: if the disk refused anything here, the services would not be stopped again.
         if self.read_only_reason is None:

@@ -35,15 +35,18 @@ from mqstore.storage.metadata import (
     regular_files,
     store_lock,
     store_settings,
+    truncation,
 )
 from mqstore.storage.metadata.block_files import BlockFiles
 from mqstore.storage.metadata.deleted_topics import DeletedTopics
+from mqstore.storage.metadata.epochs import Epochs
 from mqstore.storage.metadata.format_file import FormatFile, Owner, Settings, Sizes
 from mqstore.storage.metadata.log_owner import LogOwner
 from mqstore.storage.metadata.manifest import Manifest
 from mqstore.storage.metadata.quarantine import Quarantine
 from mqstore.storage.metadata.state_page import Health, StatePage, StateSnapshot, read_state
 from mqstore.storage.metadata.store_lock import StoreLock
+from mqstore.storage.metadata.truncation import Truncation
 from mqstore.storage.options import StoreOptions
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.recovery import accepted_loss, last_run
@@ -87,6 +90,7 @@ class OpenedDirectory:
     clean: Manifest | None
     """The clean close of ours that the files still match."""
     deleted: DeletedTopics
+    epochs: Epochs
     index_lost: bool
     """Whether files of the index are gone that the last writer had, or missed."""
     index_synced: int
@@ -119,6 +123,8 @@ class _Facts:
     trusted: bool
     """Whether no other program has opened the store since our last opening."""
     accepted: AcceptedLoss | None
+    cut: Truncation | None
+    """A diverged tail, to be cut off by this opening."""
 
 
 class _Aside:
@@ -187,6 +193,8 @@ def _identify(
     existed = found is not None or holds_a_store(files, paths)
     if not existed and not options.create:
         raise DirectoryNotUsable(f"{paths.root} holds no store; name a store directory")
+    if follower_note.begins_to_follow(files, paths, options):
+        _set_group_states_aside(files, paths, aside)
     follower_note.settle(files, paths, options)
     recorded = store_settings.load_recorded(files, paths, found)
     config = store_settings.apply(config, {} if options.all_settings else recorded, paths)
@@ -208,7 +216,7 @@ def _identify(
             table.settle_after_broker(paths, content.rocketmq_format, seams)
     deleted = DeletedTopics.load(files, paths.deleted_topics)
     view = _judge(_view(paths, config, content, segments, files, blocks), facts, deleted)
-    is_whole = facts.trusted and accepted is None and view.loss is None
+    is_whole = facts.trusted and accepted is None and view.loss is None and facts.cut is None
     clean = last_run.clean_close(view, found) if is_whole else None
     left_files = last_run.left_behind(view, found) if facts.trusted else None
     index_lost = index_loss.at_opening(files, paths, left_files)
@@ -227,6 +235,7 @@ def _identify(
         blocks=blocks,
         clean=clean,
         deleted=deleted,
+        epochs=Epochs.load(files, paths, _log_id(files, paths, content)),
         index_lost=index_lost,
         index_synced=index_synced,
         resumes=facts.state is not None and facts.state.health is Health.RECOVERING,
@@ -260,6 +269,7 @@ def _read_facts(
     is_gone = not files.list(paths.commit_log)  # its volume may not be mounted
     owner = None if is_gone else _hold_log(files, paths, found, lock, options)
     trusted = found is not None and lock.modified_before_ms == found.lock_modified_ms
+    cut = truncation.begin(files, paths)
     left = read_state(files, paths.state)
     look = check_loss(files, paths, config, found, left, lock.modified_before_ms)
     accepted = _accepted(look, trusted=trusted, raises=options.in_place)
@@ -270,7 +280,7 @@ def _read_facts(
     if look.loss is not None and look.by_broker:
         aside.note(f"a broker has had the store since: {look.loss.text}")
     found = finish_at_opening(seams, paths, found, trusted=trusted)
-    return _Facts(paths, found, owner, left, look, trusted, accepted)
+    return _Facts(paths, found, owner, left, look, trusted, accepted, cut)
 
 
 def _adopt_sizes(
@@ -284,6 +294,19 @@ def _adopt_sizes(
     return config
 
 
+def _log_id(files: FileSystem, paths: StorePaths, content: FormatFile) -> str | None:
+    """The id of a log without epochs: that of the store, unless it was copied from a broker."""
+    return content.store_id if follower_note.load(files, paths) is None else None
+
+
+def _set_group_states_aside(files: FileSystem, paths: StorePaths, aside: _Aside) -> None:
+    """A leader does not send them, and those of this store may be of messages that are cut."""
+    for path in (paths.shared_groups, paths.ordered_groups, paths.dead_letters):
+        if files.stat(path) is not None:
+            aside.set(path, "the store led until now, and follows a leader")
+            remove_file(files, path)
+
+
 def _set_unreadable_aside(files: FileSystem, facts: _Facts, aside: _Aside) -> None:
     paths = facts.paths
     if facts.state is None and files.stat(paths.state) is not None:
@@ -294,6 +317,7 @@ def _set_unreadable_aside(files: FileSystem, facts: _Facts, aside: _Aside) -> No
 
 def _judge(view: StoreView, facts: _Facts, deleted: DeletedTopics) -> StoreView:
     """The view with what our last run left, and with the loss that was found or accepted."""
+    view = replace(view, truncation=facts.cut)
     if facts.trusted and facts.state is not None and facts.format is not None:
         view = last_run.add_last_run(view, facts.format, facts.state, deleted)
     if facts.accepted is not None:

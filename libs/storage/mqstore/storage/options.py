@@ -7,10 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Final
 
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.paths import StorePaths
+
+NEXT_EPOCH: Final = 0
+"""The epoch after the newest one that a store knows; as a number that of no epoch that begins."""
 
 
 class Durability(StrEnum):
@@ -81,6 +85,9 @@ class StoreOptions:
     else writes to the log then, and puts are rejected. None for a store that leads."""
     bounds_reads: bool = False
     """True: readers, of other processes too, see nothing beyond ``MessageStore.confirm``."""
+    epoch: int | None = None
+    """Begin this epoch of the log before anything is put, ``NEXT_EPOCH``: the one after the newest.
+    None: go on in the newest one. For a store that leads."""
     deliver_delayed: bool = True
     """False: delayed messages are stored, and none is delivered."""
     scrubs: bool = False

@@ -177,6 +177,16 @@ class StorePaths:
         return self.ours / "follower.json"
 
     @cached_property
+    def epochs(self) -> Path:
+        """The epochs of the log: who led it from which offset on."""
+        return self.ours / "epochs.json"
+
+    @cached_property
+    def truncation(self) -> Path:
+        """The decision to cut a diverged tail: exists until the cut is on disk."""
+        return self.ours / "truncation.json"
+
+    @cached_property
     def shared_groups(self) -> Path:
         """The acknowledgements of shared groups above their offsets."""
         return self.ours / "shared-groups.json"

@@ -5,16 +5,21 @@ Used by store-writer for its views, events and metrics, and by commands that sho
 
 from mqstore.storage.lost_data import Loss
 from mqstore.storage.metadata.clock_steps import ClockStep
+from mqstore.storage.metadata.log_history import Epoch, LogHistory, common_end
 from mqstore.storage.metadata.quarantine import QuarantineEntry
 from mqstore.storage.metadata.quarantine_service import QuarantineService
-from mqstore.storage.options import Progress, RecoveredLog
+from mqstore.storage.metadata.truncation import Truncation
+from mqstore.storage.options import NEXT_EPOCH, Progress, RecoveredLog
 from mqstore.storage.recovery.report import RecoveryReport, RepairReport
 from mqstore.storage.retention.cleaner import Retention
 from mqstore.storage.scrub.service import ScrubProgress
 from mqstore.storage.store_status import StoreStatus
 
 __all__ = [
+    "NEXT_EPOCH",
     "ClockStep",
+    "Epoch",
+    "LogHistory",
     "Loss",
     "Progress",
     "QuarantineEntry",
@@ -25,4 +30,6 @@ __all__ = [
     "Retention",
     "ScrubProgress",
     "StoreStatus",
+    "Truncation",
+    "common_end",
 ]

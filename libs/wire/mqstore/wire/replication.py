@@ -19,8 +19,9 @@ class Following(Reply):
     state: Annotated[
         str,
         Field(
-            description="`connecting`, `following`, or `refused`: the leader's log does not "
-            "continue this one, and an operator must act."
+            description="`connecting`, `following`, `diverged`: a tail that the leader lacks is "
+            "being cut; or `refused`: the leader's log does not continue this one, and an operator "
+            "must act."
         ),
     ]
     reason: Annotated[
@@ -99,6 +100,13 @@ class Replication(Reply):
     role: Annotated[
         str,
         Field(description="`leader`: it takes messages; `follower`: it copies a leader's store."),
+    ]
+    epoch: Annotated[
+        int,
+        Field(
+            description="Newest epoch of the log: each leader begins one. 0 in a store that never "
+            "led with followers."
+        ),
     ]
     following: Annotated[
         Following | None, Field(description="The copy of the leader's store; null in a leader.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from collections.abc import AsyncIterator
 from functools import partial
@@ -22,6 +21,7 @@ from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint
 from mqstore.service.problems import Problem
 from mqstore.service.ranges import parse_range
+from mqstore.service.rate import Rate
 from mqstore.storage.formats import crc32c
 from mqstore.storage.reads import SegmentPart
 from mqstore.wire import segments as operations
@@ -31,24 +31,6 @@ RANGE_MAX: Final = 16 << 20
 """Maximum number of bytes in the reply to one Range; a longer range is cut, as HTTP allows."""
 CHUNK: Final = 1 << 20
 """Bytes of one read while a whole segment is streamed."""
-
-
-class Rate:
-    """A limit in bytes a second over all transfers of one event loop. 0 means no limit."""
-
-    def __init__(self, per_second: int) -> None:
-        self._per_second = per_second
-        self._free_at = 0.0
-
-    async def take(self, size: int) -> None:
-        """Wait until the rate allows ``size`` more bytes."""
-        if self._per_second == 0:
-            return
-        now = asyncio.get_running_loop().time()
-        wait = self._free_at - now
-        self._free_at = max(now, self._free_at) + size / self._per_second
-        if wait > 0:
-            await asyncio.sleep(wait)
 
 
 class SegmentRoutes:

@@ -20,7 +20,7 @@ from mqstore.storage.errors import DataMissing, DiskRefuses, StorageError
 from mqstore.storage.host import Seams
 from mqstore.storage.repair import make_room
 from mqstore.storage.retention import SHOWN_WITHIN_S
-from mqstore.storage.status import Progress
+from mqstore.storage.status import NEXT_EPOCH, Progress
 
 PAUSE_FIRST_S: Final = 1.0
 PAUSE_MAX_S: Final = 60.0
@@ -74,9 +74,9 @@ class Opening:
         """Seconds until the next attempt, at least 1."""
         return max(1, math.ceil(self._next_at - time.monotonic()))
 
-    def lead(self) -> None:
-        """Open the store without a leader from now on."""
-        self._options = replace(self._options, leader=None)
+    def lead(self, epoch: int = NEXT_EPOCH) -> None:
+        """Open the store without a leader from now on, and begin an epoch."""
+        self._options = replace(self._options, leader=None, epoch=epoch)
 
     def open(self) -> MessageStore:
         """Open the store for writing. Blocks while the store recovers.
@@ -86,12 +86,24 @@ class Opening:
         self._seen_files = self._list_files()
         self.room_made = self._make_room()
         try:
-            return self._open(self._options)
+            return self._open(replace(self._options, epoch=self._epoch()))
         except (DiskRefuses, DataMissing) as error:
             self.refused += isinstance(error, DiskRefuses)
             self.refusal = error
             traceback.clear_frames(error.__traceback__)  # they keep maps of the store
             raise
+
+    def _epoch(self) -> int | None:
+        """The epoch to begin: a leader whose log has copies, or may get some, begins one each time.
+
+        A crash may have taken bytes from its log that a copy has."""
+        if self._options.follows or self._options.epoch is not None:
+            return self._options.epoch
+        files, paths = self._seams.files, StorePaths(self._settings.store.absolute())
+        is_copied = any(
+            files.stat(each) is not None for each in (paths.epochs, paths.follower_note)
+        )
+        return NEXT_EPOCH if is_copied or self._settings.ha_allowed_slaves else None
 
     def _make_room(self) -> Mapping[str, int | float | str | None] | None:
         """Delete files if the disk is full, at most once per ``SHOWN_WITHIN_S``. Return figures.

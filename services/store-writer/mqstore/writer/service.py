@@ -44,6 +44,7 @@ from mqstore.writer.initial_state import InitialState
 from mqstore.writer.key_routing import KeyRouting
 from mqstore.writer.opening import Opening
 from mqstore.writer.pending_files import PendingFiles
+from mqstore.writer.replication.follower import LogDiverged
 from mqstore.writer.replication.following import Following
 from mqstore.writer.replication.leader import Leader
 from mqstore.writer.replication.metrics import ReplicationMetrics
@@ -135,6 +136,7 @@ class WriterService:
         self.following: Following | None = None
         """Copies a leader's log and tables; None where the store leads, or is not open."""
         self._promotion = asyncio.Lock()
+        self._cutting: asyncio.Task[None] | None = None
         self.leader = Leader(settings, self.events)
         self.metrics = StoreMetrics(
             self.api.metrics.registry,
@@ -378,7 +380,9 @@ class WriterService:
         if store.receiver is None:
             self._lead(store)
         else:
-            self.following = Following(self.settings, store, self._durability, self.events)
+            self.following = Following(
+                *(self.settings, store, self._durability, self.events), self._note_diverged
+            )
         self.observer.note_opened(store)
         self.metrics.watch(store)
         self._note_address(store)
@@ -411,18 +415,44 @@ class WriterService:
             if following is None or store is None:
                 return False
             await following.stop()
-            self.following, self._store = None, None
-            offset = store.log.max_offset
-            try:
-                await asyncio.to_thread(store.close)
-                self._opening.lead()
-                if not await self._try_to_open():
-                    self._retrying = self._loop.create_task(self._open_later())
-            except (StorageError, ConfigurationError) as error:  # the port for slaves is in use
-                self._fail(error)
-                raise
-            self.events.publish("promoted", offset=offset)
+            self._opening.lead()
+            await self._reopen(store)
+            self.events.publish("promoted", offset=store.log.max_offset)
             return True
+
+    async def _reopen(self, store: MessageStore) -> None:
+        """Close the store that followed, and open it again. Raises StorageError."""
+        self.following, self._store = None, None
+        try:
+            await asyncio.to_thread(store.close)
+            if not await self._try_to_open():
+                self._retrying = self._loop.create_task(self._open_later())
+        except (StorageError, ConfigurationError) as error:  # the port for slaves is in use
+            self._fail(error)
+            raise
+
+    def _note_diverged(self, diverged: LogDiverged) -> None:
+        self._cutting = self._loop.create_task(self._cut_tail(diverged))
+
+    async def _cut_tail(self, diverged: LogDiverged) -> None:
+        """Cut the tail of the log that its leader lacks, and follow on."""
+        async with self._promotion:
+            following, store = self.following, self._store
+            if following is None or store is None or self._shutting_down.is_set():
+                return
+            await following.stop()
+            leader = following.follower.link.leader
+            try:
+                cut = await asyncio.to_thread(
+                    store.epochs.cut_at_opening, diverged.offset, leader, diverged.epoch
+                )
+                await self._reopen(store)
+            except (StorageError, OSError) as error:
+                self._fail(error)
+                return
+            figures = cut.model_dump(by_alias=True) | {"bytes": cut.end - cut.offset}
+            log.error("a diverged tail of the log was cut into quarantine", **figures)
+            self.events.publish("log-diverged", **figures)
 
     def _begin_transactions(self, store: MessageStore) -> ShardTransactions:
         waits = self.default_waits
@@ -476,6 +506,8 @@ class WriterService:
         if self._copying_state is not None:
             self._copying_state.cancel()
             await asyncio.wait({self._copying_state})
+        if self._cutting is not None:
+            await asyncio.wait({self._cutting})
         await self.shards.stop()
         if self.following is not None:
             await self.following.stop()

@@ -8,15 +8,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from mqstore.service import ha_handover
 from mqstore.service.ha_frames import HEADER, Frame, FrameReader, encode_report
 from mqstore.service.ha_handover import FollowerIntroduction, LeaderIntroduction
+from mqstore.service.rate import Rate
 from mqstore.service.sockets import bind
 from mqstore.storage.message_store import MessageStore
+from mqstore.storage.status import Epoch
 from mqstore.writer.replication.ha_server import HaServer
 from mqstore.writer.replication.slave import HaOptions
 from tests.unit.storage.stores import CONFIG, open_store, put_some
@@ -44,11 +46,16 @@ class RawSlave:
     def report(self, offset: int) -> None:
         self.send(encode_report(offset))
 
-    async def introduce(self, name: str, store_id: str = "f" * 32) -> LeaderIntroduction:
-        """Introduce itself as a follower of mqstore does; the leader's introduction."""
+    async def introduce(
+        self, name: str, store_id: str = "f" * 32, **changes: Any
+    ) -> LeaderIntroduction:
+        """Introduce itself as an empty follower of mqstore does; the leader's introduction."""
         self.send(ha_handover.REQUEST)
         leader = await ha_handover.read(self._reader, LeaderIntroduction)
-        self.send(ha_handover.encode(FollowerIntroduction(store_id=store_id, name=name)))
+        history = replace(leader.history, start=0, end=0)
+        self._frames = FrameReader(has_checksum=True)
+        fields = ha_handover.fields_of(store_id, replace(history, **changes))
+        self.send(ha_handover.encode(FollowerIntroduction(**fields, name=name)))
         return leader
 
     async def frame(self) -> Frame:
@@ -367,3 +374,48 @@ def test_bytes_that_are_no_introduction_end_the_connection(root: Path) -> None:
         await served.until(lambda: served.server.refused == 1)
 
     _run(root, scenario)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"log_id": "0" * 32, "end": 100},
+        {"epochs": (Epoch(0, 0), Epoch(9, 0))},
+        {"epochs": (Epoch(0, 0),), "end": 1 << 40},
+    ],
+)
+def test_a_follower_with_another_history_is_disconnected(
+    root: Path, changes: dict[str, Any]
+) -> None:
+    async def scenario(served: Served) -> None:
+        put_some(served.store, SOME)
+        slave = await served.slave(None)
+        await slave.introduce("a", **changes)
+        assert await slave.ended()
+        assert served.server.refused == 1
+
+    _run(root, scenario)
+
+
+def test_slaves_share_the_limit_of_bytes_per_second(root: Path) -> None:
+    limit = CountedRate(1 << 30)
+
+    async def scenario(served: Served) -> None:
+        put_some(served.store, SOME)
+        end = served.store.log.max_offset
+        for _ in range(2):
+            slave = await served.slave()
+            assert await slave.log_from(0, end) == served.log
+        assert limit.taken == 2 * end
+
+    _run(root, scenario, replace(OPTIONS, rate=limit))
+
+
+class CountedRate(Rate):
+    """Counts the bytes that were taken."""
+
+    taken = 0
+
+    def reserve(self, size: int, now_s: float) -> float:
+        self.taken += size
+        return super().reserve(size, now_s)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import math
+import sys
 from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from threading import Lock
@@ -104,6 +105,7 @@ class Dispatcher:
         self._entries = QueueEntries(queues, config, self.counts, deleted_below, bitmaps)
         self._listeners: list[Listener] = []
         self._lock = Lock()
+        self._shown_end = sys.maxsize
         self._closed = False
         self._touched: set[bytes] = set()
         self._near = memoryview(b""), 0
@@ -238,6 +240,12 @@ class Dispatcher:
         """Begin at the offset at which the first segment of an empty log is about to begin."""
         with self._hold_lock():
             self.end.position = offset
+            self._publish()
+
+    def show_up_to(self, offset: int) -> None:
+        """Let readers see the queues up to a physical offset at most, from now on."""
+        with self._hold_lock():
+            self._shown_end = offset
             self._publish()
 
     def close(self) -> None:
@@ -443,7 +451,7 @@ class Dispatcher:
         """Publish the entries first, then the offset, then wake the waiting readers."""
         if self._closed:
             return
-        self._watermarks.set_dispatched(self.position)
+        self._watermarks.set_dispatched(min(self.position, self._shown_end))
         if self._touched:
             touched, self._touched = self._touched, set()
             self._queues.publish(touched)

@@ -1,8 +1,9 @@
 """The note that a store's log was copied from a leader (``store/mqstore/follower.json``).
 
-A store that followed a leader and was then opened for writing has messages of its own: it never
-follows a leader again. RocketMQ's HA protocol compares offsets only, so that the difference of the
-two logs might not be noticed. The file is sealed by a checksum.
+A store that followed a leader and was then opened for writing has messages of its own. It follows
+again only if its log has epochs, by which it is compared with the leader's: RocketMQ's HA protocol
+compares offsets only, so that the difference of the two logs might not be noticed. The file is
+sealed by a checksum.
 """
 
 from __future__ import annotations
@@ -32,16 +33,17 @@ class FollowerNote(BaseModel):
 def settle(files: FileSystem, paths: StorePaths, options: StoreOptions) -> None:
     """Make durable, at an opening for writing, that the store follows or no longer does.
 
-    Raises DirectoryNotUsable where a store that was promoted is to follow, StoreDamaged, OSError.
+    Raises DirectoryNotUsable where a store that was promoted is to follow and has no epochs,
+    StoreDamaged, OSError.
     """
-    if not options.in_place or not options.services:
+    if not is_settled(options):
         return
     found = load(files, paths)
     if options.leader is None:
         if found is not None and not found.promoted:
             _save(files, paths, FollowerNote(leader=found.leader, promoted=True))
         return
-    if found is not None and found.promoted:
+    if found is not None and found.promoted and files.stat(paths.epochs) is None:
         raise DirectoryNotUsable(
             f"{paths.root} followed {found.leader} and was promoted since: its log has messages of "
             "its own. Open it without a leader, or follow into an empty directory"
@@ -49,6 +51,19 @@ def settle(files: FileSystem, paths: StorePaths, options: StoreOptions) -> None:
     note = FollowerNote(leader=options.leader)
     if note != found:
         _save(files, paths, note)
+
+
+def is_settled(options: StoreOptions) -> bool:
+    """Whether an opening decides if the store follows: one for writing does."""
+    return options.in_place and options.services
+
+
+def begins_to_follow(files: FileSystem, paths: StorePaths, options: StoreOptions) -> bool:
+    """Whether the store led until this opening. Raises StoreDamaged, OSError."""
+    if options.leader is None or not is_settled(options):
+        return False
+    found = load(files, paths)
+    return found is None or found.promoted
 
 
 def load(files: FileSystem, paths: StorePaths) -> FollowerNote | None:

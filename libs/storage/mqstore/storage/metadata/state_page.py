@@ -56,6 +56,8 @@ _INDEX_GENERATION: Final = 80
 _INDEX_COMPLETE: Final = 88
 _CHANGING: Final = 96
 """Not 0 while bytes that readers may read are changed; 0 in pages of earlier releases."""
+_LOG_EPOCH: Final = 104
+"""The newest epoch of the log, see ``Epochs``; 0 in pages of earlier releases."""
 # One cache line for the fields of appends, one for those of flushes, one for waiters.
 _MAX: Final = 128
 _DISPATCHED: Final = 136
@@ -120,6 +122,8 @@ class StateSnapshot:
     """Counter of arrivals, 32 bits, for ``wait``."""
     expired_below: int | None = None
     """Upper bound of the log's minimum, as retention noted it; None without a note."""
+    log_epoch: int = 0
+    """The newest epoch of the log."""
     log_end: int = 0
     """The end of the log: above ``max_offset`` where readers see the confirmed part only."""
     confirmed_offset: int = 0
@@ -328,6 +332,7 @@ class StatePageReader:
             confirmed_offset=self.confirmed_offset,
             in_sync=self.in_sync,
             leader_end=self._load(_LEADER_END),
+            log_epoch=self._load(_LOG_EPOCH),
         )
 
     def _load(self, field: int) -> int:
@@ -462,6 +467,10 @@ class StatePage(StatePageReader):
         """Set the health."""
         self._store(_HEALTH, health)
         self.wake()
+
+    def set_log_epoch(self, epoch: int) -> None:
+        """Set the newest epoch of the log."""
+        self._store(_LOG_EPOCH, epoch)
 
     def set_recovery_progress(self, done: int, total: int) -> None:
         """Set the bytes of log that recovery has read, and their total."""

@@ -9,6 +9,7 @@ of their queue.
 from __future__ import annotations
 
 import struct
+import sys
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -149,11 +150,14 @@ class LogScan:
         self._blocks = ChangedBlocks(None, None, memoryview(b""))
         """Changed blocks of the present segment."""
         self._proof = -1
+        cut = view.truncation
+        self._stop = sys.maxsize if cut is None else cut.offset
+        """Physical offset at which the log ends at the latest."""
         self._result = ScanResult(end=0)
 
     def run(self, start: int) -> ScanResult:
         """Read from physical offset ``start``, where a record or the log's end must be."""
-        segments = [s for s in self._view.segments.usable if s.end > start]
+        segments = [s for s in self._view.segments.usable if s.end > start and s.base < self._stop]
         self._result.end = start
         total = sum(s.length for s in segments)
         for number, segment in enumerate(segments):
@@ -184,7 +188,7 @@ class LogScan:
 
     def _readable(self, segment: Segment, view: memoryview) -> memoryview:
         """The bytes of a segment that are read."""
-        return view
+        return view[: max(0, self._stop - segment.base)]
 
     def _walk(self, segment: Segment, view: memoryview, start: int, *, last: bool) -> bool:
         result = self._result

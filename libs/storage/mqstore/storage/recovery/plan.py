@@ -44,6 +44,7 @@ def plan(
     """
     start, reason = _start(view)
     scan = LogScan(view, progress, ends_at_damage=follows).run(start)
+    _note_truncation(view, scan)
     read_only = _read_only(view)
     dispatch_from, dispatch_reason = _dispatch_from(view, scan.end)
     if not to_append:
@@ -98,7 +99,22 @@ def _path(view: StoreView) -> Literal["normal", "abnormal"]:
     return "abnormal" if view.abort else "normal"
 
 
+def _note_truncation(view: StoreView, scan: ScanResult) -> None:
+    if view.truncation is not None and scan.end == view.truncation.offset:
+        scan.end_reason = view.truncation.reason
+
+
 def _start(view: StoreView) -> tuple[int, StartReason]:
+    start, reason = _known_start(view)
+    cut = view.truncation
+    if cut is None or start <= cut.offset:
+        return start, reason
+    return max(
+        view.min_offset, cut.offset - cut.offset % view.config.mapped_file_size_commit_log
+    ), reason
+
+
+def _known_start(view: StoreView) -> tuple[int, StartReason]:
     segments = view.segments.usable
     if not segments:
         return 0, StartReason.NEW_STORE
@@ -157,6 +173,9 @@ def _dispatch_from(view: StoreView, end: int) -> tuple[int, str]:
     if view.recover_from is not None and view.min_offset < view.recover_from:
         reached, why = _known_dispatch(view, end)
         return min(reached, view.recover_from), why
+    if view.truncation is not None:  # the queues were complete beyond the end, if it was known
+        reached, why = _known_dispatch(view, max(end, view.derived_offset))
+        return min(reached, end), why
     return _known_dispatch(view, end)
 
 

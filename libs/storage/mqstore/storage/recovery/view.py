@@ -26,6 +26,7 @@ from mqstore.storage.layout import (
 )
 from mqstore.storage.metadata.block_files import BlockFiles
 from mqstore.storage.metadata.manifest import QueueState
+from mqstore.storage.metadata.truncation import Truncation
 from mqstore.storage.paths import StorePaths, segment_offset
 from mqstore.storage.seams import FileSystem, MappedBytes
 from mqstore.storage.system.sparse import SMALL_CHUNK, NextData, last_nonzero
@@ -109,6 +110,8 @@ class StoreView:
     """Checksums of the log, when they are of the present log."""
     loss: Loss | None = None
     """Missing durable data: nothing may be written."""
+    truncation: Truncation | None = None
+    """A diverged tail, to be cut off."""
     recover_from: int | None = None
     """After an accepted loss: the segment from which the log is read again."""
 

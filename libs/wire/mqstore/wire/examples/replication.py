@@ -6,6 +6,7 @@ from typing import Any, Final
 
 FOLLOWER: Final[dict[str, Any]] = {
     "role": "follower",
+    "epoch": 3,
     "following": {
         "leader": "10.1.2.3:10912",
         "state": "following",
@@ -23,6 +24,7 @@ FOLLOWER: Final[dict[str, Any]] = {
 }
 LEADER: Final[dict[str, Any]] = {
     "role": "leader",
+    "epoch": 4,
     "following": None,
     "leading": {
         "endOffset": 1073745920,
@@ -45,4 +47,9 @@ LEADER: Final[dict[str, Any]] = {
         ],
     },
 }
-PROMOTED: Final[dict[str, Any]] = {"role": "leader", "following": None, "leading": None}
+PROMOTED: Final[dict[str, Any]] = {
+    "role": "leader",
+    "epoch": 4,
+    "following": None,
+    "leading": None,
+}

@@ -10,17 +10,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
 from mqstore.service import ha_handover, logs
 from mqstore.service.events import Events
-from mqstore.service.ha_frames import Frame, FrameInvalid, FrameReader, encode_report
+from mqstore.service.ha_frames import Frame, FrameCorrupt, FrameInvalid, FrameReader, encode_report
 from mqstore.service.ha_handover import FollowerIntroduction, LeaderIntroduction
 from mqstore.storage import MessageStore
 from mqstore.storage.errors import FlushTimeout, LeaderLogRefused, StorageError, StoreFailed
+from mqstore.storage.status import common_end
 from mqstore.writer.durability import DurabilityWaiter
 
 log = logs.get(__name__)
@@ -44,7 +45,19 @@ class LinkState(StrEnum):
     FOLLOWING = "following"
     REFUSED = "refused"
     """The leader's log does not continue this one: it is tried again, and needs an operator."""
+    DIVERGED = "diverged"
+    """This log has a tail that the leader's lacks: it is being cut."""
     STOPPED = "stopped"
+
+
+class LogDiverged(Exception):
+    """The log has bytes from ``offset`` on that the leader's lacks."""
+
+    def __init__(self, offset: int, epoch: int) -> None:
+        """``epoch``: that of the leader."""
+        super().__init__(f"this log has bytes from {offset} on that the leader's lacks")
+        self.offset = offset
+        self.epoch = epoch
 
 
 @dataclass(slots=True)
@@ -75,8 +88,10 @@ class Follower:
         heartbeat_s: float,
         housekeeping_s: float,
         name: str,
+        on_diverged: Callable[[LogDiverged], None],
     ) -> None:
-        """``heartbeat_s``: longest time between two reports; ``housekeeping_s``: longest time
+        """``on_diverged`` is called once, when following has ended: the store must be opened again.
+        ``heartbeat_s``: longest time between two reports; ``housekeeping_s``: longest time
         without bytes of the leader; ``name``: its ``replicaName``."""
         assert store.receiver is not None
         self._receiver = store.receiver
@@ -87,8 +102,11 @@ class Follower:
         self._heartbeat_s = heartbeat_s
         self._housekeeping_s = housekeeping_s
         self._name = name
+        self._on_diverged = on_diverged
         self._pause_s = PAUSE_FIRST_S
         self._has_grown = asyncio.Event()
+        self.corrupt_frames = 0
+        """Frames whose bytes changed on the way; they were requested again."""
         host, port = address
         self.link = Link(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
 
@@ -99,9 +117,14 @@ class Follower:
                 await self._follow()
             except StoreFailed:
                 return  # the process ends
+            except LogDiverged as diverged:
+                self._note(LinkState.DIVERGED, str(diverged))
+                self._on_diverged(diverged)
+                return
             except LeaderLogRefused as error:
                 self._note(LinkState.REFUSED, str(error))
             except (OSError, EOFError, FrameInvalid, StorageError) as error:
+                self.corrupt_frames += isinstance(error, FrameCorrupt)
                 self._note(LinkState.CONNECTING, str(error) or type(error).__name__)
             await asyncio.sleep(self._pause_s)
             self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
@@ -114,11 +137,13 @@ class Follower:
             reader, writer = await asyncio.open_connection(*self._address, limit=READ_SIZE)
         try:
             leader = await self._await_introduction(reader, writer)
+            await asyncio.to_thread(self._compare, leader)
             if leader is not None:
                 writer.write(ha_handover.encode(self._introduce()))
             writer.write(encode_report(end))
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._receive(reader))
+                frames = FrameReader(has_checksum=leader is not None)
+                tasks.create_task(self._receive(reader, frames))
                 tasks.create_task(self._report(writer))
         except ExceptionGroup as group:
             raise _first_of(group) from None
@@ -131,18 +156,40 @@ class Follower:
         """Request an introduction; None of a master of RocketMQ. Raises OSError, EOFError,
         FrameInvalid."""
         writer.write(ha_handover.REQUEST)
+        has_epochs = self._store.epochs.is_compared
         try:
-            async with asyncio.timeout(INTRODUCTION_TIMEOUT_S):
+            async with asyncio.timeout(CONNECT_TIMEOUT_S if has_epochs else INTRODUCTION_TIMEOUT_S):
                 return await ha_handover.read(reader, LeaderIntroduction)
         except TimeoutError:
             return None
 
     def _introduce(self) -> FollowerIntroduction:
-        return FollowerIntroduction(store_id=self._store.store_id, name=self._name)
+        store = self._store
+        fields = ha_handover.fields_of(store.store_id, store.epochs.history)
+        return FollowerIntroduction(**fields, name=self._name)
 
-    async def _receive(self, reader: asyncio.StreamReader) -> None:
+    def _compare(self, leader: LeaderIntroduction | None) -> None:
+        """Find out whether the leader has all bytes that this log has, and take over its epochs.
+
+        Raises LeaderLogRefused, LogDiverged, OSError.
+        """
+        epochs = self._store.epochs
+        if leader is None:
+            if epochs.is_compared:
+                raise LeaderLogRefused(
+                    "no-epochs",
+                    "the leader has not introduced itself as a store of mqstore does: a store that "
+                    "has led, or followed one of mqstore, cannot be compared with its log. Name "
+                    "the leader of this store's shard, or follow into an empty directory",
+                )
+            return
+        end = common_end(leader.history, epochs.history)
+        if end < self._receiver.end:
+            raise LogDiverged(end, leader.history.newest)
+        epochs.adopt(leader.history)
+
+    async def _receive(self, reader: asyncio.StreamReader, frames: FrameReader) -> None:
         """Append what the leader sends. Raises OSError, FrameInvalid, StorageError."""
-        frames = FrameReader()
         while True:
             async with asyncio.timeout(self._housekeeping_s):
                 data = await reader.read(READ_SIZE)

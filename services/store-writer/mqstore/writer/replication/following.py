@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from mqstore.service.events import Events
@@ -10,7 +11,7 @@ from mqstore.service.remoting import RemotingClient
 from mqstore.service.settings import Settings, split_address
 from mqstore.storage import MessageStore
 from mqstore.writer.durability import DurabilityWaiter
-from mqstore.writer.replication.follower import Follower, LinkState
+from mqstore.writer.replication.follower import Follower, LinkState, LogDiverged
 from mqstore.writer.replication.leader_tables import LeaderTables
 
 CANCEL_INTERVAL_S: Final = 0.1
@@ -26,13 +27,16 @@ class Following:
         store: MessageStore,
         durability: DurabilityWaiter,
         events: Events,
+        on_diverged: Callable[[LogDiverged], None],
     ) -> None:
+        """``on_diverged`` as of ``Follower``."""
         assert settings.ha_master_address is not None
         self.follower = Follower(
             *(store, durability, events, split_address(settings.ha_master_address)),
             heartbeat_s=settings.ha_send_heartbeat_interval / 1000,
             housekeeping_s=settings.ha_housekeeping_interval / 1000,
             name=settings.own_replica_name,
+            on_diverged=on_diverged,
         )
         self.tables: LeaderTables | None = None
         """None where the address of the leader's tables is not known."""

@@ -9,8 +9,10 @@ from functools import partial
 from typing import Final
 
 from mqstore.service import logs
-from mqstore.service.ha_handover import LeaderIntroduction
+from mqstore.service.ha_handover import LeaderIntroduction, fields_of
 from mqstore.storage import MessageStore
+from mqstore.storage.errors import LeaderLogRefused
+from mqstore.storage.status import LogHistory, common_end
 from mqstore.writer.replication.slave import HaOptions, Slave, SlaveRefused
 
 log = logs.get(__name__)
@@ -67,11 +69,13 @@ class HaServer:
 
     def introduce(self) -> LeaderIntroduction:
         """See ``SlaveObserver``."""
-        return LeaderIntroduction(store_id=self._store.store_id)
+        store = self._store
+        return LeaderIntroduction(**fields_of(store.store_id, store.epochs.history))
 
     def admit(self, replica: Slave) -> None:
         """See ``SlaveObserver``. Its earlier connection, which may be lost, ends."""
         assert replica.follower is not None
+        _require_prefix(self._store.epochs.history, replica.follower.history)
         for other in list(self._slaves.values()):
             if other is replica or not other.is_replica or other.name != replica.name:
                 continue
@@ -140,3 +144,16 @@ class HaServer:
             return
         self.send_now()
         self._look = self._loop.call_later(LOOK_INTERVAL_S, self._look_at_end)
+
+
+def _require_prefix(own: LogHistory, follower: LogHistory) -> None:
+    """Raise SlaveRefused unless this log has all that a follower's has."""
+    try:
+        end = common_end(own, follower)
+    except LeaderLogRefused as error:
+        raise SlaveRefused(f"it cannot follow: {error}") from None
+    if end != follower.end:
+        raise SlaveRefused(
+            f"its log has bytes from {end} to {follower.end} that this one lacks, and it has not "
+            "cut them"
+        )

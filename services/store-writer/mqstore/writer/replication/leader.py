@@ -11,6 +11,7 @@ from typing import Final
 from mqstore.service import logs
 from mqstore.service.configuration_error import ConfigurationError
 from mqstore.service.events import Events
+from mqstore.service.rate import Rate
 from mqstore.service.remoting import RemotingServer
 from mqstore.service.settings import Settings
 from mqstore.service.sockets import address_of, bind
@@ -147,9 +148,12 @@ def _block(text: str) -> IPv4Network | IPv6Network:
 
 
 def _options(settings: Settings) -> HaOptions:
+    limit = settings.max_ha_transfer_byte_in_second if settings.ha_flow_control_enable else 0
+    batch_size = settings.ha_transfer_batch_size
     return HaOptions(
+        rate=Rate(limit),
         heartbeat_s=settings.ha_send_heartbeat_interval / 1000,
         housekeeping_s=settings.ha_housekeeping_interval / 1000,
-        batch_size=settings.ha_transfer_batch_size,
+        batch_size=min(batch_size, limit or batch_size),
         from_last_segment=settings.sync_from_last_file,
     )

@@ -96,6 +96,12 @@ class ReplicationMetrics(Collector):
             "1 while this store copies the log of a leader that it is connected to.",
             value=float(follows),
         )
+        yield CounterMetricFamily(
+            "mqstore_replication_corrupt_frames",
+            "Frames of the leader's log that arrived with another checksum than they were sent "
+            "with, and were requested again.",
+            value=0 if follower is None else follower.corrupt_frames,
+        )
         yield GaugeMetricFamily(
             "mqstore_replication_behind_bytes",
             "Bytes of the leader's log that a follower lacks, as far as is known; 0 in a leader.",

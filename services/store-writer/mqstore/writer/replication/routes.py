@@ -29,8 +29,15 @@ class ReplicationRoutes:
         if found is None or store.receiver is None:
             watch = self._service.leader.watch
             leading = None if watch is None else self._leading(watch)
-            return Replication(role="leader", following=None, leading=leading)
-        return Replication(role="follower", following=self._following(found), leading=None)
+            return Replication(
+                role="leader", epoch=store.epochs.newest, following=None, leading=leading
+            )
+        return Replication(
+            role="follower",
+            epoch=store.epochs.newest,
+            following=self._following(found),
+            leading=None,
+        )
 
     def _leading(self, watch: InSyncWatch) -> Leading:
         return Leading(

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from mqstore.service import ha_handover, logs
-from mqstore.service.ha_frames import REPORT, FrameInvalid, ReportReader, encode_header
+from mqstore.service.ha_frames import REPORT, FrameInvalid, ReportReader, encode_frame
 from mqstore.service.ha_handover import FollowerIntroduction, LeaderIntroduction
+from mqstore.service.rate import Rate
 from mqstore.storage.errors import RecordExpired
 from mqstore.storage.reads import LogStream
 
@@ -42,6 +43,8 @@ class HaOptions:
     batch_size: int
     from_last_segment: bool
     """Whether an empty slave gets the last segment only."""
+    rate: Rate = field(default_factory=lambda: Rate(0))
+    """The limit of all connections together."""
 
 
 class SlaveObserver(Protocol):
@@ -212,10 +215,12 @@ class Slave:
 
     async def _send_frames(self, data: bytes) -> None:
         """Send bytes of one segment, and let other tasks run."""
-        size = self._options.batch_size
+        size, rate = self._options.batch_size, self._options.rate
         for start in range(0, len(data), size):
             body = data[start : start + size]
-            self._write(encode_header(self.sent, len(body)) + body)
+            if rate.per_second:
+                await rate.take(len(body))
+            self._write_frame(body)
             self.sent += len(body)
         self._observer.note_sent(len(data))
         await self._writer.drain()
@@ -228,8 +233,11 @@ class Slave:
             async with asyncio.timeout_at(due):
                 await self._has_more.wait()
             return
-        self._write(encode_header(self.sent, 0))
+        self._write_frame(b"")
         await self._writer.drain()
+
+    def _write_frame(self, body: bytes) -> None:
+        self._write(encode_frame(self.sent, body, has_checksum=self.is_replica))
 
     def _write(self, frame: bytes) -> None:
         self._writer.write(frame)

@@ -1,0 +1,87 @@
+"""The decision to cut a diverged tail of the log (``store/mqstore/truncation.json``).
+
+A follower whose log has bytes that its leader's lacks notes where they begin, and closes. The next
+opening cuts them as recovery cuts a damaged tail: into quarantine, with all that is derived from
+them. The note goes once the cut is on disk, so that a crash at any point only repeats it.
+"""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+from mqstore.storage.errors import StoreDamaged
+from mqstore.storage.metadata import sealed_json
+from mqstore.storage.metadata.state_page import StatePage
+from mqstore.storage.paths import StorePaths
+from mqstore.storage.seams import FileSystem
+from mqstore.storage.system.atomic_file import remove_file, replace_file
+
+
+class Truncation(BaseModel):
+    """A diverged tail. Physical offsets, in bytes."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
+    )
+
+    offset: int
+    """First offset of the tail: the end of the log after the cut."""
+    end: int
+    records: int
+    """Number of its records that can be read."""
+    leader: str
+    epoch: int
+    """The newest epoch of that leader."""
+
+    @property
+    def reason(self) -> str:
+        """The reason that the entry in quarantine states."""
+        return (
+            f"{self.records} messages from offset {self.offset} to {self.end} that the leader at "
+            f"{self.leader}, of epoch {self.epoch}, does not have"
+        )
+
+
+def save(files: FileSystem, paths: StorePaths, truncation: Truncation) -> None:
+    """Note a cut for the next opening; durable at return. Raises OSError."""
+    text = truncation.model_dump_json(by_alias=True)
+    replace_file(files, paths.truncation, sealed_json.seal(text))
+
+
+def begin(files: FileSystem, paths: StorePaths) -> Truncation | None:
+    """Return the noted cut, with what earlier runs noted of the tail withdrawn: the log then looks
+    as if the tail had never been synced. Raises StoreDamaged, OSError.
+    """
+    if files.stat(paths.truncation) is None:
+        return None
+    try:
+        content = sealed_json.unseal(files.read(paths.truncation))
+        found = Truncation.model_validate_json(content)
+    except ValueError as error:
+        raise StoreDamaged(
+            f"{paths.truncation} cannot be read ({error}): remove it, and let the store follow its "
+            "leader again"
+        ) from error
+    if files.stat(paths.state) is not None:
+        _lower_bounds(files, paths, found.offset)
+    remove_file(files, paths.manifest)
+    return found
+
+
+def finish(files: FileSystem, paths: StorePaths) -> None:
+    """Forget the cut, which is on disk. Raises OSError."""
+    remove_file(files, paths.truncation)
+
+
+def _lower_bounds(files: FileSystem, paths: StorePaths, offset: int) -> None:
+    page = StatePage.reopen(files, paths.state)
+    try:
+        if page.is_valid:
+            with page.changing():
+                page.set_dispatched(min(page.dispatched_offset, offset))
+                page.set_max(min(page.max_offset, offset))
+                page.set_flushed(min(page.flushed_offset, offset))
+            page.sync()
+    finally:
+        page.close()
