@@ -20,8 +20,10 @@ from typer.testing import CliRunner
 from mqstore.cli.main import app
 from mqstore.client import Client, Leading, NewMessage, ProblemError, Replica
 from tests.free_ports import free_port
+from tests.services.scripted_leader import ScriptedLeader, log_bytes
 from tests.services.scripted_replica import scripted_replica
 from tests.services.service_processes import Process, query, writer
+from tests.unit.storage.stores import open_store
 
 TOPIC: Final = "orders"
 PATIENCE_S: Final = 60.0
@@ -42,7 +44,7 @@ def _leader(store: Path, **settings: Any) -> Iterator[tuple[Process, Client, int
 
 
 @contextlib.contextmanager
-def _follower(store: Path, port: int, name: str = "b") -> Iterator[Process]:
+def _follower(store: Path, port: int, name: str = "b", **settings: Any) -> Iterator[Process]:
     following = writer(
         store,
         status="not-ready",  # a follower takes no messages
@@ -50,6 +52,7 @@ def _follower(store: Path, port: int, name: str = "b") -> Iterator[Process]:
         ha_master_address=f"127.0.0.1:{port}",
         ha_send_heartbeat_interval=100,
         replica_name=name,
+        **settings,
     )
     with following as process:
         yield process
@@ -172,7 +175,7 @@ def test_a_copy_that_does_not_catch_up_leaves(tmp_path: Path) -> None:
 
 def test_readers_see_a_message_once_all_copies_in_sync_have_it(tmp_path: Path) -> None:
     store = tmp_path / "leader"
-    settings = {"read_up_to_confirmed_offset": True}
+    settings: dict[str, Any] = {"read_up_to_confirmed_offset": True}
     with (
         _leader(store, **settings) as (process, client, port),
         query(store) as reads,
@@ -202,6 +205,46 @@ def test_readers_see_a_message_once_all_copies_in_sync_have_it(tmp_path: Path) -
             each.join()
         assert [each.body for each in [*pulled, *received]] == ["paid", "paid"]
         assert reader.message(placed.offset_msg_id).body == "paid"
+
+
+def test_readers_of_a_follower_see_what_is_confirmed_by_its_leader(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"read_up_to_confirmed_offset": True}
+    copied = tmp_path / "follower"
+    with (
+        _leader(tmp_path / "leader", **settings) as (_, client, port),
+        _follower(copied, port, **settings),
+        query(copied) as reads,
+        Client(reads.url, reads.url) as reader,
+        scripted_replica(port, "c") as replica,
+    ):
+        replica.acknowledge(0)
+        _await_in_sync(client, "a", "b", "c")
+        placed = client.produce(TOPIC, [NewMessage(body="paid")]).messages[0]
+        end = placed.physical_offset + placed.size
+        _await_leading(client, lambda found: found.replicas[0].acknowledged_offset == end)
+        state = reader.store_state()
+        assert (state.max_offset, state.end_offset) == (0, end)
+        replica.acknowledge(end)
+        assert reader.reading_after([placed]).message(placed.offset_msg_id).body == "paid"
+        state = reader.store_state()
+        assert (state.confirmed_offset, state.in_sync, state.behind_bytes) == (end, 3, 0)
+
+
+def test_readers_of_a_follower_of_a_broker_see_what_it_has_on_its_disk(tmp_path: Path) -> None:
+    with _leader(tmp_path / "leader") as (_, client, _):
+        placed = client.produce(TOPIC, [NewMessage(body="paid")]).messages[0]
+    with open_store(tmp_path / "leader") as store:
+        log = log_bytes(store)
+    broker = ScriptedLeader(lambda: log)
+    copied = tmp_path / "follower"
+    settings: dict[str, Any] = {"read_up_to_confirmed_offset": True}
+    with (
+        contextlib.closing(broker),
+        _follower(copied, broker.port, **settings),
+        query(copied) as reads,
+        Client(reads.url, reads.url) as reader,
+    ):
+        assert reader.reading_after([placed]).message(placed.offset_msg_id).body == "paid"
 
 
 def _problem_of(client: Client) -> str:

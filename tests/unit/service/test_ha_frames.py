@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from mqstore.service.ha_frames import (
     BODY_SIZE_MAX,
     HEADER,
+    Confirmation,
     Frame,
     FrameCorrupt,
     FrameInvalid,
     FrameReader,
     ReportReader,
+    encode_confirmation,
     encode_frame,
     encode_header,
     encode_report,
@@ -100,6 +102,27 @@ def test_no_changed_bit_passes_for_the_frame_that_was_sent(
     except FrameInvalid:
         return
     assert 64 <= bit < 96
+
+
+@given(FRAMES, CUTS, st.lists(st.integers(0, 1 << 62), min_size=1, max_size=5))
+def test_the_newest_confirmation_is_kept_between_frames(
+    frames: list[tuple[int, bytes]], cuts: list[int], confirmed: list[int]
+) -> None:
+    sent = [encode_frame(*frame, has_checksum=True) for frame in frames]
+    for number, offset in enumerate(confirmed):
+        sent.insert(2 * number, encode_confirmation(Confirmation(offset, number)))
+    reader = FrameReader(has_checksum=True)
+    read = [frame for piece in _pieces(b"".join(sent), cuts) for frame in reader.feed(piece)]
+    assert read == [Frame(offset, body) for offset, body in frames]
+    assert reader.confirmation == Confirmation(confirmed[-1], len(confirmed) - 1)
+
+
+def test_a_confirmation_that_changed_on_the_way_is_corrupt() -> None:
+    sent = encode_confirmation(Confirmation(7, 2))
+    with pytest.raises(FrameCorrupt):
+        list(FrameReader(has_checksum=True).feed(sent[:-1] + bytes([sent[-1] ^ 1])))
+    with pytest.raises(FrameInvalid):
+        list(FrameReader().feed(sent))
 
 
 def test_a_frame_that_changed_on_the_way_is_corrupt() -> None:

@@ -5,7 +5,8 @@ later ones acknowledge. The master sends a header of 12 bytes, physical offset (
 as many bytes of the log. A frame of size 0 is a heartbeat. Integers are big-endian.
 
 A leader of mqstore sends its followers frames with a checksum: the CRC-32C of header and bytes
-stands between them.
+stands between them. It also sends what is confirmed: a header of offset -2 less the confirmed
+offset, and the number of copies in sync as its size, without bytes.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from mqstore.storage.formats import crc32c
 REPORT: Final = struct.Struct(">q")
 HEADER: Final = struct.Struct(">qi")
 CHECKSUM: Final = struct.Struct(">I")
+CONFIRMED_NOTHING: Final = -2
+"""Offset in the header of a confirmation of offset 0."""
 BODY_SIZE_MAX: Final = (4 << 20) - HEADER.size
 """Maximum number of bytes of a frame's body: RocketMQ's slave reads frames into 4 MiB."""
 
@@ -57,6 +60,19 @@ def encode_frame(offset: int, body: bytes, *, has_checksum: bool) -> bytes:
     return b"".join((header, CHECKSUM.pack(crc32c(body, crc32c(header))), body))
 
 
+class Confirmation(NamedTuple):
+    """The part of the log that all copies in sync have on their disks, and their number."""
+
+    offset: int
+    in_sync: int
+
+
+def encode_confirmation(confirmation: Confirmation) -> bytes:
+    """Return a frame that says what is confirmed, with its checksum."""
+    header = HEADER.pack(CONFIRMED_NOTHING - confirmation.offset, confirmation.in_sync)
+    return header + CHECKSUM.pack(crc32c(header))
+
+
 class ReportReader:
     """Reads a slave's reports from a stream of bytes in pieces of any size."""
 
@@ -89,6 +105,8 @@ class FrameReader:
         """``has_checksum``: the frames are those of a leader of mqstore."""
         self._data = bytearray()
         self._checksum_size = CHECKSUM.size if has_checksum else 0
+        self.confirmation: Confirmation | None = None
+        """The newest confirmation of a leader of mqstore."""
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """Yield the frames that are complete with these bytes.
@@ -100,6 +118,13 @@ class FrameReader:
         try:
             while len(self._data) - start >= HEADER.size:
                 offset, size = HEADER.unpack_from(self._data, start)
+                if self._checksum_size and offset <= CONFIRMED_NOTHING:
+                    if len(self._data) < start + HEADER.size + CHECKSUM.size:
+                        break
+                    self._check(start, Frame(offset, b""))
+                    self.confirmation = Confirmation(CONFIRMED_NOTHING - offset, size)
+                    start += HEADER.size + CHECKSUM.size
+                    continue
                 if offset < 0 or not 0 <= size <= BODY_SIZE_MAX:
                     raise FrameInvalid(
                         f"the master sends {size} bytes at offset {offset}; a frame has an offset "

@@ -212,8 +212,9 @@ class Settings(BaseSettings):
     ha_max_time_slave_not_catchup: Annotated[int, Field(ge=1)] = 15_000
     """Milliseconds that a copy may be behind and be in sync."""
     read_up_to_confirmed_offset: bool = False
-    """Consumers and readers see a message once all copies that are in sync have it on their disks.
-    False: as soon as the leader has it."""
+    """Consumers and readers see a message once all copies that are in sync have it on their disks;
+    the leader then syncs its log at once, whatever flushDiskType is. False: as soon as the leader
+    has stored it."""
     ha_slave_fallbehind_max: Annotated[int, Field(ge=1)] = 256 << 20
     """Bytes that a slave may be behind and still be waited for."""
     ha_listen_port: Annotated[int, Field(ge=0, le=65535)] = 10_912

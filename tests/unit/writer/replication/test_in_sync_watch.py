@@ -30,6 +30,10 @@ class _Server:
     def __init__(self) -> None:
         self.slaves: list[_Slave] = []
         self.listeners: list[Callable[[], object]] = []
+        self.confirmations: list[tuple[int, int]] = []
+
+    def confirm(self, confirmation: tuple[int, int]) -> None:
+        self.confirmations.append(confirmation)
 
     def notify(self) -> None:
         for each in self.listeners:
@@ -98,6 +102,17 @@ def test_a_leader_alone_confirms_what_is_on_its_disk(root: Path) -> None:
     _run(root, scenario)
 
 
+def test_a_leader_whose_readers_wait_for_it_syncs_at_once(root: Path) -> None:
+    async def scenario(scene: _Scene) -> None:
+        given: Any = scene.server
+        eager = InSyncWatch(scene.copies, scene.store, given, scene.events, syncs=True)
+        put_some(scene.store, 1, start=3)
+        eager.look()
+        await scene.until(lambda: scene.copies.confirmed == scene.store.log.max_offset)
+
+    _run(root, scenario)
+
+
 def test_a_replica_joins_once_that_is_published_and_leaves_when_it_is_lost(root: Path) -> None:
     async def scenario(scene: _Scene) -> None:
         slave = scene.connect("b", scene.end)
@@ -107,6 +122,7 @@ def test_a_replica_joins_once_that_is_published_and_leaves_when_it_is_lost(root:
         assert (found.name, found.lag_bytes, found.is_replica) == ("b", 0, True)
         assert found.in_sync_since_ms is not None
         assert scene.store.state.snapshot().in_sync == 2
+        assert scene.server.confirmations[-1] == (scene.end, 2)
         scene.server.slaves.remove(slave)
         await scene.until(lambda: scene.copies.names == frozenset({"a"}))
         assert scene.lease.published[1:] == [["a"]]

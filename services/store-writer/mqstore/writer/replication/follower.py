@@ -105,6 +105,8 @@ class Follower:
         self._on_diverged = on_diverged
         self._pause_s = PAUSE_FIRST_S
         self._has_grown = asyncio.Event()
+        self._confirms_itself = False
+        """Whether the leader is a master of RocketMQ, which does not say what is confirmed."""
         self.corrupt_frames = 0
         """Frames whose bytes changed on the way; they were requested again."""
         host, port = address
@@ -142,6 +144,7 @@ class Follower:
                 writer.write(ha_handover.encode(self._introduce()))
             writer.write(encode_report(end))
             async with asyncio.TaskGroup() as tasks:
+                self._confirms_itself = leader is None
                 frames = FrameReader(has_checksum=leader is not None)
                 tasks.create_task(self._receive(reader, frames))
                 tasks.create_task(self._report(writer))
@@ -196,6 +199,8 @@ class Follower:
             if not data:
                 raise ConnectionResetError("the leader closed the connection")
             received = list(frames.feed(data))
+            if frames.confirmation is not None:
+                self._store.confirm(*frames.confirmation)
             if not received:
                 continue
             end = await asyncio.to_thread(self._append_all, received)
@@ -227,7 +232,10 @@ class Follower:
             self._has_grown.clear()
             with contextlib.suppress(FlushTimeout):
                 await self._durability.wait(self._receiver.end)
-            writer.write(encode_report(self._store.log.flushed_offset))
+            flushed = self._store.log.flushed_offset
+            if self._confirms_itself:
+                self._store.confirm(flushed, 0)
+            writer.write(encode_report(flushed))
             await writer.drain()
 
     def note_leader_end(self, end: int) -> None:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final
 
 from mqstore.service import logs
+from mqstore.service.ha_frames import Confirmation
 from mqstore.service.ha_handover import LeaderIntroduction, fields_of
 from mqstore.storage import MessageStore
 from mqstore.storage.errors import LeaderLogRefused
@@ -39,6 +40,8 @@ class HaServer:
         """Bytes of the log that were sent to slaves."""
         self.listeners: list[Callable[[], object]] = []
         """Called after each report of a slave, in their order."""
+        self.confirmation: Confirmation | None = None
+        """See ``SlaveObserver``."""
         self.refused = 0
         """Connections whose slave could not copy this log from the end of its own."""
         self._server: asyncio.Server | None = None
@@ -61,6 +64,12 @@ class HaServer:
         None with fewer slaves."""
         found = sorted((each.acknowledged for each in self.slaves), reverse=True)
         return found[count - 1] if len(found) >= count else None
+
+    def confirm(self, confirmation: Confirmation) -> None:
+        """Have the followers know what is confirmed."""
+        self.confirmation = confirmation
+        for slave in self._slaves.values():
+            slave.wake()
 
     def notify(self) -> None:
         """Call the listeners."""

@@ -14,7 +14,9 @@ from typing import Final
 
 from mqstore.service import logs
 from mqstore.service.events import Events
+from mqstore.service.ha_frames import Confirmation
 from mqstore.storage import MessageStore
+from mqstore.storage.puts import OffsetRequest
 from mqstore.writer.replication.ha_server import HaServer
 from mqstore.writer.replication.in_sync import InSyncSet
 from mqstore.writer.replication.slave import Slave
@@ -81,8 +83,14 @@ class InSyncWatch:
         ha: HaServer | None,
         events: Events,
         publish: Publish = publish_nowhere,
+        *,
+        syncs: bool = False,
     ) -> None:
-        """``ha`` is None where no slave may connect."""
+        """``ha`` is None where no slave may connect. ``syncs``: sync the log as soon as it grows,
+        since readers see no more than what is confirmed."""
+        self._syncs = syncs
+        self._is_syncing = False
+        self._is_stopped = False
         self.copies = copies
         self._store = store
         self._ha = ha
@@ -92,7 +100,7 @@ class InSyncWatch:
         self._connections: dict[str, _Connection] = {}
         self._since_ms = {name: _now_ms() for name in copies.names}
         """When the members joined, by name."""
-        self._confirmed = (-1, 0)
+        self._confirmed: Confirmation | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._publishing: asyncio.Task[None] | None = None
         if ha is not None:
@@ -129,6 +137,7 @@ class InSyncWatch:
 
     async def stop(self) -> None:
         """Watch no more. A publication that goes on is cancelled."""
+        self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
         if self._publishing is not None:
@@ -138,6 +147,8 @@ class InSyncWatch:
 
     def look(self) -> None:
         """Feed the set what the leader and the connected copies have now; confirm."""
+        if self._is_stopped:
+            return
         now, copies, log_ = self._loop.time(), self.copies, self._store.log
         slaves = {} if self._ha is None else {each.name: each for each in self._ha.slaves}
         for name in [name for name in self._connections if name not in slaves]:
@@ -148,6 +159,18 @@ class InSyncWatch:
             copies.note_report(name, slave.acknowledged, now, may_join=slave.is_replica)
             self._note_connected(name, slave, now)
         self._confirm()
+        if self._syncs and not self._is_syncing and flushed < log_.max_offset:
+            self._is_syncing = True
+            self._store.flush.request(log_.max_offset).add_done_callback(self._note_synced)
+
+    def _note_synced(self, request: OffsetRequest) -> None:
+        """Look again after a sync. Called from the thread of the flush service."""
+        if request.error is None:  # else the process ends
+            self._loop.call_soon_threadsafe(self._look_after_sync)
+
+    def _look_after_sync(self) -> None:
+        self._is_syncing = False
+        self.look()
 
     def _tick(self) -> None:
         self.look()
@@ -181,10 +204,12 @@ class InSyncWatch:
         self._publishing = None
 
     def _confirm(self) -> None:
-        found = self.copies.confirmed, len(self.copies.names)
+        found = Confirmation(self.copies.confirmed, len(self.copies.names))
         if found != self._confirmed:
             self._confirmed = found
             self._store.confirm(*found)
+            if self._ha is not None:
+                self._ha.confirm(found)
 
     def _note_connected(self, name: str, slave: Slave, now: float) -> None:
         known = self._connections.get(name)

@@ -107,7 +107,10 @@ class Leader:
                 now=asyncio.get_running_loop().time(),
                 joins_from=joins_from,
             )
-            self.watch = InSyncWatch(copies, store, self.ha, self._events, self._publish)
+            self.watch = InSyncWatch(
+                *(copies, store, self.ha, self._events, self._publish),
+                syncs=settings.read_up_to_confirmed_offset,
+            )
             self.watch.start()
 
     async def _open_ports(self, store: MessageStore) -> None:

@@ -15,7 +15,14 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from mqstore.service import ha_handover, logs
-from mqstore.service.ha_frames import REPORT, FrameInvalid, ReportReader, encode_frame
+from mqstore.service.ha_frames import (
+    REPORT,
+    Confirmation,
+    FrameInvalid,
+    ReportReader,
+    encode_confirmation,
+    encode_frame,
+)
 from mqstore.service.ha_handover import FollowerIntroduction, LeaderIntroduction
 from mqstore.service.rate import Rate
 from mqstore.storage.errors import RecordExpired
@@ -49,6 +56,10 @@ class HaOptions:
 
 class SlaveObserver(Protocol):
     """Notes what happens on the connections, and knows the store. Called on the event loop."""
+
+    @property
+    def confirmation(self) -> Confirmation | None:
+        """The part of the log that all copies in sync have; None before it is known."""
 
     def introduce(self) -> LeaderIntroduction:
         """Return what the leader says of itself to a follower."""
@@ -92,6 +103,8 @@ class Slave:
         self._reader = reader
         self._writer = writer
         self._observer = observer
+        self._confirmation: Confirmation | None = None
+        """The last one that was sent."""
         self._loop = asyncio.get_running_loop()
         self._written_at = self._loop.time()
         self._has_requested = asyncio.Event()
@@ -188,6 +201,7 @@ class Slave:
         self.sent = self._first_offset()
         log.info("a slave copies the log", slave=self.name, at=self.requested, sent=self.sent)
         while True:
+            self._send_confirmation()
             try:
                 data = await self._next_bytes()
             except RecordExpired as error:
@@ -235,6 +249,13 @@ class Slave:
             return
         self._write_frame(b"")
         await self._writer.drain()
+
+    def _send_confirmation(self) -> None:
+        """Send a follower what is confirmed, where that has changed."""
+        found = self._observer.confirmation
+        if self.is_replica and found is not None and found != self._confirmation:
+            self._confirmation = found
+            self._write(encode_confirmation(found))
 
     def _write_frame(self, body: bytes) -> None:
         self._write(encode_frame(self.sent, body, has_checksum=self.is_replica))
