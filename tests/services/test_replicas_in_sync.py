@@ -104,6 +104,7 @@ def test_a_follower_that_has_caught_up_is_in_sync_until_it_is_gone(tmp_path: Pat
                     "shard": 0,
                     "address": process.url,
                     "role": "leader",
+                    "epoch": client.replication().epoch,
                     "minOffset": 0,
                     "endOffset": _leading(client).end_offset,
                     "lagBytes": 0,

@@ -16,7 +16,7 @@ def _row(replication: object) -> ShardRow:
 
 def test_a_leader_has_the_lag_of_its_last_copy_and_the_names_in_sync() -> None:
     row = _row(LEADER)
-    assert (row.role, row.in_sync) == ("leader", ("shop-0", "shop-1"))
+    assert (row.role, row.epoch, row.in_sync) == ("leader", 4, ("shop-0", "shop-1"))
     assert (row.lag_bytes, row.lag_ms) == (1024, 3)
 
 
@@ -30,4 +30,4 @@ def test_a_table_has_a_line_for_each_shard(capsys: pytest.CaptureFixture[str]) -
     head, first, second = capsys.readouterr().out.splitlines()
     assert head.split() == " ".join(HEADINGS).split()
     assert first.split()[:3] == ["0", "http://a:8081", "leader"]
-    assert second.split() == ["1", "http://b:8081", "?", "-", "-", "-", "-", "-"]
+    assert second.split() == ["1", "http://b:8081", "?", *6 * "-"]

@@ -23,7 +23,7 @@ from mqstore.cli.service_access import (
 )
 from mqstore.client import WRITER_URL, Client, ClientError, Replication, Store
 
-HEADINGS = ("shard", "address", "role", "begin", "end", "lag", "behind", "in sync")
+HEADINGS = ("shard", "address", "role", "epoch", "begin", "end", "lag", "behind", "in sync")
 
 
 class ShardRow(BaseModel):
@@ -35,6 +35,8 @@ class ShardRow(BaseModel):
     address: str
     role: str
     """``leader``, ``follower``, or ``?`` for a shard that does not reply."""
+    epoch: int | None = None
+    """The newest epoch of the log; 0 without elections."""
     min_offset: int | None = None
     end_offset: int | None = None
     lag_bytes: int | None = None
@@ -51,7 +53,7 @@ def ls(
     ca: Ca = None,
     as_json: AsJson = None,
 ) -> None:
-    """Print a row for each shard: address, role, log, lag, copies in sync.
+    """Print a row for each shard: address, role, epoch, log, lag, copies in sync.
 
     The lag is that of the copy that is furthest behind; `behind` is for how long. In JSON, each
     shard on a line.
@@ -93,6 +95,7 @@ def row_of(address: str, store: Store, replication: Replication) -> ShardRow:
         shard=store.shard,
         address=address,
         role=replication.role,
+        epoch=replication.epoch,
         min_offset=store.min_offset,
         end_offset=store.max_offset,
     )
@@ -116,7 +119,7 @@ def _print_table(rows: list[ShardRow]) -> None:
 def _cells(row: ShardRow) -> tuple[str, ...]:
     numbers = [
         "-" if each is None else str(each)
-        for each in (row.min_offset, row.end_offset, row.lag_bytes)
+        for each in (row.epoch, row.min_offset, row.end_offset, row.lag_bytes)
     ]
     behind = "-" if row.lag_ms is None else duration(row.lag_ms)
     in_sync = "-" if row.in_sync is None else ",".join(row.in_sync)
