@@ -55,6 +55,18 @@ REPORTED: list[tuple[str, dict[str, Any], str, str]] = [
     ("puts", {"refused": True, "reason": "disk-error", "detail": "EIO"}, "PutsRefused", "EIO"),
     ("puts", {"refused": False, "reason": None}, "PutsAccepted", "again"),
     ("space-not-freed", {"bytes": 4096, "seconds": 60.0}, "SpaceNotFreed", "4096 bytes"),
+    (
+        "replica",
+        {"change": "joined", "replica": "b", "inSync": ["a", "b"]},
+        "ReplicaInSync",
+        "a, b",
+    ),
+    (
+        "replica",
+        {"change": "left", "replica": "b", "inSync": ["a"]},
+        "ReplicaNotInSync",
+        "b is not",
+    ),
     ("failed", {"reason": "sync failed"}, "StoreFailed", "sync failed"),
 ]
 
@@ -89,6 +101,7 @@ def test_each_note_has_a_reason_that_the_docs_list(
         ("puts", {"refused": True, "reason": "disk-full", "detail": "91 % full"}),
         ("puts", {"refused": False, "reason": None, "ended": "paused"}),
         ("deleted", {"expired": 4, "forced": 1, "queueFiles": 1}),
+        ("replica", {"change": "lost", "replica": "b", "inSync": ["a"]}),
         ("gap", {}),
         ("of-a-later-release", {}),
     ],

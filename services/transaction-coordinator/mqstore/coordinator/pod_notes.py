@@ -212,6 +212,16 @@ def _space_not_freed(data: Data) -> Saying:
     return "SpaceNotFreed", Severity.WARNING, message
 
 
+def _replica(data: Data) -> Saying | None:
+    names = ", ".join(data["inSync"])
+    if data["change"] == "joined":
+        return "ReplicaInSync", Severity.NORMAL, f"{data['replica']} is in sync; in sync: {names}"
+    if data["change"] == "left":
+        message = f"{data['replica']} is not in sync any more; in sync: {names}"
+        return "ReplicaNotInSync", Severity.WARNING, message
+    return None
+
+
 def _failed(data: Data) -> Saying:
     return "StoreFailed", Severity.WARNING, f"the writer ends, as the disk failed: {data['reason']}"
 
@@ -232,5 +242,6 @@ _SAYINGS: Final[Mapping[str, Callable[[Data], Saying | None]]] = {
     "expiry": _expiry,
     "forced-deletion": _forced_deletion,
     "space-not-freed": _space_not_freed,
+    "replica": _replica,
     "failed": _failed,
 }
