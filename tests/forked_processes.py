@@ -39,6 +39,7 @@ PRELOADED: Final = (
     "mqstore.query.__main__",
     "mqstore.writer.__main__",
     "pydantic.v1",  # FastAPI imports it for the first route
+    "pytest",  # test modules are imported by programs
     "tests.compat.ours",
     "tests.unit.storage.puts",
 )
@@ -138,6 +139,11 @@ def start(
     return ForkedProcess(os.fdopen(reading, "rb", buffering=0), output, errors)
 
 
+def start_program(text: str, *arguments: str, interactive: bool = False) -> ForkedProcess:
+    """Run ``python -c text arguments`` in a fork of this process's server, as ``start`` does."""
+    return start("-c", text, *arguments, interactive=interactive)
+
+
 def run_mqstore(
     *arguments: str, environment: Mapping[str, str] | None = None, directory: Path = ROOT
 ) -> subprocess.CompletedProcess[str]:
@@ -168,6 +174,8 @@ def _server() -> socket.socket:
 
 
 def _read_all(file: IO[str]) -> str:
+    if file.closed:
+        return ""
     with file:
         if file.seekable():
             file.seek(0)
@@ -240,12 +248,16 @@ def _run(request: dict[str, Any], output: int, errors: int, *listener: int) -> N
     for descriptor in listener:
         os.environ[LISTENER_VARIABLE] = str(descriptor)
     module, arguments = request["module"], request["arguments"]
+    if module == "-c":
+        text, *arguments = arguments
     sys.argv = [module, *arguments]
     for name in (module, f"{module}.__main__"):  # what runs must not be imported already
         if not hasattr(sys.modules.get(name), "__path__"):
             sys.modules.pop(name, None)
     try:
-        if module.endswith(".py"):
+        if module == "-c":
+            exec(text, {"__name__": "__main__"})
+        elif module.endswith(".py"):
             runpy.run_path(module, run_name="__main__")
         else:
             runpy.run_module(module, run_name="__main__", alter_sys=True)

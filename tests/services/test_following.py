@@ -8,8 +8,6 @@ import itertools
 import json
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ import httpx
 import pytest
 
 from mqstore.client import AsyncClient, Client, NewMessage, ProblemError, TopicEvent
+from tests.forked_processes import start
 from tests.services.service_processes import Run, query, running, writer
 
 
@@ -156,21 +155,20 @@ def test_command_prints_messages_until_it_is_interrupted(
     services: Run, client: Client, topic: str
 ) -> None:
     _send(client, topic, "a", tags="t")
-    command = [sys.executable, "-c", "from mqstore.cli.main import app; app()"]
-    command += ["message", "follow", topic, "--from", "0", "--query-url", services.query_url]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as following:
-        assert following.stdout is not None
-        printed = json.loads(following.stdout.readline())
-        assert (printed["message"]["body"], printed["message"]["tags"]) == ("a", "t")
-        following.send_signal(signal.SIGINT)
-        assert following.wait(timeout=30) == 0
+    command = ["message", "follow", topic, "--from", "0", "--query-url", services.query_url]
+    following = start("mqstore.cli.main", *command, interactive=True)
+    printed = json.loads(following.stdout.readline())
+    assert (printed["message"]["body"], printed["message"]["tags"]) == ("a", "t")
+    following.send_signal(signal.SIGINT)
+    following.communicate(timeout=30)
+    assert following.returncode == 0
     command += ["--after", printed["id"], "--table"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as following:
-        assert following.stdout is not None
-        _send(client, topic, "b", tags="t")
-        assert re.search(r" 0 #1 +t +'b'$", following.stdout.readline())
-        following.send_signal(signal.SIGINT)
-        assert following.wait(timeout=30) == 0
+    following = start("mqstore.cli.main", *command, interactive=True)
+    _send(client, topic, "b", tags="t")
+    assert re.search(r" 0 #1 +t +'b'$", following.stdout.readline())
+    following.send_signal(signal.SIGINT)
+    following.communicate(timeout=30)
+    assert following.returncode == 0
 
 
 def test_only_wanted_tags_come(services: Run, client: Client, topic: str) -> None:

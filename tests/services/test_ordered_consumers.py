@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import subprocess
-import sys
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
@@ -17,6 +13,7 @@ from queue import Queue as Hand
 import pytest
 
 from mqstore.client import AsyncClient, Client, ConsumedMessage, NewMessage, ProblemError
+from tests.forked_processes import start_program
 from tests.services.service_processes import ServicePair, service_pair, writer
 
 LATER_S = 60
@@ -218,12 +215,10 @@ def test_another_consumer_goes_on_in_order_after_one_was_killed(
     client: Client, pair: ServicePair
 ) -> None:
     produce(client, "dying", 8, 30)
-    command = [sys.executable, "-c", CONSUMER, pair.writer_url, "killed"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        lines = [process.stdout.readline() for _ in range(100)]
-        os.kill(process.pid, signal.SIGKILL)
-        lines += process.stdout
+    process = start_program(CONSUMER, pair.writer_url, "killed", interactive=True)
+    lines = [process.stdout.readline() for _ in range(100)]
+    process.kill()
+    lines += process.communicate()[0].splitlines(keepends=True)
     # The kill may fall between an acknowledgement and its line, so the last message worked on may
     # be acknowledged or not.
     reports = [line.rstrip("\n").split(" ", 1) for line in lines if line.endswith("\n")]

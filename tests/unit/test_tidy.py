@@ -159,7 +159,7 @@ def findings() -> Findings:
     for path, text in sources().items():
         if path.endswith(".py"):
             tree = ast.parse(text)
-            for node in ast.walk(tree):
+            for node in statements_in(tree.body):
                 if is_long(node):
                     found.long_functions.add(f"{path}:{node.lineno} {node.name}")
                 elif isinstance(node, ast.Expr) and NO_SUBJECT.match(words := text_of(node)):
@@ -169,6 +169,17 @@ def findings() -> Findings:
                     f"{path}:{node.lineno} {node.name}" for node in undocumented_in(tree.body)
                 ]
     return found
+
+
+def statements_in(statements: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield statements and those within them. ``ast.walk`` would yield each part of expressions
+    too, which takes ten times as long."""
+    for node in statements:
+        yield node
+        parts = [getattr(node, name, []) for name in ("body", "orelse", "finalbody")]
+        parts += [each.body for name in ("handlers", "cases") for each in getattr(node, name, [])]
+        for part in parts:
+            yield from statements_in(part)
 
 
 def is_long(node: ast.AST) -> TypeGuard[ast.FunctionDef | ast.AsyncFunctionDef]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import subprocess
-import sys
+import signal
 import zlib
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from mqstore.storage.config import StoreConfig
 from mqstore.storage.layout import SysFlag
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.system.threads import production_seams
+from tests.forked_processes import start, start_program
 from tests.unit.storage.puts import put_message
 
 SEGMENT = 1 << 16
@@ -348,14 +348,10 @@ def test_a_reader_that_leaves_early_is_no_error(root: Path) -> None:
     with open_store(root) as store:
         for number in range(2000):
             store.append(message(store, KEYS=f"key{number}"))
-    command = [sys.executable, "-m", "mqstore.cli.main", "store", "dump", str(root), "--queries"]
-
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        process.stdout.readline()
-        process.stdout.close()
-        assert process.stderr.read() == b""
+    process = start("mqstore.cli.main", "store", "dump", str(root), "--queries", interactive=True)
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.communicate() == ("", "")
     assert process.returncode == 0
 
 
@@ -367,9 +363,9 @@ def killed_while_open(root: Path) -> None:
         "for n in range(20): t.put_message(store, t.message(store, queue_id=n % 3, KEYS=f'k{n}'))\n"
         "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
     )
-    command = [sys.executable, "-c", program, str(root)]
-    done = subprocess.run(command, cwd=Path(__file__).parents[3], check=False)
-    assert done.returncode < 0
+    process = start_program(program, str(root))
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
 
 
 def damage(root: Path, offset: int) -> None:

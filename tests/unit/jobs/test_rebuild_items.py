@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,13 +23,13 @@ PARTS = 3
 
 
 @pytest.fixture
-def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """As Spark names it to its workers."""
     path = tmp_path / "scratch"
     path.mkdir()
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{path},/nowhere")
-    yield path
-    gc.unfreeze()  # this process is no worker
+    monkeypatch.setattr(gc, "freeze", lambda: None)  # this process is no worker
+    return path
 
 
 def looked_at(root: Path) -> tuple[Extraction, list[LogRange]]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import signal
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
+from tests.forked_processes import start_program
 from tests.simulation import Loss, PowerCut, SimulatedDisk, SimulatedMachine
 from tests.unit.storage.puts import put_batch, put_message
 from tests.unit.storage.stores import (
@@ -111,11 +110,10 @@ def test_readers_of_other_processes_see_only_what_is_committed(root: Path) -> No
 
 
 def test_a_killed_process_leaves_exactly_what_was_committed(root: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PUT_AND_DIE, str(root)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    committed = int(done.stdout)
+    process = start_program(PUT_AND_DIE, str(root))
+    output, errors = process.communicate()
+    assert process.returncode == -signal.SIGKILL, errors
+    committed = int(output)
     with open_store(root) as store:
         assert store.log.max_offset == committed
         assert bodies(store) == all_bodies(500)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,8 +16,8 @@ from mqstore.storage.message_store import MessageStore
 from mqstore.storage.metadata.state_page import Health
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
+from tests.forked_processes import start_program
 
-REPOSITORY = Path(__file__).parents[3]
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=1 << 14,
     mapped_file_size_consume_queue=20 * 50,
@@ -152,9 +150,8 @@ def put_until_killed(root: Path) -> None:
         "    store.append(t.message(store, number)); number += 1\n"
         "    if number % 100 == 0: print(number, flush=True)\n"
     )
-    command = [sys.executable, "-c", program, str(root)]
-    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        for _ in range(3):
-            process.stdout.readline()
-        process.kill()
+    process = start_program(program, str(root), interactive=True)
+    for _ in range(3):
+        process.stdout.readline()
+    process.kill()
+    process.communicate()

@@ -167,21 +167,33 @@ final class Transactions {
     }
 
     /**
-     * The bodies of the half messages that op records name. 4.9 writes an op record for each half
+     * The bodies of the half messages whose newest copy an op record names: a check makes a copy,
+     * which may be decided later than the one before it. 4.9 writes an op record for each half
      * message, 5.x one for all of some seconds.
      */
     private Set<String> decided() throws Exception {
-        String topic = TopicValidator.RMQ_SYS_TRANS_OP_HALF_TOPIC;
-        long end = broker.real.getMessageStore().getMaxOffsetInQueue(topic, 0);
-        Set<String> found = new HashSet<>();
-        for (long offset = 0; offset < end; offset++) {
-            for (String half : body(topic, offset).split(",")) {
+        Set<Long> named = new HashSet<>();
+        for (long offset = 0; offset < end(TopicValidator.RMQ_SYS_TRANS_OP_HALF_TOPIC); offset++) {
+            for (String half : body(TopicValidator.RMQ_SYS_TRANS_OP_HALF_TOPIC, offset).split(",")) {
                 if (!half.isEmpty()) {
-                    found.add(body(TopicValidator.RMQ_SYS_TRANS_HALF_TOPIC, Long.parseLong(half)));
+                    named.add(Long.parseLong(half));
                 }
             }
         }
+        Set<String> found = new HashSet<>();
+        for (long offset = 0; offset < end(TopicValidator.RMQ_SYS_TRANS_HALF_TOPIC); offset++) {
+            String body = body(TopicValidator.RMQ_SYS_TRANS_HALF_TOPIC, offset);
+            if (named.contains(offset)) {
+                found.add(body);
+            } else {
+                found.remove(body);
+            }
+        }
         return found;
+    }
+
+    private long end(String topic) throws Exception {
+        return broker.real.getMessageStore().getMaxOffsetInQueue(topic, 0);
     }
 
     /** The body of a message of queue 0; empty where there is none. */
