@@ -15,8 +15,8 @@ def examples(count: int) -> int:
 
 
 def nightly_examples(count: int) -> int:
-    """``count`` in ``make nightly`` (MQSTORE_EXPLORE), a fortieth of it in ``make test-ci``."""
-    return count if "MQSTORE_EXPLORE" in os.environ else -(-count // 40)
+    """``count`` in ``make nightly`` (MQSTORE_EXPLORE), a hundredth of it in ``make test-ci``."""
+    return count if "MQSTORE_EXPLORE" in os.environ else -(-count // 100)
 
 
 def sampled_step(step: int) -> int:

@@ -11,6 +11,7 @@ from mqstore.client import Client, MessageCopy, Trace
 from tests.compat import ours
 from tests.compat.referee import Referee
 from tests.compat.scripts import Script
+from tests.compat.versions import mainly
 from tests.services.service_processes import query
 
 pytestmark = [pytest.mark.referee, pytest.mark.slow]
@@ -50,6 +51,7 @@ STORIES = {
 }
 
 
+@mainly("5.4.0")
 def test_retries_and_dead_letters_are_one_messages_story(referee: Referee, tmp_path: Path) -> None:
     store = tmp_path / "store"
     lines = referee.consume(store, REQUEST)

@@ -10,6 +10,7 @@ import pytest
 
 from mqstore.client import Client, NewMessage, ReceiptStatus
 from tests.compat.referee import Line, Referee
+from tests.compat.versions import mainly
 from tests.services.service_processes import Process, writer
 
 pytestmark = [pytest.mark.referee, pytest.mark.slow]
@@ -48,6 +49,7 @@ def stop(process: Process) -> None:
     assert process.ended()[0] == 0
 
 
+@mainly("4.9.7")
 def test_a_broker_and_rest_consumers_go_on_where_the_other_stopped(
     referee: Referee, tmp_path: Path
 ) -> None:
@@ -78,6 +80,7 @@ def test_a_broker_and_rest_consumers_go_on_where_the_other_stopped(
         stop(process)
 
 
+@mainly("5.4.0")
 def test_an_orderly_consumer_and_members_go_on_where_the_other_stopped(
     referee: Referee, tmp_path: Path
 ) -> None:

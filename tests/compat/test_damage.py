@@ -90,11 +90,11 @@ def _original(referee: Referee, end: End, directory: Path) -> Original:
 
 
 def _cells() -> Iterator[Any]:
-    """Each kind of damage after each end: ``make test-ci`` takes the quick ones and half of the
-    others, after one end, in turn, and ``make nightly`` all."""
+    """Each kind of damage after each end: ``make test-ci`` takes the quick ones and a quarter of
+    the others, after one end, in turn, and ``make nightly`` all."""
     for number, name in enumerate(VARIANTS):
         for end in ENDS:
-            is_sampled = number % 2 == 0 and end == ENDS[number // 2 % 2]
+            is_sampled = number % 4 == 0 and end == ENDS[number // 4 % 2]
             is_nightly = not is_sampled and name not in QUICK[end]
             yield pytest.param(end, name, marks=pytest.mark.nightly if is_nightly else ())
 

@@ -10,6 +10,7 @@ import pytest
 from mqstore.client import LetterStatus
 from tests.compat.referee import Line, Referee
 from tests.compat.test_consumers_in_turn import GROUP, OURS, SIZES, TOPIC, stop
+from tests.compat.versions import mainly
 from tests.services.service_processes import service_pair
 
 pytestmark = [pytest.mark.referee, pytest.mark.slow]
@@ -34,6 +35,7 @@ def consume(
     return referee.consume(store, request)
 
 
+@mainly("4.9.7")
 def test_a_broker_delivers_the_dead_letters_that_were_resent(
     referee: Referee, tmp_path: Path
 ) -> None:

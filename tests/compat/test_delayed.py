@@ -13,6 +13,7 @@ from tests.compat.compare import Dump
 from tests.compat.examples import copy_of, example_directory
 from tests.compat.referee import Referee
 from tests.compat.scripts import SCHEDULE_TOPIC, Put, Script, Sleep, WaitDelayed
+from tests.compat.versions import mainly
 
 pytestmark = [pytest.mark.referee, pytest.mark.slow]
 
@@ -88,6 +89,7 @@ def by_level(found: Dump) -> dict[str, list[Line]]:
 
 
 @pytest.mark.parametrize(("first", "second"), [("ours", "theirs"), ("theirs", "ours")])
+@mainly("5.4.0")
 def test_what_is_pending_here_is_delivered_there(referee: Referee, first: str, second: str) -> None:
     run, config = sides(referee), CONFIG
     script = Script(config, puts())
@@ -122,6 +124,7 @@ def test_both_delay_a_put_alike(referee: Referee) -> None:
         assert found["ours"] == found["theirs"]
 
 
+@mainly("4.9.7")
 def test_a_halted_brokers_deliveries_are_not_repeated(referee: Referee) -> None:
     """The broker wrote no progress, because it does so after ten seconds."""
     script = Script(DELIVERING, [*puts(), WaitDelayed(), *puts(200, 3)]).ending("halt")

@@ -16,6 +16,7 @@ from tests.compat.examples import copy_of
 from tests.compat.referee import Referee
 from tests.compat.scripts import Put, Script
 from tests.compat.shapes import EVERYTHING, Shape, expand
+from tests.compat.versions import mainly
 
 pytestmark = [pytest.mark.referee, pytest.mark.slow]
 
@@ -31,6 +32,7 @@ def views_of(referee: Referee, store: Path, config: dict[str, Any]) -> tuple[Dum
     return found, theirs
 
 
+@mainly("4.9.7")
 def test_an_entry_of_the_ext_queue_keeps_its_address(referee: Referee, tmp_path: Path) -> None:
     """The message's own tagsCode is that of its tag, the entry's is the address of the unit."""
     store = tmp_path / "store"
@@ -100,6 +102,7 @@ def test_a_damaged_body_keeps_its_place_in_queue_and_index(
     assert (found.entries, found.queries) == (whole.entries, whole.queries)
 
 
+@mainly("5.4.0")
 def test_the_installed_command_reports_a_cut_in_bytes_and_by_exit_code(
     referee: Referee, tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ from tests.compat.examples import copy_of
 from tests.compat.referee import Line, Referee
 from tests.compat.scripts import Put, Script
 from tests.compat.shapes import Shape
+from tests.compat.versions import mainly
 from tests.unit.storage.test_subscribed_pulls import Counting
 
 pytestmark = [pytest.mark.referee, pytest.mark.slow]
@@ -135,6 +136,7 @@ def test_by_a_brokers_bitmaps_we_find_and_look_at_what_it_does(
     assert files_below(copy, "consumequeue") == files_below(of_a_broker, "consumequeue")
 
 
+@mainly("4.9.7")
 def test_a_broker_goes_by_what_we_wrote_behind_its_own(referee: Referee, of_a_broker: Path) -> None:
     grown = opened(referee, of_a_broker, *puts(200))
     expected = found_by_us(referee, grown)
@@ -145,7 +147,6 @@ def test_a_broker_goes_by_what_we_wrote_behind_its_own(referee: Referee, of_a_br
     assert theirs(referee, grown) == found_by_us(referee, opened(referee, grown))
 
 
-@pytest.mark.slow
 def test_the_same_messages_have_the_same_units(referee: Referee, tmp_path: Path) -> None:
     """But for their store times, and those of topics without subscriptions."""
     written = {}
@@ -176,7 +177,7 @@ def without_times(units: bytes) -> bytes:
     return bytes(data)
 
 
-@pytest.mark.slow
+@mainly("5.4.0")
 def test_units_of_a_halted_broker_are_true_here(referee: Referee, of_a_broker: Path) -> None:
     """A broker that is killed, and one that then loses what was not yet on the disk."""
     referee.append(Script(CONFIG, puts(100)).ending("halt"), of_a_broker)
@@ -194,7 +195,6 @@ def test_units_of_a_halted_broker_are_true_here(referee: Referee, of_a_broker: P
         assert [f["kind"] for f in findings if "unit" in f["kind"]] == []
 
 
-@pytest.mark.slow
 def test_a_broker_without_the_setting_finds_the_same(referee: Referee, of_a_broker: Path) -> None:
     grown = opened(referee, of_a_broker, *puts(100))
     expected = [line["offsets"] for line in found_by_us(referee, grown)]

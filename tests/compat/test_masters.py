@@ -16,6 +16,7 @@ from tests.compat import ours
 from tests.compat.compare import Dump, differences
 from tests.compat.examples import copy_of
 from tests.compat.referee import Referee
+from tests.compat.versions import mainly
 from tests.free_ports import free_port
 from tests.services.followers import await_following
 from tests.services.service_processes import Process, running, writer
@@ -65,6 +66,7 @@ def assert_equal(referee: Referee, leader: Path, follower: Path, end: int) -> No
     assert differences(Dump.of(ours.dump(follower, SIZES)), theirs) == []
 
 
+@mainly("5.4.0")
 def test_a_follower_copies_a_broker_over_kills_of_both_and_takes_messages_after(
     referee: Referee, tmp_path: Path
 ) -> None:
@@ -96,6 +98,7 @@ def test_a_follower_copies_a_broker_over_kills_of_both_and_takes_messages_after(
         assert client.message(stored.offset_msg_id).body == "after the promotion"
 
 
+@mainly("4.9.7")
 def test_a_new_follower_begins_at_the_last_segment_of_a_broker(
     referee: Referee, tmp_path: Path
 ) -> None:
@@ -123,6 +126,7 @@ def test_a_new_follower_begins_at_the_last_segment_of_a_broker(
         assert {i: entry for i, entry in found.items() if entry[0] >= start} == copied
 
 
+@mainly("4.9.7")
 def test_a_copy_of_the_directory_of_a_running_broker_is_brought_up_to_date(
     referee: Referee, tmp_path: Path
 ) -> None:
@@ -140,6 +144,7 @@ def test_a_copy_of_the_directory_of_a_running_broker_is_brought_up_to_date(
     assert_equal(referee, theirs, mine, end)
 
 
+@mainly("4.9.7")
 def test_topics_groups_and_offsets_of_a_broker_are_copied(referee: Referee, tmp_path: Path) -> None:
     theirs, mine, ha_port = tmp_path / "leader", tmp_path / "follower", free_port()
     with referee.master(theirs, {**SIZES, "haListenPort": ha_port}) as master:

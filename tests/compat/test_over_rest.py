@@ -39,7 +39,8 @@ def _services(store: Path, shape: Shape) -> Any:
     return running(store, **sizes)
 
 
-@pytest.mark.parametrize("end", few_first(["halted", "closed"]))
+@pytest.mark.parametrize("end", few_first(["halted", "closed"], others=pytest.mark.nightly))
+@pytest.mark.slow
 def test_a_brokers_store_grows_over_rest_and_goes_back(referee: Referee, end: str) -> None:
     script = expand(11, SHAPE, referee.format)
     if end == "halted":
@@ -146,6 +147,7 @@ def _broker_at_work(referee: Referee, store: Path) -> Iterator[None]:
             jvm.wait()
 
 
+@pytest.mark.slow
 def test_a_store_that_a_broker_holds_is_refused_in_one_line(
     referee: Referee, tmp_path: Path
 ) -> None:

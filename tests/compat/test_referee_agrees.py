@@ -61,6 +61,7 @@ def test_a_rebuild_gives_the_files_of_the_first_build(
 
 @random_stores
 @given(seed=SEEDS, shape=shapes(MESSAGES))
+@pytest.mark.slow
 def test_a_halted_store_keeps_what_was_acknowledged(
     referee: Referee, seed: int, shape: Shape
 ) -> None:
@@ -76,6 +77,7 @@ def test_a_halted_store_keeps_what_was_acknowledged(
         assert inconsistencies(dump) == []
 
 
+@pytest.mark.slow
 def test_a_refusal_says_why(referee: Referee, tmp_path: Path) -> None:
     script = expand(0, Shape(messages=1), referee.format)
     store = tmp_path / "store"

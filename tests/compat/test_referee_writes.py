@@ -40,6 +40,7 @@ def test_we_read_a_clean_store(referee: Referee, seed: int, shape: Shape) -> Non
 
 @random_stores
 @given(seed=SEEDS, shape=shapes(MESSAGES))
+@pytest.mark.slow
 def test_we_read_a_store_halted_mid_write(referee: Referee, seed: int, shape: Shape) -> None:
     _read_halted(half_way(expand(seed, shape, referee.format)), referee)
 

@@ -18,6 +18,7 @@ from mqstore.service.sockets import bind
 from tests.compat.compare import Dump, differences
 from tests.compat.examples import copy_of
 from tests.compat.referee import Referee
+from tests.compat.versions import mainly
 from tests.services.service_processes import Process, writer
 
 pytestmark = [pytest.mark.referee, pytest.mark.slow]
@@ -110,6 +111,7 @@ def _assert_equal_logs(ours_: Path, theirs: Path, start: int, end: int) -> None:
         assert (theirs / "commitlog" / name).read_bytes()[:size] == mine, name
 
 
+@mainly("5.4.0")
 def test_a_slave_that_is_killed_has_the_same_log_and_queues(
     referee: Referee, tmp_path: Path
 ) -> None:
@@ -134,6 +136,7 @@ def test_a_slave_that_is_killed_has_the_same_log_and_queues(
     assert differences(mine, theirs) == []
 
 
+@mainly("4.9.7")
 def test_a_slave_has_the_tables(referee: Referee, tmp_path: Path) -> None:
     ports = _ports()
     with (
@@ -155,6 +158,7 @@ def test_a_slave_has_the_tables(referee: Referee, tmp_path: Path) -> None:
     assert "offsetTable" in text
 
 
+@mainly("4.9.7")
 def test_a_slave_beyond_our_log_is_not_served(referee: Referee, tmp_path: Path) -> None:
     """A store of the slave that another master has written is not changed."""
     ports = _ports()

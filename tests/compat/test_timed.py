@@ -17,6 +17,7 @@ from mqstore.storage.errors import QueueUnknown
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
 from tests.compat.referee import Referee
+from tests.long_runs import few_first
 from tests.services.service_processes import Process, writer
 
 pytestmark = [
@@ -45,7 +46,7 @@ BEFORE: Final = 2
 PATIENCE_S: Final = 60
 
 
-@pytest.fixture(params=["stopped", "killed"])
+@pytest.fixture(params=few_first(["killed", "stopped"], others=pytest.mark.nightly))
 def kills(request: pytest.FixtureRequest) -> bool:
     return bool(request.param == "killed")
 

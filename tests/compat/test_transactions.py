@@ -14,6 +14,8 @@ from tests.compat.examples import copy_of, example_directory
 from tests.compat.our_transactions import GROUP, TOPIC, OurSide, opened
 from tests.compat.referee import Referee
 from tests.compat.scripts import Script
+from tests.compat.versions import mainly
+from tests.long_runs import few_first
 
 pytestmark = [pytest.mark.referee, pytest.mark.slow]
 
@@ -82,12 +84,14 @@ def finish(side: OurSide, keys: Mapping[str, str]) -> None:
     side.decide(keys["d"], Verdict.ROLLBACK)
 
 
-@pytest.mark.parametrize("end", ["closed", pytest.param("halted", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("end", few_first(["halted", "closed"], others=pytest.mark.nightly))
+@mainly("5.4.0")
 def test_a_producers_transactions_go_on_here(referee: Referee, store: Path, end: str) -> None:
     sent, checks = transact(
         *(referee, store),
         say=SAID,
         checks=4,
+        checked=["c", "d"],
         visible=2,
         decided=["a", "b", "e"],
         halt=end == "halted",
@@ -121,15 +125,18 @@ def test_a_producers_transactions_go_on_here(referee: Referee, store: Path, end:
         answers={"f": "commit"},
         checks=1,
         visible=4,
+        decided=["f"],
         settings={"transactionCheckInterval": 5000},
     )
     assert {line["body"] for line in checks} == {"f"}
     with opened(store, SIZES, referee.format) as ours:
-        assert ours.visible() == dict.fromkeys("acef", 1)
+        visible = ours.visible()
+        assert visible.pop("f") >= 1
+        assert visible == dict.fromkeys("ace", 1)
         assert ours.pending() == []
 
 
-@pytest.mark.slow
+@mainly("5.4.0")
 def test_a_commit_of_a_broker_that_died_before_its_op_record_is_not_repeated(
     referee: Referee, store: Path
 ) -> None:
@@ -143,7 +150,8 @@ def test_a_commit_of_a_broker_that_died_before_its_op_record_is_not_repeated(
         assert ours.visible() == {"a": 1}
 
 
-@pytest.mark.parametrize("end", [pytest.param("closed", marks=pytest.mark.slow), "killed"])
+@pytest.mark.parametrize("end", ["closed", "killed"])
+@mainly("4.9.7")
 def test_our_transactions_go_on_at_a_broker(referee: Referee, store: Path, end: str) -> None:
     with opened(store, SIZES, referee.format) as ours:
         pair = ours.begin("a", "b")
@@ -165,6 +173,7 @@ def test_our_transactions_go_on_at_a_broker(referee: Referee, store: Path, end: 
         *(referee, store),
         answers={"e": "commit", "f": "rollback"},
         checks=4,
+        checked=["e", "f", "g"],
         visible=4,
         decided=["e", "f"],
     )
@@ -184,7 +193,7 @@ def test_our_transactions_go_on_at_a_broker(referee: Referee, store: Path, end: 
         assert ours.check_times()[pending["g"]] >= most(checks, "g")
 
 
-@pytest.mark.slow
+@mainly("4.9.7")
 def test_what_a_broker_checked_too_often_is_set_aside_here(referee: Referee, store: Path) -> None:
     few = {"transactionCheckMax": 2, "transactionCheckInterval": 100}
     says = {"a": "unknown"}
@@ -198,7 +207,7 @@ def test_what_a_broker_checked_too_often_is_set_aside_here(referee: Referee, sto
         assert ours.visible() == {"a": 1}
 
 
-@pytest.mark.slow
+@mainly("4.9.7")
 def test_what_we_set_aside_is_not_checked_by_a_broker(referee: Referee, store: Path) -> None:
     rules = Rules(transaction_timeout_ms=0, check_interval_ms=0, check_max=1)
     with opened(store, SIZES, referee.format, rules) as ours:
@@ -212,7 +221,7 @@ def test_what_we_set_aside_is_not_checked_by_a_broker(referee: Referee, store: P
     assert {line["body"] for line in checks} == {"b"}
 
 
-@pytest.mark.slow
+@mainly("5.4.0")
 def test_a_broker_passes_what_stands_for_halves_that_a_power_cut_took(
     referee: Referee, store: Path
 ) -> None:
@@ -225,10 +234,11 @@ def test_a_broker_passes_what_stands_for_halves_that_a_power_cut_took(
         *(referee, store),
         say={"f": "unknown"},
         answers=dict.fromkeys("abf", "commit"),
-        checks=3,
+        checked=[*"abf"],
         visible=3,
+        decided=[*"abf"],
     )
     assert {line["body"] for line in checks} == set("abf")
     with opened(store, SIZES, referee.format) as ours:
-        assert ours.visible() == dict.fromkeys("abf", 1)
+        assert ours.visible().keys() == set("abf"), "a broker may commit again what it checks again"
         assert ours.pending() == []

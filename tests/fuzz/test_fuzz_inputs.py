@@ -19,10 +19,10 @@ ROOT = Path(__file__).parents[2]
     "records",
     [
         pytest.param(5_000, id="some"),
-        pytest.param(30_000, id="more", marks=pytest.mark.slow),
         pytest.param(100_000, id="many", marks=pytest.mark.nightly),
     ],
 )
+@pytest.mark.slow
 def test_mutated_inputs_end_in_named_errors(records: int) -> None:
     command = [sys.executable, "-m", "tests.fuzz", "--records", str(records)]
 

@@ -93,6 +93,7 @@ def kill_again_and_again(root: Path, rounds: int) -> None:
         killed.round(number)
 
 
+@pytest.mark.slow
 def test_what_real_processes_acknowledged_survives_their_kill(tmp_path: Path) -> None:
     kill_again_and_again(tmp_path / "store", ROUNDS)
 

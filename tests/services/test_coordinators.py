@@ -166,6 +166,7 @@ class Load:
                 assert answer.status_code == 503, answer.text
 
 
+@pytest.mark.slow
 def test_coordinators_killed_at_random_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
     rng = random.Random(20)
     with (

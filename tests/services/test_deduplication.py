@@ -263,6 +263,7 @@ class _Producers:
         ]
 
 
+@pytest.mark.slow
 def test_clients_that_retry_over_kills_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")

@@ -154,6 +154,7 @@ def test_bodies_without_a_length_are_bounded(one_writer: Process) -> None:
     assert response.status_code == 413
 
 
+@pytest.mark.slow
 def test_more_queues_than_the_soft_limit_on_open_files_are_written(tmp_path: Path) -> None:
     limited = (
         "import resource, runpy\n"

@@ -76,6 +76,7 @@ def producing(client: Client, topic: str, first: int) -> Iterator[list[str]]:
         thread.join()
 
 
+@pytest.mark.slow
 def test_every_key_is_found_all_the_while_an_index_is_rebuilt(tmp_path: Path) -> None:
     store = tmp_path / "store"
     with service_pair(store, **SETTINGS) as run, run.client() as client, run.client() as other:

@@ -168,6 +168,7 @@ def _hold(service: Documented, mode: GenerationMode, examples: int) -> None:
 
 
 @pytest.mark.parametrize("mode", few_first([GenerationMode.POSITIVE, GenerationMode.NEGATIVE]))
+@pytest.mark.slow
 def test_service_keeps_to_its_document(service: Documented, mode: GenerationMode) -> None:
     _hold(service, mode, FEW)
 

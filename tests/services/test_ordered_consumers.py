@@ -171,6 +171,7 @@ def test_an_ordered_consumer_for_asyncio(client: Client, pair: ServicePair) -> N
     assert is_in_order(got, 3, 5)
 
 
+@pytest.mark.slow
 def test_messages_stay_in_order_over_kills_of_the_store_writer(tmp_path: Path) -> None:
     root, got, keys, count = tmp_path / "store", Hand[str](), 8, 40
     with ExitStack() as later, writer(root, flush_consumer_offset_interval=20) as process:

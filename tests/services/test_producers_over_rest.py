@@ -122,6 +122,7 @@ def test_tasks_share_a_producer(pair: ServicePair, client: Client) -> None:
 
 
 @pytest.mark.parametrize("key", few_first(["customer-7", None]))
+@pytest.mark.slow
 def test_each_message_is_stored_once_when_the_store_writer_is_killed(
     tmp_path: Path, key: str | None
 ) -> None:

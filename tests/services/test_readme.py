@@ -90,6 +90,7 @@ def test_a_message_is_received_by_a_group(services: Run) -> None:
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl: the page's own commands")
+@pytest.mark.slow
 def test_a_queue_is_read_and_its_position_saved(services: Run) -> None:
     _replies(START_PRODUCE, services)
     stored, pulled, _, lag = _replies(READ, services)
@@ -123,6 +124,7 @@ def test_api_pages_are_where_it_says(services: Run) -> None:
     assert f"{services.query_url}/docs" in services.banner
 
 
+@pytest.mark.slow
 def test_a_copy_of_a_store_is_dumped_and_served(tmp_path: Path) -> None:
     store, copy = tmp_path / "broker", tmp_path / "copy"
     with writer(store) as process, Client(process.url) as client:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import httpx
+import pytest
 
 from mqstore.client import Client, NewMessage, ProblemError
 from tests.services.service_processes import writer
@@ -31,6 +32,7 @@ def _until(good: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_no_room_for_the_next_segment_is_the_same_problem_for_every_route(small_disk: Path) -> None:
     store = small_disk / "store"
     with writer(store, **SETTINGS) as one, Client(one.url) as client:

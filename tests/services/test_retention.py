@@ -223,6 +223,7 @@ def test_the_volumes_of_log_and_queues_count_each_by_itself(
         _await_stored(client)
 
 
+@pytest.mark.slow
 def test_a_disk_above_the_second_ratio_lets_go_of_messages_in_time(small_disk: Path) -> None:
     store = small_disk / "store"
     with writer(store, **_small(**ANY_AGE)) as one, Client(one.url) as client:
@@ -237,6 +238,7 @@ def test_a_disk_above_the_second_ratio_lets_go_of_messages_in_time(small_disk: P
         assert 'mqstore_segments_deleted_total{why="expired"} 0.0' in metrics
 
 
+@pytest.mark.slow
 def test_beside_a_query_that_maps_everything_only_what_is_needed_goes(small_disk: Path) -> None:
     """Segments go only because of a ballast, and only as many as it takes the room of."""
     store = small_disk / "store"

@@ -191,6 +191,7 @@ def test_children_end_cleanly_when_their_parent_is_killed(tmp_path: Path) -> Non
     assert not _abort(store).exists()
 
 
+@pytest.mark.slow
 def test_everything_ends_cleanly_when_make_is_killed(tmp_path: Path) -> None:
     store = tmp_path / "store"
     with running(store, under_make=True) as run:
@@ -342,6 +343,7 @@ def test_directory_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("inside", few_first([False, True]))
+@pytest.mark.slow
 def test_directory_that_cannot_be_written_is_one_line(tmp_path: Path, inside: bool) -> None:
     (tmp_path / "store").mkdir(mode=0o500)
     store = tmp_path / "store" / "deeper" if inside else tmp_path / "store"
@@ -350,6 +352,7 @@ def test_directory_that_cannot_be_written_is_one_line(tmp_path: Path, inside: bo
     assert "permission denied" in line.lower()
 
 
+@pytest.mark.slow
 def test_directory_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir(mode=0)
     assert "permission denied" in _refusal(tmp_path / "store", plain_user=True).lower()
@@ -359,6 +362,7 @@ def test_empty_store_path_is_one_line(tmp_path: Path) -> None:
     assert "setting store" in _refusal(None, store_path_root_dir="")
 
 
+@pytest.mark.slow
 def test_store_path_may_hold_spaces_and_quotes(tmp_path: Path) -> None:
     store = tmp_path / 'it\'s a $HOME "store"'
     with running(store, under_make=True) as run:

@@ -72,7 +72,7 @@ def come_to_an_end(run: Run, database: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "lines", [(33, 36), pytest.param((1, 75), marks=pytest.mark.slow)], ids=["few", "all"]
+    "lines", [(33, 36), pytest.param((1, 75), marks=pytest.mark.nightly)], ids=["few", "all"]
 )
 def test_a_message_can_be_read_if_its_order_is_booked_and_never_otherwise(
     with_coordinator: Run, tmp_path: Path, lines: tuple[int, int]

@@ -76,10 +76,8 @@ async def _until_it_ends(process: Process, durability: str) -> tuple[_Producers,
         return producers, await half, code
 
 
-@pytest.mark.parametrize(
-    ("durability", "pooled"),
-    [("sync", False), pytest.param("async", True, marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize(("durability", "pooled"), [("sync", False), ("async", True)])
+@pytest.mark.slow
 def test_an_end_in_order_with_many_open_requests(
     tmp_path: Path, durability: str, pooled: bool
 ) -> None:

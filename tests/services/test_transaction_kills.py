@@ -9,6 +9,7 @@ import pytest
 from tests.services.transaction_kills import live
 
 
+@pytest.mark.slow
 def test_after_kills_each_message_is_there_as_it_was_decided(tmp_path: Path) -> None:
     assert live(tmp_path, seed=1, rounds=3).total() == 3
 

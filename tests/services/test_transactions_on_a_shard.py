@@ -398,6 +398,7 @@ def live_through_kills(root: Path, kills: int, producers: int) -> None:
     assert len(workers.committed) > kills * producers
 
 
+@pytest.mark.slow
 def test_over_kills_each_committed_message_is_there_once(tmp_path: Path) -> None:
     live_through_kills(tmp_path, kills=3, producers=8)
 

@@ -240,7 +240,7 @@ def _progress(content: bytes | None) -> ScrubProgress:
     return ScrubProgress.model_validate_json(sealed_json.unseal(content))
 
 
-@pytest.mark.parametrize("seed", few_first([1, 2, 3]))
+@pytest.mark.parametrize("seed", few_first([1, 2, 3], others=pytest.mark.nightly))
 def test_after_any_crash_each_file_says_what_was_answered(seed: int) -> None:
     words = Words(seed, examined=0.3)
     words.live(120)

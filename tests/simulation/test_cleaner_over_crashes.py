@@ -70,7 +70,7 @@ def test_messages_that_are_not_expired_survive_a_cleaner_that_dies_at_work(seed:
     CleaningWorld(seed).live(120)
 
 
-@pytest.mark.parametrize("seed", few_first([1, 2]))
+@pytest.mark.parametrize("seed", few_first([1, 2], others=pytest.mark.nightly))
 def test_every_crash_of_a_cleaner_leaves_a_whole_store(seed: int) -> None:
     world = CleaningWorld(seed)
     world.on_crash_point = world.examine_now_and_then

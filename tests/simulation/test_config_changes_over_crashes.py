@@ -120,7 +120,7 @@ def table(disk: SimulatedDisk, name: str, entries: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("seed", few_first(range(4)))
+@pytest.mark.parametrize("seed", few_first(range(4), others=pytest.mark.nightly))
 def test_no_acknowledged_change_is_lost(seed: int) -> None:
     life = Life(seed)
     life.live()

@@ -140,7 +140,7 @@ class Copies:
         self.apart += 1
 
 
-@pytest.mark.parametrize("seed", few_first([1, 2, 3]))
+@pytest.mark.parametrize("seed", few_first([1, 2, 3], others=pytest.mark.nightly))
 def test_nothing_promised_is_lost_while_copies_are_opened(seed: int) -> None:
     copies = Copies(seed)
     copies.live(100)
@@ -154,7 +154,7 @@ def test_no_copy_of_a_root_takes_the_log_of_the_original(seed: int) -> None:
     Copies(seed).live(60)
 
 
-@pytest.mark.parametrize("loss", few_first(CRASHES))
+@pytest.mark.parametrize("loss", few_first(CRASHES, 2, others=pytest.mark.nightly))
 @pytest.mark.parametrize("openings", [0, 1, 2])
 def test_no_crash_while_a_store_opens_makes_it_refuse_its_own_log(
     openings: int, loss: Loss | None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from itertools import count
+from itertools import count, product
 
 import pytest
 
 from mqstore.storage.errors import StorageError
 from mqstore.storage.message_store import Durability
-from tests.long_runs import few_first, sampled_step
+from tests.long_runs import sampled_step
 from tests.simulation.crash_states import Crash, examine
 from tests.simulation.driver import NewMessage
 from tests.simulation.inode import Loss
@@ -76,9 +76,13 @@ SITUATIONS: dict[str, Callable[[World], None]] = {
 }
 
 
-@pytest.mark.parametrize("seed", few_first(SEEDS))
 @pytest.mark.parametrize(
-    "situation", [*list(SITUATIONS)[:-1], pytest.param("lost segments", marks=pytest.mark.slow)]
+    ("situation", "seed"),
+    [
+        *product(list(SITUATIONS)[:-1], SEEDS),
+        ("lost segments", SEEDS[0]),
+        pytest.param("lost segments", SEEDS[1], marks=pytest.mark.nightly),
+    ],
 )
 def test_a_recovery_that_is_cut_off_promises_nothing(situation: str, seed: int) -> None:
     """Killed or without power at any place; what the next one acknowledges is durable.

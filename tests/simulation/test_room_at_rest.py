@@ -174,7 +174,7 @@ def test_entries_that_may_not_be_on_disk_keep_their_segment() -> None:
 
 
 @pytest.mark.parametrize("closed", [False, True])
-@pytest.mark.parametrize("loss", few_first(Loss))
+@pytest.mark.parametrize("loss", few_first(Loss, 2, others=pytest.mark.nightly))
 def test_a_power_cut_at_any_moment_of_it_costs_no_more_than_the_segment(
     closed: bool, loss: Loss
 ) -> None:

@@ -92,6 +92,7 @@ def test_an_opening_after_a_clean_close_syncs_only_what_a_crash_must_not_undo() 
     ]
 
 
+@pytest.mark.slow
 def test_a_seed_is_one_history_in_every_process() -> None:
     """Else no failure could be shown again: sets must not decide what comes first."""
     script = TRACE.format(seed=102, steps=500)

@@ -14,7 +14,7 @@ from tests.simulation.transactions import TransactionLife
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("seed", few_first(range(6), 2))
+@pytest.mark.parametrize("seed", few_first(range(6), 2, others=pytest.mark.nightly))
 def test_after_any_crash_each_transaction_comes_to_its_end(seed: int) -> None:
     life = TransactionLife(seed, examined=0.1)
     life.live(60)
@@ -27,8 +27,7 @@ def test_over_restarts_each_transaction_comes_to_its_end(seed: int) -> None:
     TransactionLife(seed).live(80)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize("part", few_first(range(2), others=pytest.mark.nightly))
 def test_hundreds_of_crash_states_come_to_their_end(part: int) -> None:
     examine(first_seed=part * 1_000, states=100)
 

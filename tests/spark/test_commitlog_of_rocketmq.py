@@ -16,6 +16,7 @@ from tests.compat.compare import Dump
 from tests.compat.examples import copy_of
 from tests.compat.referee import Referee
 from tests.compat.shapes import EVERYTHING, expand
+from tests.compat.versions import mainly
 
 pytestmark = [pytest.mark.slow, pytest.mark.referee, pytest.mark.xdist_group("spark")]
 
@@ -52,6 +53,7 @@ def of_rocketmq(line: dict[str, Any]) -> dict[str, Any]:
     return found | {"props": line["props"] or {}, "bodySha256": line["bodySha256"]}
 
 
+@mainly("5.4.0")
 def test_spark_and_rocketmq_find_the_same_messages(
     spark: SparkSession, referee: Referee, tmp_path: Path
 ) -> None:

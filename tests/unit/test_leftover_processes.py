@@ -36,6 +36,7 @@ def test_starts_a_process():
 
 
 @pytest.mark.parametrize("workers", few_first([["-n", "1"], []]), ids=["xdist", "alone"])
+@pytest.mark.slow
 def test_no_process_outlives_a_run_that_is_terminated_and_interrupts_reach_them(
     tmp_path: Path, workers: list[str]
 ) -> None:

@@ -29,6 +29,7 @@ def test_the_first_round_is_not_counted() -> None:
     assert measure(bench, 2, quiet) == [Row("append", "messages/s", 20.0)]
 
 
+@pytest.mark.slow
 def test_the_ratio_is_taken_round_by_round() -> None:
     ours = rounds_of({"rate": 1.0}, {"rate": 10.0}, {"rate": 40.0}, {"rate": 30.0})
     peer = rounds_of({"rate": 1.0}, {"rate": 5.0}, {"rate": 10.0}, {"rate": 10.0})

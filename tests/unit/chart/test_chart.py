@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 from collections import defaultdict
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from zoneinfo import available_timezones
@@ -42,6 +42,7 @@ def _helm() -> str | None:
 
 HELM = _helm()
 needs_helm = pytest.mark.skipif(HELM is None, reason="needs helm on the PATH, or the kube tool")
+load_all = partial(yaml.load_all, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 Rendered = dict[str, dict[str, dict[str, Any]]]
 EVERYTHING = {
     "shards": 3,
@@ -73,7 +74,7 @@ def _rendered(values: str) -> Rendered:
     done = _run("template", "shop", values=json.loads(values))
     assert done.returncode == 0, done.stderr
     found: Rendered = defaultdict(dict)
-    for document in yaml.safe_load_all(done.stdout):
+    for document in load_all(done.stdout):
         found[document["kind"]][document["metadata"]["name"]] = document
     return found
 
@@ -195,7 +196,7 @@ def test_a_policy_without_peers_would_let_everything_through_and_is_refused(part
 def test_the_longest_name_of_a_release_leaves_room_for_what_is_behind_it() -> None:
     done = _run("template", "r" * 53, values=EVERYTHING)
     most = {"CronJob": 52, "Service": 63, "StatefulSet": 52}
-    found = list(yaml.safe_load_all(done.stdout))
+    found = list(load_all(done.stdout))
     assert set(most) <= {each["kind"] for each in found}
     for each in found:
         assert len(each["metadata"]["name"]) <= most.get(each["kind"], 253), each["kind"]

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 from mqstore.cli.kube import commands, jobs
 from mqstore.cli.kube.main import app
 
-KUBECTL = """#!{python}
+KUBECTL = """#!{python} -IS
 import json, pathlib, re, sys
 home, said = pathlib.Path({home!r}), " ".join(sys.argv[1:])
 given = sys.stdin.read() if "-f -" in said or "-i" in sys.argv else ""

@@ -98,6 +98,7 @@ def test_examples_and_documents_import_the_face_only() -> None:
             assert found in allowed, path
 
 
+@pytest.mark.slow
 def test_each_module_of_the_engine_can_be_imported_first() -> None:
     """A circle of imports shows only with one of its modules as the first."""
     script = """

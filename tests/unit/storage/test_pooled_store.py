@@ -185,6 +185,7 @@ def commit_effects() -> dict[int, str]:
     return effects
 
 
+@pytest.mark.slow
 def test_a_crash_within_a_commit_of_several_segments_leaves_no_gap() -> None:
     for number in commit_effects():
         ahead = Ahead()

@@ -215,7 +215,7 @@ def unsynced(tmp_path: Path) -> Iterator[Beside]:
         yield found
 
 
-@pytest.fixture(params=list(Durability), ids=lambda each: each.value)
+@pytest.fixture(params=few_first(Durability), ids=lambda each: each.value)
 def beside(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Beside]:
     with _opened(tmp_path, request.param) as found:
         yield found

@@ -10,6 +10,7 @@ from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.metadata import manifest
 from mqstore.storage.queues.consume_queue import ConsumeQueue
+from tests.long_runs import few_first
 from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import CONFIG, abandon, all_bodies, bodies, message, put_some
 from tests.unit.storage.stores import open_store as open_any
@@ -18,7 +19,9 @@ COUNT = 900
 PER_QUEUE = COUNT // 3
 """Entries of each queue, in three files."""
 FILE = CONFIG.mapped_file_size_consume_queue
-FORMATS = pytest.mark.parametrize("store_format", StoreFormat)
+FORMATS = pytest.mark.parametrize(
+    "store_format", few_first(StoreFormat, others=pytest.mark.nightly)
+)
 LOST = pytest.mark.parametrize("lost", [(0,), (1,), (0, 1), (0, 2), (0, 1, 2)])
 
 

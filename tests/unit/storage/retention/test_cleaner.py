@@ -13,12 +13,13 @@ from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
 from mqstore.storage.metadata import manifest
 from mqstore.storage.retention.cleaner import MANUAL_ROUNDS
 from mqstore.storage.retention.plan import Why
+from tests.long_runs import few_first
 from tests.simulation.retention_machine import HOUR_S, SEGMENT, Machine
 from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import message
 
 
-@pytest.fixture(params=[1, 6, 7])
+@pytest.fixture(params=few_first([1, 6, 7], others=pytest.mark.nightly))
 def machine(request: pytest.FixtureRequest) -> Machine:
     """Seeds in which the services take their first steps in different orders."""
     return Machine(seed=request.param)

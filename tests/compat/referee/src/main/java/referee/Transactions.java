@@ -26,10 +26,11 @@ import org.apache.rocketmq.store.GetMessageResult;
 /**
  * A producer with transactions against a whole broker. The request:
  * {"config":{…},"group":…,"topic":…,"sends":[{"body":…,"keys":…,"say":SAY}],"answers":{BODY:SAY},
- * "checks":int,"visible":int,"decided":[BODY],"halfOffset":int,"halt":bool}, SAY being commit,
- * rollback or unknown (also what is said when "answers" has no such body).
+ * "checks":int,"checked":[BODY],"visible":int,"decided":[BODY],"halfOffset":int,"halt":bool}, SAY
+ * being commit, rollback or unknown (also what is said when "answers" has no such body).
  *
- * <p>It ends once so many checks came, so many messages of the topic are there, the op records name
+ * <p>It ends once so many checks came, one of each of these bodies among them, so many messages of
+ * the topic are there, the op records name
  * half messages with these bodies and the check service has passed so many.
  */
 final class Transactions {
@@ -56,11 +57,14 @@ final class Transactions {
         for (JsonElement each : request.getAsJsonArray("sends")) {
             out.line(run.send(producer, each.getAsJsonObject()));
         }
-        for (int left = run.number("checks"); left > 0; left--) {
+        Set<String> unchecked = run.bodies("checked");
+        for (int left = run.number("checks"); left > 0 || !unchecked.isEmpty(); left--) {
             JsonObject check = run.checks.poll(PATIENCE_MS, TimeUnit.MILLISECONDS);
             if (check == null) {
-                throw new IllegalStateException(left + " more checks were expected");
+                throw new IllegalStateException(
+                    left + " more checks were expected, and of " + unchecked);
             }
+            unchecked.remove(check.get("body").getAsString());
             out.line(check);
         }
         run.await();
@@ -131,16 +135,21 @@ final class Transactions {
         }
     }
 
+    private Set<String> bodies(String name) {
+        Set<String> found = new HashSet<>();
+        if (request.has(name)) {
+            request.getAsJsonArray(name).forEach(each -> found.add(each.getAsString()));
+        }
+        return found;
+    }
+
     private int number(String name) {
         return request.has(name) ? request.get(name).getAsInt() : 0;
     }
 
     /** A producer sends its decisions one way: until what is expected is there. */
     private void await() throws Exception {
-        Set<String> expected = new HashSet<>();
-        if (request.has("decided")) {
-            request.getAsJsonArray("decided").forEach(each -> expected.add(each.getAsString()));
-        }
+        Set<String> expected = bodies("decided");
         long deadline = System.currentTimeMillis() + PATIENCE_MS;
         while (visible() < number("visible") || !decided().containsAll(expected)
             || passed() < number("halfOffset")) {
@@ -167,9 +176,9 @@ final class Transactions {
     }
 
     /**
-     * The bodies of the half messages whose newest copy an op record names: a check makes a copy,
-     * which may be decided later than the one before it. 4.9 writes an op record for each half
-     * message, 5.x one for all of some seconds.
+     * The bodies of the half messages that op records name. A check makes a copy of its half message;
+     * of those that checks decide, the newest copy must be named. 4.9 writes an op record for each
+     * half message, 5.x one for all of some seconds.
      */
     private Set<String> decided() throws Exception {
         Set<Long> named = new HashSet<>();
@@ -185,7 +194,7 @@ final class Transactions {
             String body = body(TopicValidator.RMQ_SYS_TRANS_HALF_TOPIC, offset);
             if (named.contains(offset)) {
                 found.add(body);
-            } else {
+            } else if (request.getAsJsonObject("answers").has(body)) {
                 found.remove(body);
             }
         }
