@@ -50,6 +50,7 @@ final class Consumers {
         DefaultMQProducer producer = new DefaultMQProducer(run.text("group") + "-producer");
         producer.setNamesrvAddr(broker.nameServer);
         producer.setInstanceName("producer");
+        producer.setSendMsgTimeout((int) PATIENCE_MS); // else 3 s
         producer.start();
         for (JsonElement each : request.getAsJsonArray("sends")) {
             out.line(run.send(producer, each.getAsJsonObject()));

@@ -32,7 +32,7 @@ final class Timers {
                 .getBytes(StandardCharsets.UTF_8));
             message.putUserProperty("number", one.get("body").getAsString());
             Api.delayBy(message, one.get("delayMs").getAsLong());
-            producer.send(message, 10_000);
+            producer.send(message, PATIENCE_MS);
         }
         MessageStore store = broker.real.getMessageStore();
         long deadline = System.currentTimeMillis() + PATIENCE_MS;

@@ -81,6 +81,7 @@ final class Transactions {
             new TransactionMQProducer(request.get("group").getAsString());
         producer.setNamesrvAddr(broker.nameServer);
         producer.setInstanceName(broker.nameServer);
+        producer.setSendMsgTimeout((int) PATIENCE_MS); // else 3 s
         producer.setTransactionListener(new TransactionListener() {
             @Override
             public LocalTransactionState executeLocalTransaction(Message message, Object say) {
