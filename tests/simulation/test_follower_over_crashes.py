@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -117,6 +118,21 @@ def test_a_diverged_tail_is_kept_in_quarantine_and_nothing_else_is_cut(
     world.check_equal()
     end_process(world, "close")
     world.check_equal()
+
+
+@pytest.mark.parametrize("loss", [None, Loss.PREFIX])
+def test_a_cut_that_ends_at_any_operation_is_repeated(loss: Loss | None) -> None:
+    found = fork(2, 60, 80)
+    for number in range(0, 420, 9):  # an opening has about 400
+        world = FollowerWorld(found.cut_off, 1)
+        world.store.epochs.adopt(LogHistory("log", BEFORE, 0, 0))
+        world.receive_all()
+        world.store.epochs.cut_at_opening(found.offset, LEADER, 2)
+        world.store.close()
+        world.leader, world.acknowledged = found.successor, found.offset
+        world.kill()
+        world.open_over_crashes([(number, loss)])
+        assert world.store.log.max_offset == found.offset
 
 
 def kept_bytes(store: MessageStore, start: int, end: int) -> bytes:
