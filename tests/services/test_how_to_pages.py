@@ -31,7 +31,7 @@ from tests.services.service_processes import REPOSITORY, Run, running, writer
 
 HOW_TO: Final = REPOSITORY / "docs" / "how-to"
 FENCE: Final = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
-LOCAL: Final = re.compile(r"curl |(\.venv/bin/)?mqstore |cp |make (?!images)|printf |chronyc ")
+LOCAL: Final = re.compile(r"curl |(\.venv/bin/)?mqstore |cp |make (?!images)|printf |chronyc |seq ")
 """Beginnings of blocks that need no cluster."""
 RUN_HERE: Final = {
     ("archive-messages", "curl -X DELETE"),
@@ -44,6 +44,9 @@ RUN_HERE: Final = {
     ("consume-in-order", "curl localhost:8081/v1/groups/billing/members"),
     ("consume-messages", "curl -X POST localhost:8081/v1/groups/shipping:receive"),
     ("consume-messages", "curl -X POST localhost:8081/v1/groups/shipping:ack"),
+    ("everyday-commands", ".venv/bin/mqstore topic create"),
+    ("everyday-commands", "seq 3"),
+    ("everyday-commands", ".venv/bin/mqstore topic update"),
     ("find-a-lost-message", ".venv/bin/mqstore message trace"),
     ("find-a-lost-message", "curl 'localhost:8082/v1/messages/ID'"),
     ("find-a-lost-message", ".venv/bin/mqstore message get"),
@@ -56,7 +59,7 @@ RUN_HERE: Final = {
     ("handle-dead-letters", ".venv/bin/mqstore dlq ls"),
     ("handle-dead-letters", "curl 'localhost:8082/v1/groups/shipping/dead-letters"),
     ("handle-dead-letters", ".venv/bin/mqstore dlq resend"),
-    ("monitor-lag", ".venv/bin/mqstore lag"),
+    ("monitor-lag", ".venv/bin/mqstore group lag"),
     ("monitor-the-services", "curl localhost:8081/healthz/ready"),
     ("move-from-a-broker", "cp -a"),
     ("move-from-a-broker", ".venv/bin/mqstore store verify"),
@@ -75,13 +78,18 @@ RUN_HERE: Final = {
 """Page and beginning of each block that a test of this module runs."""
 NOT_RUN: Final = {
     ("archive-messages", "make expiry-report"): "needs an object store; tests/spark archives",
+    ("everyday-commands", ".venv/bin/mqstore context add"): "changes the user's file;"
+    " test_contexts has it",
     ("follow-a-broker", ".venv/bin/mqstore follow"): "runs until Ctrl-C; test_followers runs it",
     ("prevent-unread-expiry", "make expiry-report"): "needs Spark; tests/spark makes reports",
     ("rebuild-the-index", "make index-rebuild"): "needs Spark; tests/spark rebuilds",
     ("send-transactions", "curl -X PUT"): "needs a producer; test_producers_called_back has one",
 }
-LEFT_OUT: Final = re.compile(r"chronyc|timedatectl|sh bin/mqbroker|MQSTORE_CONFIG_FILE=")
-"""Commands of executed blocks that need the node, a broker, or run until Ctrl-C."""
+LEFT_OUT: Final = re.compile(
+    r"chronyc|timedatectl|sh bin/mqbroker|MQSTORE_CONFIG_FILE=|\.venv/bin/mqstore check"
+)
+"""Commands of executed blocks that need the node, a broker, run until Ctrl-C, or judge what other
+tests have stored."""
 SHELL: Final = re.compile(r"[|&;<>$*]")
 """Characters that need a shell. A command without them runs in a fork of a process that has
 imported it."""
@@ -172,7 +180,7 @@ class Reader:
     def _environment(self) -> dict[str, str]:
         urls = self.run.writer_url, self.run.query_url, self.run.coordinator_url
         names = "MQSTORE_WRITER_URL", "MQSTORE_QUERY_URL", "MQSTORE_COORDINATOR_URL"
-        return os.environ | dict(zip(names, urls, strict=True))
+        return os.environ | dict(zip(names, urls, strict=True)) | {"MQSTORE_OUTPUT": "json"}
 
     def _completed(self, command: str, names: dict[str, str]) -> str:
         run = self.run
@@ -184,7 +192,7 @@ class Reader:
             command = command.replace(f"localhost:{port}", url)
         for name, value in {"STORE": str(self.store), **names}.items():
             command = re.sub(rf"(?<![$\w]){name}\b", value, command)
-        return re.sub(r"^(\.venv/bin/)?mqstore ", f"{MQSTORE} ", command)
+        return re.sub(r"^mqstore |\.venv/bin/mqstore ", f"{MQSTORE} ", command)
 
 
 def _parsed(output: str) -> Any:
@@ -234,6 +242,26 @@ def test_call_from_javascript(reader: Reader) -> None:
     assert (pulled["next"], pulled["messages"][0]["physicalOffset"]) == ("1", "0")
 
 
+def test_everyday_commands(reader: Reader) -> None:
+    page = "everyday-commands"
+    created, placed, read, found, lags = reader.replies(
+        _block(page, ".venv/bin/mqstore topic create")
+    )
+    assert created["queues"] == 8
+    assert read["body"] == found["body"] == "two teapots"
+    assert placed["uniqKey"] == found["uniqKey"]
+    assert "groups" in lags
+    printed, by_time, raw, copied, grouped = reader.replies(_block(page, "seq 3"))
+    assert len(printed.splitlines()) == 3
+    assert by_time["tags"] == "paid"
+    assert (str(raw).strip() in ("two teapots", "1", "2", "3"), copied) == (True, "")
+    assert len(grouped.splitlines()) == 2
+    _, dry, reset, deleted = reader.replies(_block(page, ".venv/bin/mqstore topic update"))
+    assert dry.splitlines()
+    assert reset.splitlines()
+    assert deleted["topic"] == "invoices"
+
+
 def test_find_a_lost_message(reader: Reader) -> None:
     by_key, by_id = _block("find-a-lost-message", ".venv/bin/mqstore message trace")
     (traced,) = reader.replies([by_key])
@@ -281,7 +309,7 @@ def test_check_a_clock_step(reader: Reader) -> None:
 
 
 def test_monitor_lag(reader: Reader) -> None:
-    of_all, of_one, by_http = reader.replies(_block("monitor-lag", ".venv/bin/mqstore lag"))
+    of_all, of_one, by_http = reader.replies(_block("monitor-lag", ".venv/bin/mqstore group lag"))
     assert [each["group"] for each in of_all["groups"]] == ["billing"]
     assert of_one["topics"][0]["topic"] == by_http["topics"][0]["topic"] == "orders"
 
@@ -522,8 +550,8 @@ def test_follow_a_broker_and_take_over(reader: Reader, tmp_path: Path) -> None:
     copied, address = tmp_path / "copy", leader.address
     with running(copied, broker_role="SLAVE", ha_master_address=address) as run:
         promote = _block("follow-a-broker", ".venv/bin/mqstore promote")
-        (output,) = Reader(run, copied, tmp_path).replies(promote)
-        assert output.startswith("promoted: ")
+        (promoted,) = Reader(run, copied, tmp_path).replies(promote)
+        assert promoted["role"] == "leader"
     leader.close()
 
 

@@ -209,9 +209,10 @@ def test_a_unique_key_may_have_slashes(shards: Cluster, client: Client) -> None:
 def test_commands_query_the_shard_that_they_name(shards: Cluster) -> None:
     one = shards.shards[0]
     urls = {"MQSTORE_QUERY_URL": one.query.url, "MQSTORE_WRITER_URL": one.writer.url}
+    variables = {**urls, "MQSTORE_TOKEN": ADMIN, "MQSTORE_OUTPUT": "json"}
 
     def run(*command: str) -> Result:
-        return CliRunner().invoke(app, command, env={**urls, "MQSTORE_TOKEN": ADMIN})
+        return CliRunner().invoke(app, command, env=variables)
 
     on_all = run("message", "trace", "k", "--topic", "t").stdout.splitlines()
     on_one = run("message", "trace", "k", "--topic", "t", "--shard", "1").stdout.splitlines()
@@ -219,7 +220,7 @@ def test_commands_query_the_shard_that_they_name(shards: Cluster) -> None:
     assert all('"shard":1,' in line for line in on_one)
     assert json.loads(run("lag", "--shard", "1").stdout)["shard"] == 1
     assert '"kind":"opened"' in run("events", "--shard", "1").stdout
-    for command in (["message", "follow", "t"], ["events"], ["lag", "g"]):
+    for command in (["consume", "t", "--follow"], ["events"], ["lag", "g"]):
         refused = run(*command, "--shard", "7")
         assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1), refused.output
         assert "unknown shard 7; the shards are 0, 1" in refused.stderr

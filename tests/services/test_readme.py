@@ -40,7 +40,7 @@ def _run(command: str, **variables: str) -> str:
     done = subprocess.run(
         ["bash", "-ec", command],
         cwd=REPOSITORY,
-        env=os.environ | variables,
+        env=os.environ | {"MQSTORE_OUTPUT": "json"} | variables,
         capture_output=True,
         text=True,
         check=False,

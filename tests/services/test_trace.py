@@ -110,7 +110,7 @@ def test_what_makes_no_sense_is_refused(
 
 def test_command_line_prints_traces(traced: tuple[Process, str]) -> None:
     process, first = traced
-    printed = run_mqstore("message", "trace", first, "--query-url", process.url)
+    printed = run_mqstore("message", "trace", first, "--json", "--query-url", process.url)
     assert (printed.returncode, len(json.loads(printed.stdout)["copies"])) == (0, 2), printed.stderr
     table = run_mqstore(
         "message", "trace", KEY, "--topic", "T", "--query-url", process.url, "--table"
@@ -122,7 +122,7 @@ def test_command_line_prints_traces(traced: tuple[Process, str]) -> None:
 
 def test_command_line_prints_lag(traced: tuple[Process, str]) -> None:
     process, _ = traced
-    printed = run_mqstore("lag", "--query-url", process.url)
+    printed = run_mqstore("group", "lag", "--json", "--query-url", process.url)
     assert json.loads(printed.stdout)["groups"][0]["group"] == "g"
     for arguments in ((), ("g",)):
         table = run_mqstore("lag", *arguments, "--query-url", process.url, "--table")

@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from mqstore.cli.kube.backup import TAR
-from mqstore.cli.kube.commands import size
 from mqstore.cli.kube.grow import quantity
 from mqstore.cli.kube.kubectl import Kubectl, KubeError
 from mqstore.cli.kube.main import app, own_first
 from mqstore.cli.kube.release import Release, Shard
 from mqstore.cli.kube.scale import scaled
 from mqstore.cli.kube.status import Lag
+from mqstore.cli.output import size
 from mqstore.client import TopicSum
 
 OWN = (("-n", "store"), ("--context=there",))

@@ -34,7 +34,7 @@ def test_lags_name_the_shards_that_are_missing(monkeypatch: pytest.MonkeyPatch, 
     for whole, one in (lags(shards=SHARDS), lags(shards=SHARDS | {"missing": [], "why": {}})):
         assert whole.shards is not None
         results = [
-            run(monkeypatch, "lags", whole, "lag", form),
+            run(monkeypatch, "lags", whole, "group", "lag", form),
             run(monkeypatch, "lag", one, "lag", "g", form),
         ]
         for each in results:

@@ -31,6 +31,12 @@ def accept_loss(
     First put the log's files back if you can: mount its volume, restore a copy. A store-writer that
     serves the store read-only may go on running; it opens the store within seconds. Exit code 0:
     accepted, or shown; 2: refused, with why.
+
+    Examples:
+
+    \b
+        mqstore store accept-loss /data/store --dry-run
+        mqstore store accept-loss /data/store --confirm LOSS
     """
     require("store")
     from mqstore.cli import accept_loss_lines  # slow, and not needed for help

@@ -31,6 +31,12 @@ def adopt(
 
     For a root that was moved, or that is a copy with a copy of the log. The store must be closed.
     Exit code 0: done, or nothing to do; 2: refused.
+
+    Examples:
+
+    \b
+        mqstore store adopt /data/copy --dry-run
+        mqstore store adopt /data/copy --commit-log /data/copy-of-log
     """
     require("store")
     from mqstore.cli import adopt_lines  # slow, and not needed for help

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable
-from typing import Annotated, Final
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from mqstore.cli.completion import complete_group, complete_topic
 from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK
-from mqstore.cli.service_access import TIME_HELP, print_json
-from mqstore.client import DeadLetterFilter, LetterResult, LetterStatus, Shards, parse_time
+from mqstore.cli.output import Column, field_column
+from mqstore.cli.times import TIME_HELP, parse_when
 
-Group = Annotated[str, typer.Argument(help="Consumer group.")]
+if TYPE_CHECKING:
+    from mqstore.client import DeadLetterFilter, LetterResult
+
+Group = Annotated[str, typer.Argument(help="Consumer group.", autocompletion=complete_group)]
 Ids = Annotated[
     list[str] | None, typer.Option("--id", help="A dead letter, as `ls` prints it. Repeatable.")
 ]
-SourceTopic = Annotated[str | None, typer.Option("--topic", help="Only of this source topic.")]
+SourceTopic = Annotated[
+    str | None,
+    typer.Option("--topic", help="Only of this source topic.", autocompletion=complete_topic),
+]
 Key = Annotated[
     str | None, typer.Option(help="Only with this unique key, key, or origin message id.")
 ]
@@ -29,9 +35,15 @@ Until = Annotated[
     str | None, typer.Option("--until", help=f"Only dead until then, {TIME_HELP}.", metavar="TIME")
 ]
 All = Annotated[bool, typer.Option("--all", help="All dead letters of the group.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")]
 
-GOOD: Final = (LetterStatus.DONE, LetterStatus.SETTLED)
+GOOD: Final = frozenset({"done", "settled"})
+"""Statuses of a letter that is as requested."""
+RESULTS: Final = (
+    field_column("id", "id", width=32),
+    field_column("status", "status", width=11),
+    Column("topic", lambda each: each.topic or None, width=16),
+    Column("result", lambda each: each.copy_id if each.topic else each.detail),
+)
 
 
 def filter_of(
@@ -43,37 +55,29 @@ def filter_of(
     until: str | None,
 ) -> DeadLetterFilter | None:
     """The filter of the given options; None without any. Raises ValueError for a wrong time."""
+    from mqstore.client import DeadLetterFilter
+
     given = {
         "topic": topic,
         "key": key,
         "tag": tag,
         "reason": reason,
-        "from": None if since is None else parse_time(since),
-        "to": None if until is None else parse_time(until),
+        "from": None if since is None else parse_when(since),
+        "to": None if until is None else parse_when(until),
     }
     chosen = {name: value for name, value in given.items() if value is not None}
     return DeadLetterFilter.model_validate(chosen) if chosen else None
 
 
-def print_results(results: Iterable[LetterResult], *, in_lines: bool) -> int:
-    """Print results; return the exit code: 1 if one is neither done nor was done before."""
-    code = EXIT_OK
-    for each in results:
-        if each.status not in GOOD:
-            code = EXIT_FINDINGS
-        if in_lines:
-            print_json(each)
-        else:
-            shown = f"{each.topic} {each.copy_id or ''}" if each.topic else each.detail
-            print(f"{each.id}  {each.status:<11} {shown}".rstrip())
-    return code
+class Results:
+    """The results of letters, and the exit code: 1 if one is not as requested."""
 
+    def __init__(self) -> None:
+        self.code = EXIT_OK
 
-def print_missing(shards: Shards | None) -> int:
-    """Print shards that did not reply to stderr; return the exit code: 1 with one."""
-    if shards is None or not shards.missing:
-        return EXIT_OK
-    for number in shards.missing:
-        why = shards.why[str(number)]
-        print(f"mqstore: shard {number} is not included: {why}", file=sys.stderr)
-    return EXIT_FINDINGS
+    def each(self, results: Iterable[LetterResult]) -> Iterator[LetterResult]:
+        """Yield results, and note their statuses."""
+        for result in results:
+            if result.status not in GOOD:
+                self.code = EXIT_FINDINGS
+            yield result

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mqstore.cli import dlq_options as options
 from mqstore.cli.exit_codes import EXIT_OK
-from mqstore.cli.service_access import (
-    TIME_HELP,
-    Access,
-    AsJson,
-    Ca,
-    Shard,
-    Token,
-    TokenFile,
-    WriterUrl,
-    in_json,
-    print_json,
-    run_with_client,
-)
-from mqstore.client import WRITER_URL, Client, PurgedLetters, parse_time
+from mqstore.cli.session import DryRun, Session, service_command
+from mqstore.cli.times import TIME_HELP, parse_when
+
+if TYPE_CHECKING:
+    from mqstore.client import PurgedLetters
 
 
+@service_command
 def purge(
+    session: Session,
     group: options.Group,
     ids: options.Ids = None,
     topic: options.SourceTopic = None,
@@ -40,54 +33,50 @@ def purge(
         int | None, typer.Option(min=0, help="Those in front of this queue offset of --shard.")
     ] = None,
     everything: options.All = False,
-    dry_run: options.DryRun = False,
-    shard: Shard = None,
-    writer_url: WriterUrl = WRITER_URL,
-    token: Token = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
-    as_json: AsJson = None,
-) -> None:
+    dry_run: DryRun = False,
+) -> int:
     """End the listing of dead letters; their messages stay until they expire. Needs role admin.
 
     Select them by --id, --before, --offset, --all, or the options of `ls`. Exit code 0: purged; 1:
     one is unknown, or a shard is missing; 2: refused; 3: store-writer does not answer.
+
+    Examples:
+
+    \b
+        mqstore dlq purge billing --before "30d ago" --dry-run
+        mqstore dlq purge billing --all
     """
-
-    def purge_letters(client: Client) -> int:
-        """Purge, and print the effect; returns the exit code."""
-        wanted = options.filter_of(topic, key, tag, reason, since, until)
-        selections = ids or None, wanted, before, offset
-        if sum(each is not None for each in selections) + everything != 1:
-            raise ValueError(
-                "give one of --id, --before, --offset, --all, and options that select dead letters"
-            )
-        code, purged, cursor = EXIT_OK, 0, None
-        while True:
-            done = client.purge_dead_letters(
-                group,
-                ids or wanted,
-                before_ms=None if before is None else parse_time(before),
-                offset=offset,
-                dry_run=dry_run,
-                cursor=cursor,
-            )
-            purged, cursor = purged + done.purged, done.next
-            code = max(code, _print(done, in_lines=in_json(as_json)))
-            if cursor is None:
-                break
-        if not in_json(as_json):
-            print(f"{'would be purged' if dry_run else 'purged'}: {purged}")
-        return code
-
-    access = Access(token, token_file, ca, shard)
-    raise typer.Exit(run_with_client(access, purge_letters, writer_url=writer_url))
+    wanted = options.filter_of(topic, key, tag, reason, since, until)
+    selections = ids or None, wanted, before, offset
+    if sum(each is not None for each in selections) + everything != 1:
+        raise ValueError(
+            "give one of --id, --before, --offset, --all, and options that select dead letters"
+        )
+    before_ms = None if before is None else parse_when(before)
+    code, purged, cursor = EXIT_OK, 0, None
+    while True:
+        done = session.client.purge_dead_letters(
+            group,
+            ids or wanted,
+            before_ms=before_ms,
+            offset=offset,
+            dry_run=dry_run,
+            cursor=cursor,
+        )
+        purged, cursor = purged + done.purged, done.next
+        code = max(code, _print(session, done), session.warn_of_missing(done.shards))
+        if cursor is None:
+            break
+    if session.out.is_table:
+        session.out.line(f"{'would be purged' if dry_run else 'purged'}: {purged}")
+    return code
 
 
-def _print(done: PurgedLetters, *, in_lines: bool) -> int:
-    if in_lines:
-        print_json(done)
-        code = int(any(each.status not in options.GOOD for each in done.results))
-    else:
-        code = options.print_results(done.results, in_lines=False)
-    return max(code, options.print_missing(done.shards))
+def _print(session: Session, done: PurgedLetters) -> int:
+    results = options.Results()
+    found = list(results.each(done.results))
+    if session.out.is_document:
+        session.out.items([done], options.RESULTS)
+    elif found:
+        session.out.rows(found, options.RESULTS)
+    return results.code

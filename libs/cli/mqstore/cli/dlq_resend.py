@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from mqstore.cli import dlq_options as options
 from mqstore.cli.exit_codes import EXIT_OK
-from mqstore.cli.service_access import (
-    Access,
-    AsJson,
-    Ca,
-    Shard,
-    Token,
-    TokenFile,
-    WriterUrl,
-    in_json,
-    run_with_client,
-)
-from mqstore.client import WRITER_URL, Client, DeadLetterFilter, ResendTarget
+from mqstore.cli.session import DryRun, Session, service_command
+
+if TYPE_CHECKING:
+    from mqstore.client import LetterResult
 
 
+@service_command
 def resend(
+    session: Session,
     group: options.Group,
     ids: options.Ids = None,
     topic: options.SourceTopic = None,
@@ -33,48 +28,41 @@ def resend(
     until: options.Until = None,
     everything: options.All = False,
     to: Annotated[
-        ResendTarget, typer.Option(help="To the source topic, or to this group only.")
-    ] = ResendTarget.TOPIC,
-    dry_run: options.DryRun = False,
-    shard: Shard = None,
-    writer_url: WriterUrl = WRITER_URL,
-    token: Token = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
-    as_json: AsJson = None,
-) -> None:
+        Literal["topic", "group"],
+        typer.Option(help="To the source topic, or to this group only."),
+    ] = "topic",
+    dry_run: DryRun = False,
+) -> int:
     """Resend dead letters of a group: those named, those that match, or all. Needs role admin.
 
     May be repeated: nothing is resent twice. Exit code 0: resent, or resent before; 1: one was not
     resent, or a shard is missing; 2: refused; 3: store-writer does not answer.
+
+    Examples:
+
+    \b
+        mqstore dlq resend billing --id 7F0000010000AEE00000000000000000
+        mqstore dlq resend billing --since "1d ago" --dry-run
+        mqstore dlq resend billing --all --to group
     """
+    wanted = options.filter_of(topic, key, tag, reason, since, until)
+    if bool(ids) + (wanted is not None) + everything != 1:
+        raise ValueError("give --id, or options that select dead letters, or --all")
+    results, code = options.Results(), EXIT_OK
 
-    def resend_letters(client: Client) -> int:
-        """Resend, and print each result; returns the exit code."""
-        wanted = options.filter_of(topic, key, tag, reason, since, until)
-        if bool(ids) + (wanted is not None) + everything != 1:
-            raise ValueError("give --id, or options that select dead letters, or --all")
-        return _resend(client, group, ids or wanted, to, dry_run=dry_run, in_lines=in_json(as_json))
+    def resent() -> Iterator[LetterResult]:
+        """Yield the results, page by page."""
+        nonlocal code
+        cursor: str | None = None
+        while True:
+            done = session.client.resend_dead_letters(
+                group, ids or wanted, to=to, dry_run=dry_run, cursor=cursor
+            )
+            yield from results.each(done.results)
+            code = max(code, session.warn_of_missing(done.shards))
+            cursor = done.next
+            if cursor is None:
+                return
 
-    access = Access(token, token_file, ca, shard)
-    raise typer.Exit(run_with_client(access, resend_letters, writer_url=writer_url))
-
-
-def _resend(
-    client: Client,
-    group: str,
-    wanted: DeadLetterFilter | list[str] | None,
-    to: ResendTarget,
-    *,
-    dry_run: bool,
-    in_lines: bool,
-) -> int:
-    code = EXIT_OK
-    cursor: str | None = None
-    while True:
-        done = client.resend_dead_letters(group, wanted, to=to, dry_run=dry_run, cursor=cursor)
-        printed = options.print_results(done.results, in_lines=in_lines)
-        code = max(code, printed, options.print_missing(done.shards))
-        cursor = done.next
-        if cursor is None:
-            return code
+    session.out.rows(resent(), options.RESULTS)
+    return max(code, results.code)

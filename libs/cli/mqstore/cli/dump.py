@@ -26,6 +26,12 @@ def dump(
 
     Opens and recovers a copy in memory: the directory is not changed. Exit code 0: whole;
     1: opened, but something was cut, dropped or is damaged; 2: refused.
+
+    Examples:
+
+    \b
+        mqstore store dump /data/store | head
+        mqstore store dump /data/store --queries > before.jsonl
     """
     require("store")
     from mqstore.cli import dump_lines  # slow, and not needed for help

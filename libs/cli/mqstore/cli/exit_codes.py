@@ -8,9 +8,14 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
+from mqstore.wire.environment import VARIABLES
+
 EXIT_OK: Final = 0
 EXIT_FINDINGS: Final = 1
 EXIT_REFUSED: Final = 2
+EXIT_UNREACHABLE: Final = 3
+
+_PREFIX: Final = "MQSTORE_"
 
 
 def run_command(
@@ -42,15 +47,18 @@ def run_command(
 
 def refuse(why: str) -> None:
     """Print the reason for a refusal to stderr, in one line."""
-    print(f"mqstore: {why}", file=sys.stderr)
+    lines = (line.strip() for line in why.splitlines())
+    print(f"mqstore: {'; '.join(filter(None, lines))}", file=sys.stderr)
 
 
 def _unknown_variables() -> str | None:
     """The error text for unknown MQSTORE_ variables in the environment; None if there are none.
 
-    Also None if mqstore.storage, which defines the names, is not installed.
+    Also None if mqstore.storage, which defines the names, is not installed. It is imported only if
+    there are variables besides those of the commands.
     """
-    if importlib.util.find_spec("mqstore.storage") is None:
+    given = {name for name in os.environ if name.upper().startswith(_PREFIX)}
+    if given <= VARIABLES or importlib.util.find_spec("mqstore.storage") is None:
         return None
     from mqstore.storage.settings import unknown_variables
 

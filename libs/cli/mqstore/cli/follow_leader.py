@@ -46,6 +46,11 @@ def follow_leader(
     mappedFileSizeCommitLog and maxMessageSize must be those of the broker.
 
     Exit codes: 0 stopped, 1 a service failed, 2 refused (store promoted, port in use…).
+
+    Examples:
+
+    \b
+        mqstore follow broker:10911 --store /data/copy
     """
     require("run")
     from mqstore.cli.supervisor import supervise  # slow, and not needed for help

@@ -5,32 +5,31 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK
-from mqstore.cli.follow import message_row
-from mqstore.cli.service_access import (
-    Access,
-    AsJson,
-    Ca,
-    QueryUrl,
-    Shard,
-    Token,
-    TokenFile,
-    in_json,
-    print_json,
-    run_with_client,
-)
-from mqstore.client import QUERY_URL, Client, MessageResult
+from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK, refuse
+from mqstore.cli.output import Column, field_column
+from mqstore.cli.session import Session, service_command
+from mqstore.cli.stored_message import COLUMNS
+
+if TYPE_CHECKING:
+    from mqstore.client import Client, MessageResult
 
 LOT: Final = 100
 """Ids of one request."""
 FROM_STDIN: Final = "-"
+_COLUMNS: Final = (
+    field_column("id", "id", width=32),
+    Column("topic", lambda result: result.message.topic, width=16),
+    *(each.within("message") for each in COLUMNS if each.heading != "message-id"),
+)
 
 
+@service_command
 def get(
+    session: Session,
     ids: Annotated[
         list[str],
         typer.Argument(
@@ -40,29 +39,36 @@ def get(
         ),
     ],
     topic: Annotated[str | None, typer.Option(help="Topic of the unique keys.")] = None,
-    shard: Shard = None,
-    query_url: QueryUrl = QUERY_URL,
-    token: Token = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
-    as_json: AsJson = None,
-) -> None:
+) -> int:
     """Print messages by their ids, in the order of the ids.
 
     Exit code 0: printed; 1: an id has no message, whose problem is printed; 2: refused; 3: the
     query service does not answer.
+
+    Examples:
+
+    \b
+        mqstore message get 7F0000010000AEE00000000000000000
+        mqstore message get KEY --topic orders -o json
+        mqstore message get - < ids.txt
     """
+    code = EXIT_OK
 
-    def print_messages(client: Client) -> int:
-        """Print the messages; returns the exit code."""
-        code, wanted = EXIT_OK, _each(ids)
+    def results() -> Iterator[MessageResult]:
+        """Yield the results to print; a problem is printed to stderr unless it is JSON or YAML."""
+        nonlocal code
+        wanted = _each(ids)
         while lot := list(islice(wanted, LOT)):
-            for result in _results(client, lot, topic):
-                code = max(code, _print(result, in_lines=in_json(as_json)))
-        return code
+            for result in _results(session.client, lot, topic):
+                if result.problem is not None:
+                    code = EXIT_FINDINGS
+                if result.problem is None or session.out.is_document:
+                    yield result
+                else:
+                    refuse(f"{result.id}: {result.problem.detail}")
 
-    access = Access(token, token_file, ca, shard)
-    raise typer.Exit(run_with_client(access, print_messages, query_url=query_url))
+    session.out.rows(results(), _COLUMNS)
+    return code
 
 
 def _each(ids: Sequence[str]) -> Iterator[str]:
@@ -78,13 +84,3 @@ def _results(client: Client, ids: Sequence[str], topic: str | None) -> Iterator[
         found = client.messages_by_id(ids, topic=topic)
         yield from found.results
         ids = found.remaining
-
-
-def _print(result: MessageResult, *, in_lines: bool) -> int:
-    if in_lines:
-        print_json(result)
-    elif result.message is not None:
-        print(f"{result.id}  {result.message.topic}  {message_row(result.message)}")
-    elif result.problem is not None:
-        print(f"mqstore: {result.id}: {result.problem.detail}", file=sys.stderr)
-    return EXIT_OK if result.problem is None else EXIT_FINDINGS

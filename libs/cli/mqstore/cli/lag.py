@@ -1,103 +1,108 @@
-"""``mqstore lag``: prints the lag of consumer groups."""
+"""``mqstore group lag``: prints the lag of consumer groups."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from mqstore.cli.completion import complete_group, complete_topic
 from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK
-from mqstore.cli.service_access import (
-    Access,
-    AsJson,
-    Ca,
-    QueryUrl,
-    Shard,
-    Token,
-    TokenFile,
-    duration,
-    in_json,
-    print_json,
-    run_with_client,
+from mqstore.cli.output import Column
+from mqstore.cli.session import Session, service_command
+from mqstore.cli.times import duration
+
+if TYPE_CHECKING:
+    from mqstore.client import GroupLag, GroupLags, GroupSum
+
+Row = tuple[Any, ...]
+"""A group or topic, and a topic or queue of it."""
+
+_GROUPS: Final = (
+    Column("group", lambda row: row[0].group),
+    Column("topic", lambda row: row[1].topic),
+    Column("lag", lambda row: row[1].lag, right=True),
+    Column("oldest", lambda row: row[1].lag_ms, duration, right=True),
+    Column("expired", lambda row: row[1].expired, right=True),
 )
-from mqstore.client import QUERY_URL, Client, GroupLag, GroupLags, GroupSum
+_QUEUES: Final = (
+    Column("topic", lambda row: row[0].topic),
+    Column("shard", lambda row: row[1].shard, right=True),
+    Column("queue", lambda row: row[1].queue_id, right=True),
+    Column("committed", lambda row: row[1].committed, right=True),
+    Column("end", lambda row: row[1].max_offset, right=True),
+    Column("lag", lambda row: row[1].lag, right=True),
+    Column("oldest", lambda row: row[1].lag_ms, duration, right=True),
+)
 
 
+@service_command
 def lag(
+    session: Session,
     group: Annotated[
-        str | None, typer.Argument(help="Consumer group, shown by queue. [default: all groups]")
+        str | None,
+        typer.Argument(
+            help="Consumer group, shown by queue. [default: all groups]",
+            autocompletion=complete_group,
+        ),
     ] = None,
-    topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
-    shard: Shard = None,
-    query_url: QueryUrl = QUERY_URL,
-    token: Token = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
-    as_json: AsJson = None,
-) -> None:
+    topic: Annotated[
+        str | None, typer.Option(help="Only this topic.", autocompletion=complete_topic)
+    ] = None,
+) -> int:
     """Print the lag of consumer groups, in messages and in time.
 
     Exit code 0: printed; 1: a shard is missing; 2: refused; 3: the query service does not answer.
+
+    Examples:
+
+    \b
+        mqstore group lag
+        mqstore group lag billing --topic orders
+        mqstore group lag -o json | jq '.groups[] | select(.lag > 1000)'
     """
-
-    def print_lags(client: Client) -> int:
-        """Print the lags; returns the exit code."""
-        if group is None:
-            return _print_groups(client, topic, in_lines=in_json(as_json))
-        return _print_group(client.lag(group, topic=topic), in_lines=in_json(as_json))
-
-    access = Access(token, token_file, ca, shard)
-    raise typer.Exit(run_with_client(access, print_lags, query_url=query_url))
+    if group is not None:
+        return _print_group(session, session.client.lag(group, topic=topic))
+    return _print_groups(session, topic)
 
 
-def _print_groups(client: Client, topic: str | None, *, in_lines: bool) -> int:
+def _print_groups(session: Session, topic: str | None) -> int:
+    pages = list(_pages(session, topic))
+    if session.out.is_document:
+        session.out.items(pages, _GROUPS)
+        return max(map(_exit_code, pages))
+    if session.out.is_table:
+        _print_source(session, pages[0])
+    groups = [group for page in pages for group in page.groups]
+    rows = [(group, each) for group in groups for each in group.topics]
+    session.out.items(rows, _GROUPS)
+    for group in groups:
+        if session.out.is_table and (states := _states(group)):
+            session.out.line(f"{group.group}  {states}")
+    return max(map(_exit_code, pages))
+
+
+def _pages(session: Session, topic: str | None) -> Iterator[GroupLags]:
     cursor: str | None = None
-    worst = EXIT_OK
     while True:
-        page = client.lags(topic=topic, cursor=cursor)
-        if in_lines:
-            print_json(page)
-        else:
-            _print_page(page, with_head=cursor is None)
-        worst = max(worst, _exit_code(page))
+        page = session.client.lags(topic=topic, cursor=cursor)
+        yield page
         cursor = page.next
         if cursor is None:
-            return worst
+            return
 
 
-def _print_page(page: GroupLags, *, with_head: bool) -> None:
-    if with_head:
-        _print_source(page)
-        print(f"{'group':<32} {'topic':<32} {'lag':>12} {'oldest':>10} {'expired':>10}")
-    for group in page.groups:
-        for topic in group.topics:
-            print(
-                f"{group.group:<32} {topic.topic:<32} {topic.lag:>12} "
-                f"{duration(topic.lag_ms):>10} {topic.expired:>10}"
-            )
-        if states := _states(group):
-            print(f"{group.group:<32} {states}")
-
-
-def _print_group(found: GroupLag, *, in_lines: bool) -> int:
-    if in_lines:
-        print_json(found)
+def _print_group(session: Session, found: GroupLag) -> int:
+    if session.out.is_document:
+        session.out.item(found, _QUEUES)
         return _exit_code(found)
-    _print_source(found)
-    print(
-        f"{'topic':<32} {'shard':>5} {'queue':>5} {'committed':>12} {'end':>12} {'lag':>12} "
-        f"{'oldest':>10}"
-    )
-    for topic in found.topics:
-        for queue in topic.queues:
-            committed = "-" if queue.committed is None else queue.committed
-            shard = "-" if queue.shard is None else queue.shard
-            print(
-                f"{topic.topic:<32} {shard:>5} {queue.queue_id:>5} {committed:>12} "
-                f"{queue.max_offset:>12} {queue.lag:>12} {duration(queue.lag_ms):>10}"
-            )
-    if states := _states(found):
-        print(states)
+    if session.out.is_table:
+        _print_source(session, found)
+    rows = [(topic, queue) for topic in found.topics for queue in topic.queues]
+    session.out.items(rows, _QUEUES)
+    if session.out.is_table and (states := _states(found)):
+        session.out.line(states)
     return _exit_code(found)
 
 
@@ -124,12 +129,15 @@ def _exit_code(answer: GroupLags | GroupLag) -> int:
     return EXIT_OK if is_whole else EXIT_FINDINGS
 
 
-def _print_source(answer: GroupLags | GroupLag) -> None:
+def _print_source(session: Session, answer: GroupLags | GroupLag) -> None:
     offsets = answer.offsets
     if offsets.saved_at is None:
-        print("no offset was ever saved")
+        session.out.line("no offset was ever saved")
     else:
-        print(f"offsets saved {duration(offsets.age_ms)} ago; the writer is {offsets.writer}")
+        session.out.line(
+            f"offsets saved {duration(offsets.age_ms)} ago; the writer is {offsets.writer}"
+        )
     if answer.shards is not None:
         for number in answer.shards.missing:
-            print(f"shard {number} is not included: {answer.shards.why[str(number)]}")
+            why = answer.shards.why[str(number)]
+            session.out.line(f"shard {number} is not included: {why}")

@@ -1,26 +1,44 @@
-"""The ``mqstore`` command. Each command is a module of its own, registered here."""
+"""The ``mqstore`` command. ``command_table`` has the modules of its commands."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
-from mqstore.cli import dlq, events, follow_leader, lag, message, promote, run, shard, store
+from mqstore.cli.command_table import COMMANDS
+from mqstore.cli.lazy_group import make_app
+from mqstore.cli.mqadmin_names import MQADMIN
 
-app = typer.Typer(
-    name="mqstore",
-    help="RocketMQ's message store: run, inspect and maintain it.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
+app = make_app(
+    "mqstore",
+    "RocketMQ's message store: run, use, inspect and maintain it.",
+    COMMANDS,
+    foreign=MQADMIN,
+    epilog="Exit codes: 0 done; 1 done, and something was found; 2 refused; 3 a service does not"
+    " reply. Examples: mqstore COMMAND --help.",
 )
-app.command("run")(run.run)
-app.command("follow")(follow_leader.follow_leader)
-app.command("promote")(promote.promote)
-app.command("lag")(lag.lag)
-app.command("events")(events.events)
-app.add_typer(dlq.app, name="dlq")
-app.add_typer(message.app, name="message")
-app.add_typer(shard.app, name="shard")
-app.add_typer(store.app, name="store")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version  # slow to import
+
+        print(f"mqstore {version('mqstore-cli')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _mqstore(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    pass
+
 
 if __name__ == "__main__":
     app()

@@ -7,42 +7,44 @@ from typing import Annotated
 import typer
 
 from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK, refuse
-from mqstore.cli.service_access import Access, Ca, Token, TokenFile, WriterUrl, run_with_client
-from mqstore.client import WRITER_URL, Client
+from mqstore.cli.session import DryRun, Session, service_command
 
 
+@service_command
 def promote(
+    session: Session,
     force: Annotated[
         bool, typer.Option("--force", help="Promote with less than the leader is known to have.")
     ] = False,
-    writer_url: WriterUrl = WRITER_URL,
-    token: Token = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
-) -> None:
+    dry_run: DryRun = False,
+) -> int:
     """Stop following the leader, and open the store for messages.
 
     Stop the producers of the leader first. A promoted store never follows again.
 
     Exit code 0: it takes messages; 1: it lags behind, nothing was changed; 2: refused; 3:
     store-writer does not answer.
+
+    Examples:
+
+    \b
+        mqstore promote --dry-run
+        mqstore promote
     """
-
-    def promote_store(client: Client) -> int:
-        """Promote the store; returns the exit code."""
-        found = client.replication().following
-        if found is None:
-            print("the store leads already: it takes messages")
-            return EXIT_OK
-        if found.lag_bytes and not force:
-            refuse(
-                f"the copy lacks {found.lag_bytes} bytes of the leader's log, which ends at "
-                f"{found.leader_offset}: wait, or give up these bytes with --force"
-            )
-            return EXIT_FINDINGS
-        client.promote()
-        print(f"promoted: the store takes messages from offset {client.store().max_offset} on")
+    found = session.client.replication().following
+    if found is None:
+        session.out.done("the store leads already: it takes messages")
         return EXIT_OK
-
-    access = Access(token, token_file, ca, None)
-    raise typer.Exit(run_with_client(access, promote_store, writer_url=writer_url))
+    if found.lag_bytes and not force:
+        refuse(
+            f"the copy lacks {found.lag_bytes} bytes of the leader's log, which ends at "
+            f"{found.leader_offset}: wait, or give up these bytes with --force"
+        )
+        return EXIT_FINDINGS
+    if dry_run:
+        session.out.done(f"would promote the store, {found.lag_bytes or 0} bytes behind", found)
+        return EXIT_OK
+    done = session.client.promote()
+    offset = session.client.store().max_offset
+    session.out.done(f"promoted: the store takes messages from offset {offset} on", done)
+    return EXIT_OK

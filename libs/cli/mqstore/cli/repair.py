@@ -25,6 +25,12 @@ def repair(
     offset. The damaged bytes are kept in quarantine. Prints JSON lines. Exit code 0: nothing was
     damaged, or all of it was put back; 1: messages are lost, damage is left, or with --dry-run:
     something is damaged; 2: refused.
+
+    Examples:
+
+    \b
+        mqstore store repair /data/store --dry-run
+        mqstore store repair /data/store
     """
     require("store")
     from mqstore.cli import repair_lines  # slow, and not needed for help

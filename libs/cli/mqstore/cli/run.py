@@ -33,6 +33,12 @@ def run(
     """Run store-writer, query and transaction-coordinator over a store directory, until Ctrl-C.
 
     Exit codes: 0 stopped, 1 a service failed, 2 refused (port in use, store locked…).
+
+    Examples:
+
+    \b
+        mqstore run
+        mqstore run --store /data/store --writer-port 9081 --no-coordinator
     """
     require("run")
     from mqstore.cli.supervisor import supervise  # slow, and not needed for help

@@ -2,61 +2,58 @@
 
 from __future__ import annotations
 
-import sys
-from datetime import UTC, datetime
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK
-from mqstore.cli.service_access import (
-    Access,
-    AsJson,
-    Ca,
-    QueryUrl,
-    Shard,
-    Token,
-    TokenFile,
-    in_json,
-    print_json,
-    run_with_client,
-)
-from mqstore.client import QUERY_URL, Client, MessageCopy, Trace
+from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK, refuse
+from mqstore.cli.output import Column
+from mqstore.cli.session import Session, service_command
+from mqstore.cli.times import show_time
+
+if TYPE_CHECKING:
+    from mqstore.client import Client, MessageCopy, Trace
 
 PAGES_MAX: Final = 100
 """Maximum number of pages that the command requests for one key."""
+_COPIES: Final = (
+    Column("unique-key", lambda row: row[0].uniq_key),
+    Column("stored", lambda row: row[1].store_timestamp),
+    Column("kind", lambda row: row[1].kind),
+    Column("state", lambda row: row[1].state),
+    Column("topic", lambda row: row[1].topic),
+    Column("queue", lambda row: row[1].queue_id),
+    Column("offset", lambda row: row[1].queue_offset),
+    Column("message-id", lambda row: row[1].offset_msg_id),
+)
 
 
+@service_command
 def trace(
+    session: Session,
     message: Annotated[
         str, typer.Argument(help="Offset message id; with --topic a unique key or a key.")
     ],
     topic: Annotated[str | None, typer.Option(help="Topic of the key.")] = None,
-    shard: Shard = None,
-    query_url: QueryUrl = QUERY_URL,
-    token: Token = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
-    as_json: AsJson = None,
-) -> None:
+) -> int:
     """Print the copies of a message (delayed, half, stored, sent back) and the groups past it.
 
     Exit code 0: printed; 1: a copy may be missing or is damaged, there is none, or there are more
     messages than are printed; 2: refused; 3: the query service does not answer.
+
+    Examples:
+
+    \b
+        mqstore message trace 7F0000010000AEE00000000000000000
+        mqstore message trace order-1 --topic orders
     """
-
-    def print_traces(client: Client) -> int:
-        """Print the traces; returns the exit code."""
-        if topic is None:
-            return _print_all([client.trace(message).trace], in_lines=in_json(as_json))
-        traces, there_are_more = _traces_with_key(client, topic, message)
-        code = _print_all(traces, in_lines=in_json(as_json))
-        if there_are_more:
-            print(f"mqstore: there are more than these {len(traces)} messages", file=sys.stderr)
-        return EXIT_FINDINGS if there_are_more else code
-
-    access = Access(token, token_file, ca, shard)
-    raise typer.Exit(run_with_client(access, print_traces, query_url=query_url))
+    if topic is None:
+        return _print_all(session, [session.client.trace(message).trace])
+    traces, there_are_more = _traces_with_key(session.client, topic, message)
+    code = _print_all(session, traces)
+    if there_are_more:
+        refuse(f"there are more than these {len(traces)} messages")
+    return EXIT_FINDINGS if there_are_more else code
 
 
 def _traces_with_key(client: Client, topic: str, key: str) -> tuple[list[Trace], bool]:
@@ -73,29 +70,33 @@ def _traces_with_key(client: Client, topic: str, key: str) -> tuple[list[Trace],
     return list(found.values()), cursor is not None
 
 
-def _print_all(traces: list[Trace], *, in_lines: bool) -> int:
-    for each in traces:
-        if in_lines:
-            print_json(each)
-        else:
-            _print(each)
+def _print_all(session: Session, traces: list[Trace]) -> int:
+    if session.out.is_table:
+        for each in traces:
+            _print(session, each)
+    elif session.out.is_document:
+        session.out.items(traces, ())
+    else:
+        session.out.items([(each, copy) for each in traces for copy in each.copies], _COPIES)
     return EXIT_OK if traces and all(each.complete for each in traces) else EXIT_FINDINGS
 
 
-def _print(found: Trace) -> None:
+def _print(session: Session, found: Trace) -> None:
     keys = " ".join(found.keys)
-    print(f"{found.uniq_key or 'without a unique key'} of {found.topic}  keys {keys or '-'}")
+    session.out.line(
+        f"{found.uniq_key or 'without a unique key'} of {found.topic}  keys {keys or '-'}"
+    )
     for copy in found.copies:
-        print(
-            f"  {_time(copy.store_timestamp)}  {copy.kind:<11} {copy.state:<11} "
+        session.out.line(
+            f"  {show_time(copy.store_timestamp)}  {copy.kind:<11} {copy.state:<11} "
             f"{copy.topic}/{copy.queue_id} #{copy.queue_offset}  {copy.offset_msg_id}"
         )
         for text in _details(copy):
-            print(f"{'':28}{text}")
+            session.out.line(f"{'':28}{text}")
     for damaged in found.unreadable:
-        print(f"  offset {damaged.physical_offset} cannot be read: {damaged.detail}")
+        session.out.line(f"  offset {damaged.physical_offset} cannot be read: {damaged.detail}")
     if not found.complete:
-        print("  there may be copies that are not shown")
+        session.out.line("  there may be copies that are not shown")
 
 
 def _details(copy: MessageCopy) -> list[str]:
@@ -105,15 +106,10 @@ def _details(copy: MessageCopy) -> list[str]:
     if copy.origin_message_id is not None:
         found.append(f"{copy.group or 'a group'} sent back {copy.origin_message_id}")
     if copy.due_at is not None:
-        found.append(f"due {_time(copy.due_at)}")
+        found.append(f"due {show_time(copy.due_at)}")
     for each in copy.groups:
         where = "no offset" if each.committed is None else f"at {each.committed}"
         found.append(
             f"{each.group} {'is past it' if each.consumed else 'is not there yet'}, {where}"
         )
     return found
-
-
-def _time(milliseconds: int) -> str:
-    at = datetime.fromtimestamp(milliseconds / 1000, UTC)
-    return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{milliseconds % 1000:03d}Z"

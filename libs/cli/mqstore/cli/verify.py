@@ -23,6 +23,12 @@ def verify(
     """Check a store directory without changing it; say what a real broker would do with it.
 
     Exit code 0: all is well (notes may be printed); 1: something was found; 2: refused.
+
+    Examples:
+
+    \b
+        mqstore store verify /data/store
+        mqstore store verify /data/store --json
     """
     require("store")
     from mqstore.cli import verify_lines  # slow, and not needed for help

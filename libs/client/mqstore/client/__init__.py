@@ -1,6 +1,6 @@
 """Typed client of the mqstore REST API, blocking (``Client``) and asyncio (``AsyncClient``)."""
 
-from mqstore.client.client import COORDINATOR_URL, QUERY_URL, WRITER_URL, AsyncClient, Client
+from mqstore.client.client import AsyncClient, Client
 from mqstore.client.consumers import AsyncConsumer, ConsumedMessage, Consumer
 from mqstore.client.errors import BufferFull, ClientError, EventUnknown, ProblemError, Unreachable
 from mqstore.client.events import StoreEvent, TopicEvent
@@ -33,6 +33,7 @@ from mqstore.wire.dead_letters import (
     ResendTarget,
     ResentLetters,
 )
+from mqstore.wire.environment import COORDINATOR_URL, QUERY_URL, WRITER_URL
 from mqstore.wire.groups import (
     Group,
     GroupOffset,

@@ -19,13 +19,7 @@ from mqstore.client import calls, consumer_calls, lookup_calls, rebuild_calls, t
 from mqstore.client.attempts import Attempts
 from mqstore.client.conditions import ReadConditions
 from mqstore.client.consumers import AsyncConsumer, Consumer, consumer
-from mqstore.client.environment import (
-    CA_VARIABLE,
-    COORDINATOR_URL_VARIABLE,
-    QUERY_URL_VARIABLE,
-    WRITER_URL_VARIABLE,
-    token_of,
-)
+from mqstore.client.environment import token_of
 from mqstore.client.errors import ClientError
 from mqstore.client.events import (
     HEARTBEAT_S,
@@ -53,6 +47,15 @@ from mqstore.client.transactional import (
     TransactionalProducer,
     transactional_producer,
 )
+from mqstore.wire.environment import (
+    CA_VARIABLE,
+    COORDINATOR_URL,
+    COORDINATOR_URL_VARIABLE,
+    QUERY_URL,
+    QUERY_URL_VARIABLE,
+    WRITER_URL,
+    WRITER_URL_VARIABLE,
+)
 from mqstore.wire.operation import Target
 from mqstore.wire.produce import ProduceReply
 
@@ -61,9 +64,6 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer", bound=BaseModel)
 
-WRITER_URL: Final = "http://127.0.0.1:8081"
-QUERY_URL: Final = "http://127.0.0.1:8082"
-COORDINATOR_URL: Final = "http://127.0.0.1:8083"
 TIMEOUT_S: Final = 10.0
 
 

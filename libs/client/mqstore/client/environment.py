@@ -1,17 +1,11 @@
-"""Environment variables that name the services and credentials of a client or a command."""
+"""The token that environment variables name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
 
-WRITER_URL_VARIABLE: Final = "MQSTORE_WRITER_URL"
-QUERY_URL_VARIABLE: Final = "MQSTORE_QUERY_URL"
-COORDINATOR_URL_VARIABLE: Final = "MQSTORE_COORDINATOR_URL"
-TOKEN_VARIABLE: Final = "MQSTORE_TOKEN"  # noqa: S105 (a name)
-TOKEN_FILE_VARIABLE: Final = "MQSTORE_TOKEN_FILE"  # noqa: S105 (a name)
-CA_VARIABLE: Final = "MQSTORE_CA"
+from mqstore.wire.environment import TOKEN_FILE_VARIABLE, TOKEN_VARIABLE
 
 
 def token_of(environment: Mapping[str, str]) -> str | Callable[[], str] | None:

@@ -37,7 +37,9 @@ transaction_check_max transaction_time_out upstream_ca writer_port writer_url
 OF_SERVICES: Final = frozenset(_NAMES_OF_SERVICES.split())
 """Settings of the services, as environment and file name them; a test compares them with
 ``mqstore.service.settings``, which the engine and the jobs may not import."""
-OF_CLIENTS: Final = frozenset({"token", "token_file", "ca", "query_url", "coordinator_url"})
+OF_CLIENTS: Final = frozenset(
+    {"token", "token_file", "ca", "context", "output", "query_url", "coordinator_url"}
+)
 """Variables that ``mqstore`` commands and jobs take in place of an option, and those of
 ``Client.from_env``."""
 _OF_TESTS: Final = re.compile(r"REQUIRE_REFEREE|EXPLORE|KILL_ROUNDS|(E2E|COMPAT)_\w+")

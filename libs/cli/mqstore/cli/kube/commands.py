@@ -1,7 +1,8 @@
-"""Options, exit codes, polling and sizes that the commands of the plugin share."""
+"""Options, exit codes, and polling that the commands of the plugin share."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +22,11 @@ Answer = TypeVar("Answer")
 OneShard = Annotated[int, typer.Argument(help="The shard's number.", metavar="SHARD", min=0)]
 SomeShard = Annotated[
     int | None, typer.Option("--shard", help="Only this one. [default: all]", min=0)
+]
+
+AsJson = Annotated[
+    bool | None,
+    typer.Option("--json/--table", help="Default: columns on a terminal, else JSON."),
 ]
 
 
@@ -72,6 +78,11 @@ def chosen_shards(release: Release, number: int | None) -> list[Shard]:
     return release.shards() if number is None else [shard_of(release, number)]
 
 
+def in_json(as_json: bool | None) -> bool:
+    """Whether a command prints JSON: as its option says, by default if stdout is no terminal."""
+    return not sys.stdout.isatty() if as_json is None else as_json
+
+
 def poll_until_true(look: Callable[[], Answer], most_s: float) -> Answer:
     """Call ``look`` every ``LOOK_S`` seconds until its result is true; returns the last result.
 
@@ -81,12 +92,3 @@ def poll_until_true(look: Callable[[], Answer], most_s: float) -> Answer:
     while not (answer := look()) and time.monotonic() < deadline:
         time.sleep(LOOK_S)
     return answer
-
-
-def size(count: float) -> str:
-    """A number of bytes as text with a binary unit, as ``12.3 GiB``."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"

@@ -15,9 +15,10 @@ from typing import Annotated, Any, Final
 import typer
 
 from mqstore.cli.exit_codes import EXIT_OK
-from mqstore.cli.kube.commands import exit_of, poll_until_true, size
+from mqstore.cli.kube.commands import exit_of, poll_until_true
 from mqstore.cli.kube.kubectl import KubeError
 from mqstore.cli.kube.release import STORE_VOLUME, Release
+from mqstore.cli.output import size
 
 GROWN_S: Final = 300.0
 """Longest wait for storage and file system to reach the size of a claim."""

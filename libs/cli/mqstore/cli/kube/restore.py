@@ -19,9 +19,10 @@ import typer
 
 from mqstore.cli.exit_codes import EXIT_OK
 from mqstore.cli.kube import snapshots
-from mqstore.cli.kube.commands import OneShard, exit_of, poll_until_true, shard_of, size
+from mqstore.cli.kube.commands import OneShard, exit_of, poll_until_true, shard_of
 from mqstore.cli.kube.kubectl import Kubectl, KubeError
 from mqstore.cli.kube.release import STORE_VOLUME, WRITER, Release
+from mqstore.cli.output import size
 from mqstore.cli.progress import show_progress
 
 _TIMEOUT_S: Final = 300

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import typer
 
 from mqstore.cli.exit_codes import EXIT_OK
-from mqstore.cli.kube.commands import SomeShard, chosen_shards, exit_of, size
+from mqstore.cli.kube.commands import AsJson, SomeShard, chosen_shards, exit_of, in_json
 from mqstore.cli.kube.release import Release, Shard
-from mqstore.cli.service_access import AsJson, in_json
+from mqstore.cli.output import size
 from mqstore.client import Retention
 
 

@@ -7,9 +7,10 @@ from typing import Annotated, Final
 import typer
 
 from mqstore.cli.exit_codes import EXIT_OK, refuse
-from mqstore.cli.kube.commands import exit_of, size
+from mqstore.cli.kube.commands import exit_of
 from mqstore.cli.kube.kubectl import EXIT_REFUSED
 from mqstore.cli.kube.release import Release
+from mqstore.cli.output import size
 from mqstore.client import ClientError
 
 _ALL_SEGMENTS: Final = 100_000

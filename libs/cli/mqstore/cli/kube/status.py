@@ -11,10 +11,11 @@ from typing import Any
 import typer
 
 from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK
-from mqstore.cli.kube.commands import exit_of, size
+from mqstore.cli.kube.commands import AsJson, exit_of, in_json
 from mqstore.cli.kube.kubectl import KubeError
 from mqstore.cli.kube.release import Release, Shard
-from mqstore.cli.service_access import AsJson, duration, in_json
+from mqstore.cli.output import size
+from mqstore.cli.times import duration
 from mqstore.client import Client, ClientError, TopicSum, Writes
 
 

@@ -1,0 +1,213 @@
+"""``mqstore topic …``: list, show, create, change and delete topics."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import typer
+
+from mqstore.cli.completion import complete_topic
+from mqstore.cli.output import Column, columns_of, field_column, yes_no
+from mqstore.cli.session import DryRun, Session, Yes, service_command
+
+TopicName = Annotated[str, typer.Argument(help="The topic.", autocompletion=complete_topic)]
+Queues = Annotated[int | None, typer.Option(min=1, help="Number of queues to read and write.")]
+Perm = Annotated[int | None, typer.Option(help="2 write, 4 read, 6 both.")]
+Order = Annotated[
+    bool | None, typer.Option("--order/--no-order", help="Mark as a topic with global order.")
+]
+Attributes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--attribute", metavar="NAME=VALUE", help="Attribute, in stores of 5.x. Repeatable."
+    ),
+]
+
+SYSTEM_PREFIXES: Final = ("%RETRY%", "%DLQ%", "RMQ_SYS_", "rmq_sys_", "SCHEDULE_TOPIC", "TBW102")
+PERMISSIONS: Final = {2: "write", 4: "read", 6: "read, write"}
+
+_COLUMNS: Final = (
+    field_column("topic", "topic"),
+    field_column("queues", "queues", right=True),
+    Column("perm", lambda topic: topic.perm, lambda perm: PERMISSIONS.get(perm, str(perm))),
+    field_column("order", "order", yes_no),
+)
+_DETAILS: Final = (
+    *_COLUMNS,
+    field_column("read-queues", "read_queues"),
+    field_column("filter", "filter_type"),
+    Column("attributes", lambda topic: properties_text(topic.attributes) or None),
+)
+_QUEUES: Final = (
+    field_column("shard", "shard", right=True),
+    field_column("queue", "queue_id", right=True),
+    field_column("first", "min_offset", right=True),
+    field_column("next", "max_offset", right=True),
+    Column("messages", lambda queue: queue.max_offset - queue.min_offset, right=True),
+)
+
+
+@service_command
+def ls(
+    session: Session,
+    system: Annotated[
+        bool, typer.Option("--system", help="Also retry, dead letter and system topics.")
+    ] = False,
+) -> None:
+    """List the topics.
+
+    Examples:
+
+    \b
+        mqstore topic ls
+        mqstore topic ls -o json | jq -r .topic
+    """
+    topics = session.client.topics().topics
+    chosen = [each for each in topics if system or not is_system(each.topic)]
+    session.out.items(chosen, _COLUMNS)
+
+
+@service_command
+def info(session: Session, topic: TopicName) -> int:
+    """Show a topic: its settings, and the bounds of its queues.
+
+    Examples:
+
+    \b
+        mqstore topic info orders
+        mqstore topic info orders -o yaml
+    """
+    found = session.client.topic(topic)
+    queues = session.client.queues(topic)
+    if session.out.is_table:
+        session.out.item(found, _DETAILS)
+        session.out.line("")
+        session.out.items(queues.queues, _QUEUES)
+    else:
+        document = found.model_dump(mode="json", by_alias=True)
+        document["queueBounds"] = queues.model_dump(mode="json", by_alias=True)["queues"]
+        session.out.item(document, columns_of(document))
+    return session.warn_of_missing(queues.shards)
+
+
+@service_command
+def create(
+    session: Session,
+    topic: TopicName,
+    queues: Queues = None,
+    perm: Perm = None,
+    order: Order = None,
+    attribute: Attributes = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Create a topic. Needs the role admin.
+
+    Examples:
+
+    \b
+        mqstore topic create orders --queues 8
+        mqstore topic create orders --attribute +message.type=FIFO --dry-run
+    """
+    if _exists(session, topic):
+        raise ValueError(f"the topic {topic} exists; `mqstore topic update {topic}` changes it")
+    fields = _fields(queues, perm, order, attribute)
+    if dry_run:
+        session.out.done(f"would create the topic {topic}: {_fields_text(fields) or 'defaults'}")
+        return
+    made = session.client.change_topic(topic, **fields)
+    session.out.done(f"created the topic {topic} with {made.queues} queues", made)
+
+
+@service_command
+def update(
+    session: Session,
+    topic: TopicName,
+    queues: Queues = None,
+    perm: Perm = None,
+    order: Order = None,
+    attribute: Attributes = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Change the given settings of a topic. Needs the role admin.
+
+    Examples:
+
+    \b
+        mqstore topic update orders --queues 16
+        mqstore topic update orders --perm 4 --dry-run
+    """
+    fields = _fields(queues, perm, order, attribute)
+    if not fields:
+        raise ValueError("nothing to change; give --queues, --perm, --order or --attribute")
+    before = session.client.topic(topic)
+    if dry_run:
+        now = f"{before.queues} queues, perm {before.perm}"
+        session.out.done(f"would change the topic {topic} ({now}): {_fields_text(fields)}")
+        return
+    session.out.done(f"changed the topic {topic}", session.client.change_topic(topic, **fields))
+
+
+@service_command
+def delete(
+    session: Session, topic: TopicName, yes: Yes = False, dry_run: DryRun = False
+) -> int | None:
+    """Delete a topic with its queues, and the offsets of groups in it. Needs the role admin.
+
+    The messages stay in the log until they expire.
+
+    Examples:
+
+    \b
+        mqstore topic delete orders --dry-run
+        mqstore topic delete orders --yes
+    """
+    plan = session.client.delete_topic(topic, dry_run=True)
+    lost = f"{plan.messages} messages in {plan.queues} queues"
+    if plan.groups:
+        lost += f", offsets of {', '.join(plan.groups)}"
+    if dry_run:
+        session.out.done(f"would delete the topic {topic}: {lost}", plan)
+        return session.warn_of_missing(plan.shards)
+    session.confirm(f"Delete the topic {topic}: {lost}?", yes=yes)
+    done = session.client.delete_topic(topic)
+    session.out.done(f"deleted the topic {topic}: {lost}", done)
+    return session.warn_of_missing(done.shards)
+
+
+def is_system(topic: str) -> bool:
+    """Whether a topic is one of RocketMQ's own."""
+    return topic.startswith(SYSTEM_PREFIXES)
+
+
+def properties_text(properties: dict[str, str]) -> str:
+    """Properties in one line, as ``name=value``."""
+    return " ".join(f"{name}={value}" for name, value in properties.items())
+
+
+def pairs(given: list[str] | None, option: str) -> dict[str, str]:
+    """The values of a repeatable ``NAME=VALUE`` option. Raises ValueError for another form."""
+    found = {}
+    for each in given or []:
+        name, equals, value = each.partition("=")
+        if not (name and equals):
+            raise ValueError(f"{option} {each!r} is not NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def _exists(session: Session, topic: str) -> bool:
+    return any(each.topic == topic for each in session.client.topics().topics)
+
+
+def _fields(
+    queues: int | None, perm: int | None, order: bool | None, attribute: list[str] | None
+) -> dict[str, Any]:
+    if perm not in (None, *PERMISSIONS):
+        raise ValueError(f"--perm {perm} is none of 2 (write), 4 (read) and 6 (both)")
+    attributes = pairs(attribute, "--attribute") or None
+    fields = {"queues": queues, "perm": perm, "order": order, "attributes": attributes}
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _fields_text(fields: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in fields.items())

@@ -1,0 +1,123 @@
+"""Commands are imported when they are invoked, and the table of their names is true."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from docs.generate.commands import all_commands
+from mqstore.cli.command_table import COMMANDS
+from mqstore.cli.lazy_group import Entry, Group, Leaf
+from mqstore.cli.main import app
+from mqstore.cli.mqadmin_names import MQADMIN
+
+HEAVY = ("httpx", "rich", "asyncio", "mqstore.client", "mqstore.storage")
+"""Modules that help, version, contexts and completion of commands do without. Typer itself needs
+pydantic for the parameters of a command."""
+OWN_MODULES = 18
+"""Maximum number of modules of ours that one command imports for its help."""
+IMPORTS = """
+import sys
+from mqstore.cli.main import app
+try:
+    app(sys.argv[1:], prog_name="mqstore")
+finally:
+    print(*sys.modules, file=sys.stderr)
+"""
+
+
+def leaves(table: Mapping[str, Entry], *above: str) -> Iterator[tuple[str, Leaf]]:
+    for name, entry in table.items():
+        if isinstance(entry, Group):
+            yield from leaves(entry.commands, *above, name)
+        else:
+            yield " ".join([*above, name]), entry
+
+
+def made() -> dict[str, Any]:
+    return {
+        name.removeprefix("mqstore "): command
+        for name, command in all_commands("mqstore", hidden=True)
+    }
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--version"],
+        ["--help"],
+        ["topic", "--help"],
+        ["topic", "ls", "--help"],
+        ["produce", "--help"],
+        ["consume", "--help"],
+        ["group", "reset", "--help"],
+        ["context", "ls"],
+        ["store", "verify", "--help"],
+    ],
+    ids=" ".join,
+)
+def test_a_start_without_a_service_imports_few_modules(words: list[str], tmp_path: Any) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS, *words],
+        env={"XDG_CONFIG_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    imported = done.stderr.split()
+    assert not set(HEAVY) & set(imported)
+    assert sum(each.startswith("mqstore.") for each in imported) <= OWN_MODULES, imported
+
+
+def test_each_command_of_the_table_has_its_function_and_says_the_same() -> None:
+    commands = made()
+    for name, leaf in leaves(COMMANDS):
+        command = commands[name]
+        assert command.name == name.split()[-1]
+        assert leaf.help.endswith("."), name
+        assert len(leaf.help) <= 64, name
+
+
+def test_each_command_has_examples_of_itself() -> None:
+    for name, command in made().items():
+        _, _, examples = command.help.partition("Examples:")
+        shown = "group lag" if name == "lag" else name
+        assert f"mqstore {shown}" in examples, name
+
+
+def test_the_help_of_a_group_names_its_commands() -> None:
+    shown = CliRunner().invoke(app, ["topic", "--help"]).output
+    assert [line.split()[0] for line in shown.split("Commands:")[1].splitlines() if line] == [
+        "ls",
+        "info",
+        "create",
+        "update",
+        "delete",
+    ]
+    assert "lag " not in CliRunner().invoke(app, ["--help"]).output
+
+
+def test_an_unknown_command_is_a_usage_error() -> None:
+    found = CliRunner().invoke(app, ["topik"])
+    assert (found.exit_code, "No such command 'topik'" in found.output) == (2, True)
+
+
+@pytest.mark.parametrize("name", MQADMIN)
+def test_a_name_of_mqadmin_prints_a_command_that_there_is(name: str) -> None:
+    found = CliRunner().invoke(app, [name, "-n", "localhost:9876", "-t", "orders"])
+    assert found.exit_code == 2
+    assert found.stderr == f"mqstore: mqadmin's {name} is here: {MQADMIN[name]}\n"
+    words = MQADMIN[name].replace(",", " ").replace(";", " ").split()[1:]
+    names = set(made())
+    assert words[0] in names or " ".join(words[:2]) in names
+
+
+def test_the_root_is_a_group_for_typer() -> None:
+    root = typer.main.get_command(app)
+    assert {each.name for each in root.params} >= {"version"}
