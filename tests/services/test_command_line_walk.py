@@ -222,3 +222,23 @@ def test_names_are_completed_and_a_dead_service_completes_nothing(
     assert completion.complete_shard(shell, "") == []
     shell.params = {"writer_url": "http://127.0.0.1:9"}
     assert completion.complete_topic(shell, "") == []
+
+
+def test_a_load_is_measured(use: Use) -> None:
+    use("topic", "create", "load", "--queues", "2")
+    assert "would store" in use("bench", "produce", "load", "--dry-run", form="table").stdout
+    words = ("bench", "produce", "load", "-n", "20", "--batch", "5", "--clients", "2")
+    (made,) = lines(use(*words, "--rate", "1000"))
+    assert (made["messages"], made["requests"]) == (20, 4)
+    assert 0 < made["p50Ms"] <= made["maxMs"]
+    (consumed,) = lines(use("bench", "consume", "load", "--group", "b", "-n", "20"))
+    assert consumed["messages"] == 20
+    figures = use("bench", "tx", "load", "-n", "2", form="csv").stdout.splitlines()
+    assert figures[0].startswith("messages,requests,seconds,messagesPerS,p50Ms")
+    assert "no-topic" in use("bench", "produce", "no-topic", "-n", "1", code=2).stderr
+
+
+def test_the_live_view_is_printed_in_a_pipe(use: Use) -> None:
+    looks = lines(use("top", "-n", "2", "--interval", "0.1"))
+    assert [each["bytesPerS"] is None for each in looks] == [True, False]
+    assert "GROUP" in use("top", "-n", "1", form="table").stdout

@@ -78,6 +78,7 @@ RUN_HERE: Final = {
 """Page and beginning of each block that a test of this module runs."""
 NOT_RUN: Final = {
     ("archive-messages", "make expiry-report"): "needs an object store; tests/spark archives",
+    ("everyday-commands", ".venv/bin/mqstore bench"): "is slow; test_command_line_walk has it",
     ("everyday-commands", ".venv/bin/mqstore context add"): "changes the user's file;"
     " test_contexts has it",
     ("follow-a-broker", ".venv/bin/mqstore follow"): "runs until Ctrl-C; test_followers runs it",

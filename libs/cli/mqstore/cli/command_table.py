@@ -84,6 +84,15 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     ),
     "events": Leaf("events:events", "Print the events of a store."),
     "check": Leaf("check:check", "Check the services, the store, the disk and the groups."),
+    "top": Leaf("top:top", "Show live rates, lags and disk, until Ctrl-C."),
+    "bench": Group(
+        "Throughput and latency, as a client sees them.",
+        {
+            "produce": Leaf("bench:produce", "Measure the storing of messages."),
+            "consume": Leaf("bench:consume", "Measure receiving and acknowledging."),
+            "tx": Leaf("bench:tx", "Measure transactions: begin and commit."),
+        },
+    ),
     "context": Group(
         "Contexts: names for the addresses and credentials of clusters.",
         {

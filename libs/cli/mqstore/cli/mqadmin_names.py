@@ -7,9 +7,11 @@ from typing import Final
 
 MQADMIN: Final[Mapping[str, str]] = {
     "brokerStatus": "mqstore check; the metrics of store-writer have the rest",
+    "checkMsgSendRT": "mqstore bench produce TOPIC",
     "cleanExpiredCQ": "mqstore retention run",
     "cloneGroupOffset": "mqstore group clone FROM TO TOPIC",
     "clusterList": "mqstore check",
+    "clusterRT": "mqstore bench produce TOPIC",
     "consumeMessage": "mqstore consume TOPIC",
     "consumerProgress": "mqstore group lag [GROUP]",
     "deleteExpiredCommitLog": "mqstore retention run",

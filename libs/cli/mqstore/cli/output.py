@@ -13,7 +13,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain
 from operator import attrgetter, itemgetter
-from typing import Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 class Format(StrEnum):
@@ -81,6 +84,11 @@ class Output:
         return self.form is Format.TABLE
 
     @property
+    def is_terminal(self) -> bool:
+        """Whether the output is a terminal."""
+        return (self.stream or sys.stdout).isatty()
+
+    @property
     def is_document(self) -> bool:
         """Whether results are printed as the API has them, with all fields: JSON and YAML."""
         return self.form in (Format.JSON, Format.YAML)
@@ -137,7 +145,7 @@ class Output:
 
     def _table(self, items: list[Any], columns: Sequence[Column]) -> None:
         cells = [[column.cell(item) for column in columns] for item in items]
-        if (self.stream or sys.stdout).isatty():
+        if self.is_terminal:
             self._draw(cells, columns)
             return
         for line in _aligned(cells, columns):
@@ -145,19 +153,25 @@ class Output:
 
     def _draw(self, cells: Sequence[Sequence[str]], columns: Sequence[Column]) -> None:
         from rich.console import Console  # slow to import, and needed on a terminal only
-        from rich.table import Table
-        from rich.text import Text
 
-        table = Table(box=None, header_style="bold", pad_edge=False)
-        for column in columns:
-            table.add_column(
-                column.heading.upper(),
-                justify="right" if column.right else "left",
-                overflow="fold",
-            )
-        for row in cells:
-            table.add_row(*map(Text, row))
-        Console(file=self.stream).print(table)
+        Console(file=self.stream).print(rich_table(cells, columns))
+
+
+def rich_table(cells: Sequence[Sequence[str]], columns: Sequence[Column]) -> Table:
+    """A table for a terminal, of cells by row."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in columns:
+        table.add_column(
+            column.heading.upper(),
+            justify="right" if column.right else "left",
+            overflow="fold",
+        )
+    for row in cells:
+        table.add_row(*map(Text, row))
+    return table
 
 
 def document(item: Any) -> Any:
