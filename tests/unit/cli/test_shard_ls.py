@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mqstore.cli.shard_ls import HEADINGS, ShardRow, _print_table, row_of
+from mqstore.cli.output import Format, Output
+from mqstore.cli.shard_ls import COLUMNS, ShardRow, row_of
 from mqstore.client import Replication, Store
 from mqstore.wire.examples.replication import FOLLOWER, LEADER, PROMOTED
 
@@ -26,8 +27,9 @@ def test_a_follower_has_its_own_lag() -> None:
 
 
 def test_a_table_has_a_line_for_each_shard(capsys: pytest.CaptureFixture[str]) -> None:
-    _print_table([_row(PROMOTED), ShardRow(shard=1, address="http://b:8081", role="?")])
+    rows = [_row(PROMOTED), ShardRow(1, "http://b:8081")]
+    Output(Format.TABLE).items([each.document() for each in rows], COLUMNS)
     head, first, second = capsys.readouterr().out.splitlines()
-    assert head.split() == " ".join(HEADINGS).split()
+    assert head.split() == [each.heading.upper() for each in COLUMNS]
     assert first.split()[:3] == ["0", "http://a:8081", "leader"]
     assert second.split() == ["1", "http://b:8081", "?", *6 * "-"]

@@ -82,6 +82,10 @@ COMMANDS: Final[Mapping[str, Entry]] = {
             "start": Leaf("store_state:scrub_start", "Begin a pass over all checksums."),
         },
     ),
+    "shard": Group(
+        "Shards and the copies of their stores.",
+        {"ls": Leaf("shard_ls:ls", "Print a row for each shard: address, role, lag, copies.")},
+    ),
     "events": Leaf("events:events", "Print the events of a store."),
     "check": Leaf("check:check", "Check the services, the store, the disk and the groups."),
     "top": Leaf("top:top", "Show live rates, lags and disk, until Ctrl-C."),

@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
-import sys
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
-import typer
-from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
+from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK, refuse
+from mqstore.cli.output import Column
+from mqstore.cli.session import Session, service_command
+from mqstore.cli.times import duration
 
-from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK
-from mqstore.cli.service_access import (
-    Access,
-    AsJson,
-    Ca,
-    Token,
-    TokenFile,
-    WriterUrl,
-    duration,
-    in_json,
-    print_json,
-    run_with_client,
+if TYPE_CHECKING:
+    from mqstore.client import Replication, Store
+
+COLUMNS: Final = (
+    Column("shard", lambda row: row["shard"], right=True),
+    Column("address", lambda row: row["address"]),
+    Column("role", lambda row: row["role"]),
+    Column("epoch", lambda row: row["epoch"], right=True),
+    Column("begin", lambda row: row["minOffset"], right=True),
+    Column("end", lambda row: row["endOffset"], right=True),
+    Column("lag", lambda row: row["lagBytes"], right=True),
+    Column("behind", lambda row: row["lagMs"], duration, right=True),
+    Column("in-sync", lambda row: row["inSync"] and ",".join(row["inSync"])),
 )
-from mqstore.client import WRITER_URL, Client, ClientError, Replication, Store
-
-HEADINGS = ("shard", "address", "role", "epoch", "begin", "end", "lag", "behind", "in sync")
 
 
-class ShardRow(BaseModel):
+@dataclass(frozen=True, slots=True)
+class ShardRow:
     """One shard. Offsets are physical, in bytes."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
     shard: int
     address: str
-    role: str
+    role: str = "?"
     """``leader``, ``follower``, or ``?`` for a shard that does not reply."""
     epoch: int | None = None
     """The newest epoch of the log; 0 without elections."""
@@ -45,82 +44,70 @@ class ShardRow(BaseModel):
     in_sync: tuple[str, ...] | None = None
     """Names of the copies in sync, the leader's included; None where no copy may connect."""
 
+    def document(self) -> dict[str, Any]:
+        """The row as it is printed in JSON."""
+        return {
+            "shard": self.shard,
+            "address": self.address,
+            "role": self.role,
+            "epoch": self.epoch,
+            "minOffset": self.min_offset,
+            "endOffset": self.end_offset,
+            "lagBytes": self.lag_bytes,
+            "lagMs": self.lag_ms,
+            "inSync": None if self.in_sync is None else list(self.in_sync),
+        }
 
-def ls(
-    writer_url: WriterUrl = WRITER_URL,
-    token: Token = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
-    as_json: AsJson = None,
-) -> None:
+
+@service_command
+def ls(session: Session) -> int:
     """Print a row for each shard: address, role, epoch, log, lag, copies in sync.
 
     The lag is that of the copy that is furthest behind; `behind` is for how long. In JSON, each
     shard on a line.
 
     Exit code 0: printed; 1: a shard does not reply; 2: refused; 3: store-writer does not answer.
+
+    Examples:
+
+    \b
+        mqstore shard ls
+        mqstore shard ls -o json | jq 'select(.lagBytes > 0)'
     """
-
-    def print_shards(client: Client) -> int:
-        """Print the shards; returns the exit code."""
-        own = client.store()
-        places = {each.shard: each.writer_url for each in own.shards} or {own.shard: writer_url}
-        rows = [
-            _row(Access(token, token_file, ca, number), writer_url, number, address)
-            for number, address in sorted(places.items())
-        ]
-        if in_json(as_json):
-            for row in rows:
-                print_json(row)
-        else:
-            _print_table(rows)
-        return EXIT_FINDINGS if any(row.role == "?" for row in rows) else EXIT_OK
-
-    access = Access(token, token_file, ca, None)
-    raise typer.Exit(run_with_client(access, print_shards, writer_url=writer_url))
+    own = session.client.store()
+    places = {each.shard: each.writer_url for each in own.shards}
+    places = places or {own.shard: session.access.urls[0]}
+    rows = [_row(session, number, address) for number, address in sorted(places.items())]
+    session.out.items([row.document() for row in rows], COLUMNS)
+    return EXIT_FINDINGS if any(row.role == "?" for row in rows) else EXIT_OK
 
 
-def _row(access: Access, writer_url: str, number: int, address: str) -> ShardRow:
+def _row(session: Session, number: int, address: str) -> ShardRow:
+    from mqstore.client import ClientError
+
     try:
-        with access.client(writer_url=writer_url) as client:
+        with replace(session.access, shard=number).client() as client:
             return row_of(address, client.store(), client.replication())
     except ClientError as error:
-        print(f"mqstore: shard {number}: {error}", file=sys.stderr)
-        return ShardRow(shard=number, address=address, role="?")
+        refuse(f"shard {number}: {error}")
+        return ShardRow(number, address)
 
 
 def row_of(address: str, store: Store, replication: Replication) -> ShardRow:
     """The row of a shard that replied."""
     row = ShardRow(
-        shard=store.shard,
-        address=address,
-        role=replication.role,
-        epoch=replication.epoch,
-        min_offset=store.min_offset,
-        end_offset=store.max_offset,
+        store.shard,
+        address,
+        replication.role,
+        replication.epoch,
+        store.min_offset,
+        store.max_offset,
     )
     if (following := replication.following) is not None:
-        row.lag_bytes = following.lag_bytes
+        row = replace(row, lag_bytes=following.lag_bytes)
     if (leading := replication.leading) is not None:
-        row.in_sync = leading.in_sync
+        row = replace(row, in_sync=leading.in_sync)
         last = max(leading.replicas, key=lambda each: each.lag_bytes, default=None)
         if last is not None:
-            row.lag_bytes, row.lag_ms = last.lag_bytes, last.lag_ms
+            row = replace(row, lag_bytes=last.lag_bytes, lag_ms=last.lag_ms)
     return row
-
-
-def _print_table(rows: list[ShardRow]) -> None:
-    cells = [HEADINGS, *(_cells(row) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for line in cells:
-        print("  ".join(map(str.ljust, line, widths)).rstrip())
-
-
-def _cells(row: ShardRow) -> tuple[str, ...]:
-    numbers = [
-        "-" if each is None else str(each)
-        for each in (row.epoch, row.min_offset, row.end_offset, row.lag_bytes)
-    ]
-    behind = "-" if row.lag_ms is None else duration(row.lag_ms)
-    in_sync = "-" if row.in_sync is None else ",".join(row.in_sync)
-    return str(row.shard), row.address, row.role, *numbers, behind, in_sync
