@@ -81,7 +81,7 @@ def view(before: Sample | None, now: Sample) -> dict[str, Any]:
         """The change a second; None without an earlier value."""
         return None if seconds is None or earlier is None else (later - earlier) / seconds
 
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "group": group,
             "topic": topic,
