@@ -6,13 +6,15 @@ import os
 import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from kubernetes import client, config
 
-from mqstore.service.election import Lease, LeaseConflict, NotLeading
-from mqstore.service.kube_lease import KubeLease, LeaseElection
+from mqstore.service.election import Addresses, Candidate, Lease, LeaseConflict, Margins
+from mqstore.service.election_thread import ElectionThread, clock
+from mqstore.service.kube_lease import KubeLease
 
 pytestmark = [
     pytest.mark.cluster,
@@ -34,40 +36,50 @@ def lease() -> Iterator[str]:
 def test_a_lease_is_written_only_as_it_was_read(lease: str) -> None:
     store = KubeLease(lease, NAMESPACE)
     assert store.read() is None
-    made = store.write(Lease("one", "http://one", 1))
+    addresses = Addresses("http://one:8081", "one:10912", "one:10911")
+    made = store.write(Lease("one", 1, addresses, ("one", "two"), "two"))
     assert store.read() == made
+    assert (made.addresses, made.in_sync, made.successor) == (addresses, ("one", "two"), "two")
     with pytest.raises(LeaseConflict):
-        store.write(Lease("two", "http://two", 1))
-    taken = store.write(Lease("two", "http://two", 2, version=made.version))
+        store.write(Lease("two", 1))
+    taken = store.write(Lease("two", 2, version=made.version))
     with pytest.raises(LeaseConflict):
         store.write(made)
     assert store.read() == taken
-    again = store.write(taken)
-    assert again.version != taken.version
+    assert (taken.addresses, taken.in_sync, taken.successor) == (Addresses(), (), "")
+    released = store.write(replace(taken, holder="", in_sync=("two",)))
+    assert released.version != taken.version
+    assert store.read() == replace(released, duration_s=taken.duration_s)
 
 
-def test_a_leader_that_ends_gives_the_lease_back_to_another_candidate(lease: str) -> None:
-    old = LeaseElection(lease, NAMESPACE, "http://old")
-    new = LeaseElection(lease, NAMESPACE, "http://new")
-    old.start()
-    first = _await_lead(old)
-    new.start()
+def test_a_leader_that_ends_releases_the_lease_to_another_candidate(lease: str) -> None:
+    old, new = (
+        Candidate(
+            *(KubeLease(lease, NAMESPACE), name, Addresses(), lambda _: None, Margins(), clock)
+        )
+        for name in ("old", "new")
+    )
+    first, second = (ElectionThread(each, lambda: None) for each in (old, new))
+    first.start()
+    _await_lead(old)
+    second.start()
     try:
-        with pytest.raises(NotLeading):
-            new.term()
-        old.stop()
-        assert _await_lead(new) > first
-        with pytest.raises(NotLeading):
-            old.term()
+        _await_step(new)
+        assert (new.leads, new.trouble) == (False, "old leads")
+        first.stop()
+        _await_lead(new)
+        assert (old.leads, new.epoch) == (False, 2)
     finally:
-        new.stop()
+        second.stop()
 
 
-def _await_lead(candidate: LeaseElection) -> int:
-    """The next epoch of the candidate, once it leads."""
+def _await_lead(candidate: Candidate) -> None:
     until = time.monotonic() + 60
-    while True:
-        try:
-            return candidate.next_epoch(0)
-        except NotLeading:
-            assert time.monotonic() < until
+    while not candidate.leads:
+        assert time.monotonic() < until, candidate.trouble
+
+
+def _await_step(candidate: Candidate) -> None:
+    until = time.monotonic() + 60
+    while candidate.lease is None:
+        assert time.monotonic() < until, candidate.trouble

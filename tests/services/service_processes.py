@@ -247,13 +247,13 @@ def service(
     arguments: list[str],
     store: Path,
     *,
-    status: str = "ready",
+    status: str | None = "ready",
     ca: Path | None = None,
     port: int = 0,
     python_path: str | None = None,
     **settings: Any,
 ) -> Iterator[Process]:
-    """A service's process, once its health says ``status``; killed at the end.
+    """A service's process, once its health says ``status``; killed at the end. None: at once.
 
     A module (``-m``) runs in a fork of a process that has imported it.
     ``ca``: who signed the certificate of a service with TLS; ``port``: any one by default;
@@ -278,7 +278,8 @@ def service(
     found = Process(process, url)
     try:
         with Client(url, url, tls=None if ca is None else make_tls_context(ca)) as client:
-            await_ready(client, target, status)
+            if status is not None:
+                await_ready(client, target, status)
         yield found
     finally:
         process.kill()

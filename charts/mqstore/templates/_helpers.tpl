@@ -115,9 +115,13 @@ livenessProbe:
   {{- toYaml .root.Values.probes.liveness | nindent 2 }}
 {{- end -}}
 
-{{/* Node selector, tolerations and spread of a pod. Called with (dict "root" $ "component" NAME). */}}
+{{/*
+Node selector, tolerations and spread of a pod. Called with (dict "root" $ "component" NAME), for
+replicas with "number" too: those of a shard are spread.
+*/}}
 {{- define "mqstore.placement" -}}
 {{- $selector := include "mqstore.selector" . -}}
+{{- $isReplicated := and (hasKey . "number") (gt (int .root.Values.replicas) 1) -}}
 {{- with .root.Values.nodeSelector }}
 nodeSelector:
   {{- toYaml . | nindent 2 }}
@@ -142,10 +146,13 @@ topologySpreadConstraints:
   {{- range . }}
   - maxSkew: 1
     topologyKey: {{ . }}
-    whenUnsatisfiable: ScheduleAnyway
+    whenUnsatisfiable: {{ ternary $.root.Values.replicaSpread "ScheduleAnyway" $isReplicated }}
     labelSelector:
       matchLabels:
         {{- $selector | nindent 8 }}
+        {{- if $isReplicated }}
+        mqstore/shard: {{ $.number | quote }}
+        {{- end }}
   {{- end }}
 {{- end }}
 {{- end -}}
@@ -155,13 +162,48 @@ topologySpreadConstraints:
 {{ .name }} = {{ if and (kindIs "float64" .value) (eq (floor .value) .value) }}{{ int64 .value }}{{ else }}{{ .value }}{{ end }}
 {{- end -}}
 
-{{/* The number of a pod's shard: its ordinal. */}}
+{{/*
+The number of a pod's shard: its ordinal, or with replicas that of its StatefulSet. Called with
+(dict "root" $ "number" SHARD).
+*/}}
 {{- define "mqstore.shardEnv" -}}
+{{- $isReplicated := gt (int .root.Values.replicas) 1 -}}
 - name: MQSTORE_SHARD
+  {{- if $isReplicated }}
+  value: {{ .number | quote }}
+  {{- else }}
   valueFrom: {fieldRef: {fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}}
-- {name: MQSTORE_STORE_HOST, value: "{{ .Values.storeHost.network }}.$(MQSTORE_SHARD):{{ .Values.storeHost.port }}"}
+  {{- end }}
+- {name: MQSTORE_STORE_HOST, value: "{{ .root.Values.storeHost.network }}.$(MQSTORE_SHARD):{{ .root.Values.storeHost.port }}"}
 - name: MQSTORE_BROKER_NAME
+  {{- if $isReplicated }}
+  value: {{ include "mqstore.fullname" .root }}-shard-{{ .number }}
+  {{- else }}
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
+  {{- end }}
+{{- end -}}
+
+{{/* Names of a shard's pods, joined by spaces. Called with (dict "root" $ "number" SHARD). */}}
+{{- define "mqstore.replicaPods" -}}
+{{- range $replica := until (int .root.Values.replicas) -}}
+{{- if $replica }} {{ end -}}
+{{ include "mqstore.fullname" $.root }}-shard-{{ $.number }}-{{ $replica }}
+{{- end -}}
+{{- end -}}
+
+{{/* Election of a shard's leader. Called with (dict "root" $ "number" SHARD). */}}
+{{- define "mqstore.replicaEnv" -}}
+{{- $shard := printf "%s-shard-%d" (include "mqstore.fullname" .root) (int .number) -}}
+- {name: MQSTORE_ELECTION_LEASE, value: "kubernetes:{{ $shard }}"}
+- {name: MQSTORE_FOUNDING_REPLICA, value: {{ $shard }}-0}
+- name: MQSTORE_REPLICA_NAME
+  valueFrom: {fieldRef: {fieldPath: metadata.name}}
+- name: MQSTORE_REPLICA_HOST
+  valueFrom: {fieldRef: {fieldPath: status.podIP}}
+- {name: MQSTORE_REPLICA_PODS, value: {{ include "mqstore.replicaPods" . }}}
+{{- if not (hasKey .root.Values.settings "haAllowedSlaves") }}
+- {name: MQSTORE_HA_ALLOWED_SLAVES, value: "0.0.0.0/0,::/0"} # the network policy admits the shard's pods
+{{- end }}
 {{- end -}}
 
 {{/* Called with (dict "root" $ "of" ingress|gateway): hosts with a service. */}}
@@ -183,6 +225,17 @@ An upgrade to fewer shards hides every message of those that go. It is refused u
 {{- define "mqstore.requireKeptShards" -}}
 {{- $name := printf "%s-shard" (include "mqstore.fullname" .) -}}
 {{- $installed := lookup "apps/v1" "StatefulSet" .Release.Namespace $name -}}
+{{- $isReplicated := gt (int .Values.replicas) 1 -}}
+{{- $replicated := lookup "apps/v1" "StatefulSet" .Release.Namespace (printf "%s-0" $name) -}}
+{{- if and $isReplicated $installed -}}
+{{- fail (printf "replicas: this release has one replica of each shard, in StatefulSet %s, and replicas have volumes of other names; see docs/how-to/run-replicas.md" $name) -}}
+{{- end -}}
+{{- if and $replicated (not $isReplicated) -}}
+{{- fail "replicas: this release has several replicas of each shard; one replica would begin with an empty volume; see docs/how-to/run-replicas.md" -}}
+{{- end -}}
+{{- if $replicated -}}
+{{- include "mqstore.requireKeptReplicatedShards" . -}}
+{{- end -}}
 {{- if $installed -}}
 {{- $given := list -}}
 {{- range .Values.abandonShards -}}
@@ -200,6 +253,14 @@ An upgrade to fewer shards hides every message of those that go. It is refused u
 {{- end -}}
 {{- end -}}
 
+{{/* The same with replicas, whose shards are StatefulSets. */}}
+{{- define "mqstore.requireKeptReplicatedShards" -}}
+{{- $next := printf "%s-shard-%d" (include "mqstore.fullname" .) (int .Values.shards) -}}
+{{- if and (lookup "apps/v1" "StatefulSet" .Release.Namespace $next) (not (has (int .Values.shards) .Values.abandonShards)) -}}
+{{- fail (printf "shards: %d removes shard %d, and its messages can no longer be read. To give up the messages of these shards name them in abandonShards" (int .Values.shards) (int .Values.shards)) -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Peers that may call the services. */}}
 {{- define "mqstore.clients" -}}
 - podSelector: {matchLabels: {mqstore/client: "true"}}
@@ -214,4 +275,16 @@ An upgrade to fewer shards hides every message of those that go. It is refused u
     - namespaceSelector: {}
       podSelector: {matchLabels: {k8s-app: kube-dns}}
   ports: [{port: 53, protocol: UDP}, {port: 53}]
+{{- end -}}
+
+{{/* Egress to the API server. */}}
+{{- define "mqstore.apiServer" -}}
+- to:
+    {{- range .Values.networkPolicy.apiServer.cidrs }}
+    - ipBlock: {cidr: {{ . }}}
+    {{- end }}
+  ports:
+    {{- range .Values.networkPolicy.apiServer.ports }}
+    - {port: {{ . }}}
+    {{- end }}
 {{- end -}}

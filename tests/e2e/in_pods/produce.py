@@ -1,7 +1,8 @@
 """Runs in a pod: produces synchronously until it is to stop, then looks for every message.
 
 A message is sent again under its key until it is acknowledged. Lines of JSON: ``acked`` as it
-grows, and at the end what was found: ``lost`` and ``doubled`` are to be empty.
+grows, ``slow`` with ``endedAtMs`` for one that took long, and at the end what was found: ``lost``
+and ``doubled`` are to be empty.
 """
 
 from __future__ import annotations
@@ -12,11 +13,16 @@ import time
 import uuid
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from mqstore.client import Client, ClientError, NewMessage
 
 TOPIC = os.environ.get("TOPIC", "load")
+DURABILITY: Any = os.environ.get("DURABILITY", "sync")
+TIMEOUT_S = float(os.environ.get("TIMEOUT_S", "5"))
+PAUSE_S = float(os.environ.get("PAUSE_S", "0.1"))
 REPORT_EVERY = 50
+SLOW_S = 0.3
 
 
 def acknowledged(client: Client, key: str) -> float:
@@ -25,11 +31,11 @@ def acknowledged(client: Client, key: str) -> float:
     message = NewMessage(body=key * 20, keys=(key,), uniq_key=key)
     while True:
         try:
-            client.produce(TOPIC, [message], durability="sync")
+            client.produce(TOPIC, [message], durability=DURABILITY)
         except ClientError as error:
             if time.monotonic() - began > 120:
                 raise SystemExit(f"nothing was acknowledged for 120 s: {error}") from error
-            time.sleep(0.1)
+            time.sleep(PAUSE_S)
         else:
             return time.monotonic() - began
 
@@ -49,11 +55,14 @@ def stored(client: Client) -> Counter[str]:
 def main() -> None:
     token, urls = os.environ["TOKEN"], (os.environ["WRITER_URL"], os.environ["QUERY_URL"])
     keys, slowest = [], 0.0
-    with Client(*urls, token=token, timeout_s=5.0) as client:
+    with Client(*urls, token=token, timeout_s=TIMEOUT_S) as client:
         client.create_topic(TOPIC)
         while not Path("/tmp/stop").exists():  # the pod's own
             key = uuid.uuid4().hex.upper()
-            slowest = max(slowest, acknowledged(client, key))
+            took = acknowledged(client, key)
+            if took > SLOW_S:
+                print(json.dumps({"slow": took, "endedAtMs": time.time_ns() // 1_000_000}))
+            slowest = max(slowest, took)
             keys.append(key)
             if len(keys) % REPORT_EVERY == 0:
                 print(json.dumps({"acked": len(keys), "slowest": slowest}))

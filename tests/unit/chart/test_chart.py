@@ -143,11 +143,11 @@ def _needed(schema: dict[str, Any], values: dict[str, Any]) -> set[str]:
 @needs_helm
 def test_wrong_values_are_refused_by_name() -> None:
     store = {"flushDisk": "SYNC_FLUSH", "mappedFileSizeCommitLog": 12}
-    said = refusal(store=store, persistence={"accessMode": "RWX"}, replicas=2, shards=0)
+    said = refusal(store=store, persistence={"accessMode": "RWX"}, replica=2, shards=0)
     assert "'flushDisk' not allowed" in said
     assert "/store/mappedFileSizeCommitLog" in said
     assert "/persistence/accessMode" in said
-    assert "'replicas' not allowed" in said
+    assert "'replica' not allowed" in said
     assert "/shards" in said
     assert "is one volume" in refusal(shards=2, persistence={"existingClaim": "mine"})
     assert "missing property 'shards'" in refusal(shards=None)

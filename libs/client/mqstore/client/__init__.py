@@ -74,7 +74,14 @@ from mqstore.wire.rebuilds import (
     PublishedIndex,
     SegmentRange,
 )
-from mqstore.wire.replication import Following, Leading, Replica, Replication
+from mqstore.wire.replication import (
+    Election,
+    Following,
+    Leading,
+    Replica,
+    Replication,
+    Switchover,
+)
 from mqstore.wire.retention import Pin, Pins, Retention
 from mqstore.wire.segments import LogFile, LogFiles, StoreState
 from mqstore.wire.shards import ShardEntry, Shards
@@ -120,6 +127,7 @@ __all__ = [
     "DelayLevels",
     "Delivery",
     "Download",
+    "Election",
     "EndedIndexRebuild",
     "EventUnknown",
     "FlushReply",
@@ -199,6 +207,7 @@ __all__ = [
     "StoreState",
     "Subscription",
     "Subscriptions",
+    "Switchover",
     "Target",
     "Topic",
     "TopicDeletion",

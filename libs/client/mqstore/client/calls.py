@@ -31,7 +31,13 @@ from mqstore.wire.groups import (
 )
 from mqstore.wire.operation import Nothing, Target
 from mqstore.wire.produce import BATCH_TYPE, PRODUCE, Durability, ProduceReply
-from mqstore.wire.replication import PROMOTE, REPLICATION, Replication
+from mqstore.wire.replication import (
+    PROMOTE,
+    REPLICATION,
+    SWITCH_OVER,
+    Replication,
+    Switchover,
+)
 from mqstore.wire.reports import ExpiryReport
 from mqstore.wire.retention import (
     ARCHIVE,
@@ -454,6 +460,12 @@ def replication() -> Call[Replication]:
 def promote() -> Call[Replication]:
     """Let a follower take messages: it stops following, with what it has received."""
     return call(PROMOTE, wait_s=PROMOTE_WAIT_S)
+
+
+def switch_over(to: str | None = None) -> Call[Switchover]:
+    """Hand the lead of a shard over to ``to``, or to the follower that has most."""
+    body = document(SWITCH_OVER, to=to)
+    return call(SWITCH_OVER, json=body, wait_s=PROMOTE_WAIT_S)
 
 
 def put_pin(

@@ -1,29 +1,30 @@
 """Leader election by a shared lease: a record that is replaced only if it is still as it was read.
 
-The algorithm is that of Kubernetes' own components. A candidate that sees the record unchanged for
-its whole duration takes it. A leader that could not renew it for RENEW_DEADLINE_S, which is less,
+The algorithm is that of Kubernetes' own components, with an epoch and a set of replicas that have
+all acknowledged messages. A candidate that sees the record unchanged for its whole duration takes
+it, if it is in that set. A leader that could not renew it for the renewal deadline, which is less,
 stops leading. Each candidate measures time by its own monotonic clock; wall clocks may differ or be
-stepped. A leader may be suspended and resume after its lease was taken: the epoch fences it. Each
-epoch is one write of the record, so no two candidates have the same, and a later one is higher.
+stepped. Each taking of the record begins an epoch, so no two leaders have the same, and a later one
+has a higher. Nothing here waits, and all calls of the record are those of a ``LeaseStore``.
 """
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-DURATION_S: Final = 8
-"""A lease expires when its record did not change for this time."""
-RENEW_DEADLINE_S: Final = 5.0
-"""A leader that could not renew for this time stops leading, well before DURATION_S ends."""
-RETRY_S: Final = 1.0
+DURATION_S: Final = 6.0
+"""Default for the duration of a lease."""
 EPOCH_MAX: Final = 2**31 - 1
 """leaseTransitions is an int32."""
-GIVEN_UP_S: Final = 3.0
-"""Seconds for which a candidate that gave the lead up does not take it again."""
+RENEWAL_SHARE_MAX: Final = 0.75
+"""Part of the duration for which a leader leads without renewal, at most: the rest covers clocks of
+different rates, and the time between a check of the lead and the reply that it allows."""
+RETRIES_MIN: Final = 3
+"""Attempts to renew before the deadline, at least."""
 
 
 class ElectionError(Exception):
@@ -43,16 +44,59 @@ class LeaseUnavailable(ElectionError):
 
 
 @dataclass(frozen=True, slots=True)
+class Margins:
+    """Times of an election in seconds; all candidates for one record have the same."""
+
+    duration_s: float = DURATION_S
+    """A lease expires when its record did not change for this time."""
+    renewal_deadline_s: float = 4.0
+    """A leader that could not renew for this time stops leading."""
+    retry_s: float = 1.0
+    """Time between two steps of a candidate."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for times with which two candidates might lead at one time."""
+        if self.renewal_deadline_s > RENEWAL_SHARE_MAX * self.duration_s:
+            raise ValueError(
+                f"a leader may lead for {self.renewal_deadline_s:g} s without renewal, and a lease "
+                f"expires after {self.duration_s:g} s: the first may be three quarters of the "
+                "second at most"
+            )
+        if self.retry_s * RETRIES_MIN > self.renewal_deadline_s:
+            raise ValueError(
+                f"a lease is renewed every {self.retry_s:g} s, and must be within "
+                f"{self.renewal_deadline_s:g} s: the first may be a third of the second at most"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Addresses of a leader, for its followers and clients."""
+
+    url: str = ""
+    """URL of its store-writer."""
+    log: str = ""
+    """``host:port`` at which followers copy the log."""
+    tables: str = ""
+    """``host:port`` at which followers copy topics, groups and offsets."""
+
+
+@dataclass(frozen=True, slots=True)
 class Lease:
     """The shared record that names the leader."""
 
     holder: str
-    """Identity of the leader; empty when the leader gave the lease back."""
-    url: str
-    """Address of the holder."""
+    """Name of the leader; empty when the leader released the lease."""
     epoch: int
-    """leaseTransitions: grows when the holder changes, or requests the next epoch of a fence."""
-    duration_s: int = DURATION_S
+    """leaseTransitions: grows whenever a candidate takes the lease."""
+    addresses: Addresses = Addresses()
+    """Those of the holder."""
+    in_sync: tuple[str, ...] = ()
+    """Names of the replicas that may take the lease, sorted: each has all that the leader has
+    acknowledged as replicated."""
+    successor: str = ""
+    """Name of the replica to which the lease is handed over; empty without a hand-over."""
+    duration_s: float = DURATION_S
     version: str = ""
     """Version of the record as it was read, opaque; empty if the record does not exist."""
 
@@ -70,123 +114,201 @@ class LeaseStore(Protocol):
         """
 
 
+MayTake = Callable[[Lease | None], str | None]
+"""Returns why a candidate must not take the record as it is, or None."""
+
+
 class Candidate:
-    """A process that may lead. Thread-safe."""
+    """A replica that may lead. Thread-safe.
+
+    Its name may be that of an earlier process, which has ended: a lease with that name is taken
+    without a wait, and begins an epoch.
+    """
 
     def __init__(
-        self, store: LeaseStore, identity: str, url: str, clock: Callable[[], float]
+        self,
+        store: LeaseStore,
+        name: str,
+        addresses: Addresses,
+        may_take: MayTake,
+        margins: Margins,
+        clock: Callable[[], float],
+        newest_epoch: Callable[[], int] = lambda: 0,
     ) -> None:
-        """``identity`` is unique to this process; ``clock`` returns monotonic seconds."""
+        """``clock`` returns monotonic seconds, also of times at which the machine is suspended.
+        ``newest_epoch`` returns the newest one that the replica's store knows."""
+        self.name = name
         self._store = store
-        self._identity = identity
-        self._url = url
+        self._addresses = addresses
+        self._may_take = may_take
+        self._margins = margins
         self._clock = clock
+        self._newest_epoch = newest_epoch
         self._lock = threading.Lock()
         self._seen: Lease | None = None
         self._seen_at = clock()
         """Time at which the record was first seen with its present content."""
-        self._leads_until = -1.0
-        self._stands_at = -math.inf
-        """Time before which this candidate does not take the lease."""
-        self._term = 0
-        self._trouble = "no leader is known yet"
+        self._leads_until = -math.inf
+        self._is_in_doubt = True
+        """Whether the record may have changed since it was seen."""
+        self.trouble: str | None = "the lease was not read yet"
+        """Why there was no result at the last step; None without a reason."""
+
+    @property
+    def lease(self) -> Lease | None:
+        """The record as it was last seen; None if there was none."""
+        return self._seen
+
+    @property
+    def leads(self) -> bool:
+        """Whether this candidate leads. A check of it precedes each acknowledgement."""
+        return self._clock() < self._leads_until
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of which this candidate is the leader. Raises NotLeading."""
+        seen = self._seen
+        if not self.leads or seen is None:
+            raise NotLeading(self.trouble or "another replica leads")
+        return seen.epoch
+
+    def leads_in(self, epoch: int) -> bool:
+        """Whether this candidate leads, and in this epoch."""
+        seen = self._seen
+        return self.leads and seen is not None and seen.epoch == epoch
+
+    @property
+    def is_successor(self) -> bool:
+        """Whether the lease is being handed over to this candidate."""
+        return self._seen is not None and self._seen.successor == self.name
 
     def step(self) -> float:
         """Renew the lease, or take it if it expired. Returns the seconds until the next step."""
         with self._lock:
             try:
-                if not self._leads():
-                    self._look()
-                if self._may_write():
-                    self._write(self._held_by_us())
+                self.trouble = None
+                self._step()
             except LeaseConflict:
-                self._leads_until = -1.0
-                self._trouble = "the lease was written by another candidate"
+                self._note_conflict()
             except LeaseUnavailable as error:
-                self._trouble = str(error)
-        return RETRY_S
+                self._is_in_doubt, self.trouble = True, str(error)
+            return self._pause_s()
 
-    def give_back(self) -> None:
-        """Stop leading and release the lease, so that another candidate can take it at once."""
+    def publish(self, in_sync: Collection[str]) -> None:
+        """Replace the set of replicas that may take the lease. Raises ElectionError."""
+        self._update(lambda seen: replace(seen, in_sync=tuple(sorted({*in_sync, self.name}))))
+
+    def name_successor(self, successor: str) -> None:
+        """Announce the replica that is to take the lease; empty: none. Raises ElectionError."""
+        self._update(lambda seen: replace(seen, successor=successor))
+
+    def release(self) -> None:
+        """Stop leading, and let the successor or another replica take the lease at once.
+
+        Raises ElectionError; then it expires.
+        """
         with self._lock:
-            self._give_back()
+            leads, self._leads_until = self.leads, -math.inf
+            if leads and self._seen is not None:
+                self._is_in_doubt = True
+                seen = self._seen
+                others = tuple(name for name in seen.in_sync if name != self.name)
+                in_sync = others or seen.in_sync
+                released = replace(seen, holder="", addresses=Addresses(), in_sync=in_sync)
+                self._seen, self._seen_at = self._store.write(released), self._clock()
 
-    def give_up(self, why: str) -> None:
-        """Stop leading for as long as another candidate needs to take the lease."""
-        with self._lock:
-            given_up, pause_s = f"the lead was given up: {why}", GIVEN_UP_S
-            try:
-                self._give_back()
-            except ElectionError:  # the others wait until the lease expires
-                pause_s += DURATION_S
-            self._trouble = given_up
-            self._stands_at = self._clock() + pause_s
+    # under the lock
 
-    def term(self) -> int:
-        """Return the number of the present term; each term has its own. Raises NotLeading."""
-        if not self._leads():
-            raise NotLeading(self._why_not())
-        return self._term
+    def _note_conflict(self) -> None:
+        """Read what was written: by another candidate, or by a call whose answer was lost."""
+        self._is_in_doubt = True
+        try:
+            self._look()
+        except LeaseUnavailable as error:
+            self.trouble = str(error)
 
-    def next_epoch(self, present: int) -> int:
-        """Take an epoch above ``present`` that no other candidate has or had. Raises NotLeading."""
-        with self._lock:
-            if not self._leads() or self._seen is None:
-                raise NotLeading(self._why_not())
-            epoch = max(self._seen.epoch, present) + 1
-            if epoch > EPOCH_MAX:
-                raise NotLeading(f"a fence stands at {present}; a lease ends at {EPOCH_MAX}")
-            try:
-                self._write(replace(self._seen, epoch=epoch))
-            except ElectionError as error:
-                raise NotLeading(f"the lease could not be written: {error}") from error
-            return epoch
-
-    def leader_url(self) -> str | None:
-        """Return the address of the leader; None if it is unknown."""
-        seen = self._seen
-        return seen.url or None if seen is not None and seen.holder else None
-
-    def _give_back(self) -> None:
-        leads, self._leads_until = self._leads(), -1.0
-        if leads and self._seen is not None:
-            self._write(replace(self._seen, holder="", url=""))
-            self._leads_until = -1.0
-
-    def _leads(self) -> bool:
-        return self._clock() < self._leads_until
-
-    def _why_not(self) -> str:
-        seen = self._seen
-        if seen is not None and seen.holder and seen.holder != self._identity:
-            return f"another candidate leads ({seen.holder})"
-        return self._trouble
+    def _step(self) -> None:
+        if self._is_in_doubt or not self.leads:
+            self._look()
+        if self.leads:
+            self._write(self._require_seen())
+        elif (reason := self._why_not()) is None:
+            self._write(self._taken())
+        else:
+            self.trouble = reason
 
     def _look(self) -> None:
-        found = self._store.read()
-        if found != self._seen:
+        """Read the record; stop leading where another candidate has taken it."""
+        found, held = self._store.read(), self._seen
+        if found != held:
             self._seen, self._seen_at = found, self._clock()
+        self._is_in_doubt = False
+        is_ours = (
+            found is not None
+            and held is not None
+            and (found.holder, found.epoch) == (self.name, held.epoch)
+        )
+        if not is_ours:
+            self._leads_until = -math.inf
 
-    def _may_write(self) -> bool:
+    def _why_not(self) -> str | None:
+        """Return why this candidate does not take the lease now."""
         seen = self._seen
-        if self._clock() < self._stands_at:
-            return False
-        if seen is None or seen.holder in ("", self._identity):
-            return True
-        return self._clock() >= self._seen_at + seen.duration_s
+        if seen is not None:
+            if seen.epoch >= EPOCH_MAX:
+                return f"the lease is at the last epoch, {EPOCH_MAX}"
+            expires_at = self._seen_at + max(seen.duration_s, self._margins.duration_s)
+            is_free = seen.holder == self.name or (
+                not seen.holder and seen.successor in ("", self.name)
+            )
+            if not is_free and self._clock() < expires_at:
+                other = seen.holder or seen.successor
+                return f"{other} leads" if seen.holder else f"the lease is kept for {other}"
+        return self._may_take(seen)
 
-    def _held_by_us(self) -> Lease:
-        seen = self._seen or Lease("", "", 0)
-        taken = seen.holder != self._identity
-        epoch = seen.epoch + 1 if taken else seen.epoch
-        return Lease(self._identity, self._url, epoch, version=seen.version)
+    def _taken(self) -> Lease:
+        """Return the lease as this candidate takes it: without the former holder among those that
+        may take it, which is unavailable."""
+        seen = self._seen or Lease("", 0)
+        others = (name for name in seen.in_sync if name not in (seen.holder, self.name))
+        return Lease(
+            holder=self.name,
+            epoch=max(seen.epoch, self._newest_epoch()) + 1,
+            addresses=self._addresses,
+            in_sync=tuple(sorted([*others, self.name])),
+            duration_s=self._margins.duration_s,
+            version=seen.version,
+        )
+
+    def _update(self, change: Callable[[Lease], Lease]) -> None:
+        with self._lock:
+            if self._is_in_doubt and self.leads:
+                self._look()
+            if not self.leads:
+                raise NotLeading(self.trouble or "another replica leads")
+            try:
+                self._write(change(self._require_seen()))
+            except (LeaseConflict, LeaseUnavailable):
+                self._is_in_doubt = True
+                raise
 
     def _write(self, lease: Lease) -> None:
         """Write the record. The lease counts from before the call: it may take effect early."""
         requested_at = self._clock()
-        led = self._leads()
         self._seen = self._store.write(lease)
         self._seen_at = self._clock()
-        if not led:
-            self._term += 1
-        self._leads_until = requested_at + RENEW_DEADLINE_S
+        self._leads_until = requested_at + self._margins.renewal_deadline_s
+
+    def _require_seen(self) -> Lease:
+        assert self._seen is not None
+        return self._seen
+
+    def _pause_s(self) -> float:
+        """Return the time until the next step: less where a lease is about to be taken."""
+        if self.is_successor and not self.leads:
+            return self._margins.retry_s / 20
+        seen, pause_s = self._seen, self._margins.retry_s
+        if seen is not None and seen.holder and not self.leads:
+            left_s = self._seen_at + seen.duration_s - self._clock()
+            pause_s = min(pause_s, max(left_s, pause_s / 20))
+        return pause_s

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 from pathlib import Path
 from typing import Any, Final
@@ -49,22 +47,6 @@ def own_namespace() -> str:
         return (ACCOUNT_FOLDER / "namespace").read_text(encoding="utf-8").strip()
     except OSError:
         return "default"
-
-
-def own_account() -> dict[str, str] | None:
-    """Return an owner reference to the pod's service account, or None outside a pod.
-
-    It is read from the claims of the account's token. Kubernetes deletes an object with this
-    owner after the account.
-    """
-    try:
-        _, claims, _ = (ACCOUNT_FOLDER / "token").read_text(encoding="ascii").split(".")
-        padded = claims + "=" * (-len(claims) % 4)
-        account = json.loads(base64.urlsafe_b64decode(padded))["kubernetes.io"]["serviceaccount"]
-        named = {"name": str(account["name"]), "uid": str(account["uid"])}
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return {"apiVersion": "v1", "kind": "ServiceAccount", **named}
 
 
 def why(error: Exception) -> str:

@@ -64,6 +64,10 @@ class Service(Protocol):
     def front(self) -> Front:
         """The ASGI application."""
 
+    async def retire(self) -> None:
+        """Hand work over to another process, while requests are served still. Not called after a
+        failure."""
+
     def interrupt(self) -> None:
         """Let waiting requests reply at once, because the service is shutting down."""
 
@@ -180,6 +184,9 @@ async def _live(
             log.info("ready", address=service.address)
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         deadline = loop.call_later(settings.shutdown_timeout_s, _give_up, settings)
+        if signalled.done() and starting.done():
+            retiring = loop.create_task(service.retire())
+            await asyncio.wait({retiring, *ends - {signalled}}, return_when=asyncio.FIRST_COMPLETED)
         code = await _end(settings, service, server, serving, starting)
         deadline.cancel()
         return code

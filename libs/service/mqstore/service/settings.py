@@ -27,6 +27,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from mqstore.service.configuration_error import ConfigurationError
+from mqstore.service.election import Margins
 from mqstore.service.ha_frames import BODY_SIZE_MAX
 from mqstore.storage import StoreConfig
 from mqstore.storage.formats import StoreFormat
@@ -232,6 +233,30 @@ class Settings(BaseSettings):
     sync_from_last_file: bool = False
     """Send an empty slave the last segment only, as RocketMQ 4.9 does, instead of the whole log."""
 
+    # election of a shard's leader, by store-writer
+    election_lease: Annotated[
+        str | None, Field(pattern=r"^(kubernetes:[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?|file:.+)$")
+    ] = None
+    """Lease by which the replicas of a shard elect their leader: `kubernetes:NAME`, in the pod's
+    namespace, or `file:DIRECTORY`, for processes of one machine. Without it `brokerRole` alone
+    decides who leads."""
+    founding_replica: str | None = None
+    """`replicaName` of the replica that leads a new shard first; needed with `electionLease`."""
+    election_lease_duration: Annotated[int, Field(ge=1_000)] = 6_000
+    """Milliseconds without renewal after which another replica takes the lead; the same for all
+    replicas of a shard."""
+    election_renewal_deadline: Annotated[int, Field(ge=100)] = 4_000
+    """Milliseconds without renewal after which a leader acknowledges nothing more; at most three
+    quarters of `electionLeaseDuration`."""
+    election_retry_interval: Annotated[int, Field(ge=50)] = 1_000
+    """Milliseconds between two renewals or reads of the lease; at most a third of
+    `electionRenewalDeadline`."""
+    replica_host: str | None = None
+    """Address at which the other replicas reach this one; by default `host`."""
+    replica_pods: str = ""
+    """Names of the shard's pods, joined by spaces: the leader sets their label `mqstore/role`, by
+    which Services select it. Empty: no labels are set."""
+
     # transaction-coordinator
     coordinator_port: Annotated[int, Field(ge=0, le=65535)] = 8083
     """Port of transaction-coordinator; 0: a free one."""
@@ -300,10 +325,37 @@ class Settings(BaseSettings):
         """Whether the store is to be a copy of a leader's."""
         return self.broker_role == "SLAVE"
 
+    @property
+    def waits_for_all_in_sync(self) -> bool:
+        """Whether a reply that waits for replicas waits for all in sync: any may be elected."""
+        return self.all_ack_in_sync_state_set or self.election_lease is not None
+
+    @property
+    def election_margins(self) -> Margins:
+        """The times of an election."""
+        return Margins(
+            self.election_lease_duration / 1000,
+            self.election_renewal_deadline / 1000,
+            self.election_retry_interval / 1000,
+        )
+
     @model_validator(mode="after")
     def _require_leader(self) -> Self:
         if self.follows and self.ha_master_address is None:
             raise ValueError("brokerRole=SLAVE needs haMasterAddress: host:port of the leader's HA")
+        return self
+
+    @model_validator(mode="after")
+    def _require_founder(self) -> Self:
+        _ = self.election_margins
+        if self.election_lease is None:
+            return self
+        if self.follows:
+            raise ValueError("brokerRole=SLAVE and electionLease: the lease says who follows")
+        if self.founding_replica is None:
+            raise ValueError("electionLease needs foundingReplica: who leads a new shard first")
+        if not self.ha_allowed_slaves:
+            raise ValueError("electionLease needs haAllowedSlaves: addresses of the other replicas")
         return self
 
     def unused_names(self) -> list[str]:

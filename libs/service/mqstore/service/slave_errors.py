@@ -1,4 +1,4 @@
-"""Errors of messages that are stored, and whose reply was to wait for a slave.
+"""Errors of messages that are stored, and that are not acknowledged as requested.
 
 They are FlushTimeouts, as both say that a message is stored and its durability is not known.
 """
@@ -14,3 +14,13 @@ class SlaveTimeout(FlushTimeout):
 
 class SlaveNotAvailable(FlushTimeout):
     """No slave is near enough to wait for: RocketMQ's SLAVE_NOT_AVAILABLE."""
+
+
+class LeadLost(FlushTimeout):
+    """The replica lost the lead of its shard before it could acknowledge."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this replica lost the lead of its shard before it could acknowledge the messages; "
+            "they are stored here, and may not be on the next leader: send them again"
+        )

@@ -231,6 +231,13 @@ ARCHIVE_REFUSED = register(
     "The offset is not durable or before the recorded one, or another archive is registered.",
     "Continue from the archive's recorded offset, or end it: `DELETE /v1/store/archive`.",
 )
+SWITCHOVER_REFUSED = register(
+    "switchover-refused",
+    409,
+    "The lead cannot be handed over",
+    "The shard does not elect its leader, this replica does not lead, or no other one is in sync.",
+    "Do what `detail` says; `GET /v1/store/replication` names the leader and who is in sync.",
+)
 TOPIC_NOT_WRITABLE = register(
     "topic-not-writable",
     409,

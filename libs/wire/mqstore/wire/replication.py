@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from mqstore.wire import problems
-from mqstore.wire.base import Milliseconds, Reply
+from mqstore.wire.base import Milliseconds, Reply, Request
 from mqstore.wire.examples import replication as examples
 from mqstore.wire.operation import Operation, Role, Target
 
@@ -94,6 +94,35 @@ class Leading(Reply):
     replicas: Annotated[tuple[Replica, ...], Field(description="The connected copies, by name.")]
 
 
+class Election(Reply):
+    """A replica's view of the election of its shard's leader."""
+
+    name: Annotated[str, Field(description="Name of this replica: `replicaName` and its store.")]
+    leader: Annotated[str | None, Field(description="Name of the leader; null: none is known.")]
+    leader_url: Annotated[str | None, Field(description="URL of the leader's store-writer.")]
+    epoch: Annotated[int, Field(description="Number of the leader; each later one has a higher.")]
+    in_sync: Annotated[
+        tuple[str, ...],
+        Field(description="Replicas that may lead: they have all that is acknowledged."),
+    ]
+    reason: Annotated[str | None, Field(description="Why this replica does not lead.")]
+
+
+class SwitchoverSpec(Request):
+    """The replica that is to lead."""
+
+    to: Annotated[
+        str | None,
+        Field(max_length=300, description="Its `replicaName`; null: the one that has most."),
+    ] = None
+
+
+class Switchover(Reply):
+    """A lead that was handed over."""
+
+    successor: Annotated[str, Field(description="Name of the replica that leads now.")]
+
+
 class Replication(Reply):
     """The role of a store among its copies."""
 
@@ -116,6 +145,10 @@ class Replication(Reply):
         Field(
             description="The copies of this store; null in a follower, and where none may connect."
         ),
+    ] = None
+    election: Annotated[
+        Election | None,
+        Field(description="The election of the leader; null where settings name it."),
     ] = None
 
 
@@ -140,5 +173,18 @@ PROMOTE: Final = Operation(
     tag="store",
     reply=Replication,
     example=examples.PROMOTED,
-    problems=(problems.STORE_FAILED,),
+    problems=(problems.STORE_FAILED, problems.SWITCHOVER_REFUSED),
+)
+SWITCH_OVER: Final = Operation(
+    name="switch_over",
+    targets=(Target.WRITER,),
+    method="POST",
+    path="/v1/store/replication:switch-over",
+    role=Role.ADMIN,
+    summary="Hand the lead of the shard over to another replica",
+    tag="store",
+    request=SwitchoverSpec,
+    reply=Switchover,
+    example=examples.SWITCHOVER,
+    problems=(*problems.WITH_BODY, problems.SWITCHOVER_REFUSED),
 )

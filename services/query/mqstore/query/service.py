@@ -311,6 +311,9 @@ class QueryService:
         self._waiting_for = str(why)
         await asyncio.sleep(OPEN_RETRY_S)
 
+    async def retire(self) -> None:
+        """Do nothing: this service hands over no work."""
+
     def interrupt(self) -> None:
         """End long polls and attempts to open, because the service is shutting down."""
         self._shutting_down = True

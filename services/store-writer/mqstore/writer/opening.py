@@ -61,7 +61,7 @@ class Opening:
             format=settings.store_format,
             all_settings=settings.config_file is not None,
             deletes=settings.retention,
-            leader=settings.ha_master_address if settings.follows else None,
+            leader=_leader(settings),
             bounds_reads=settings.read_up_to_confirmed_offset,
             scrubs=True,
             waits_for_files=False,
@@ -176,3 +176,10 @@ class Opening:
         if store.dedup is not None:
             store.dedup.prepare()  # here, as the event loop would stand still for it
         return store
+
+
+def _leader(settings: Settings) -> str | None:
+    """Return what a follower names as its leader; None for a store that leads from the start."""
+    if settings.election_lease is not None:
+        return f"elected by {settings.election_lease}"
+    return settings.ha_master_address if settings.follows else None

@@ -44,17 +44,16 @@ from mqstore.writer.initial_state import InitialState
 from mqstore.writer.key_routing import KeyRouting
 from mqstore.writer.opening import Opening
 from mqstore.writer.pending_files import PendingFiles
-from mqstore.writer.replication.follower import LogDiverged
-from mqstore.writer.replication.following import Following
-from mqstore.writer.replication.leader import Leader
+from mqstore.writer.replication.follower import Follower
 from mqstore.writer.replication.metrics import ReplicationMetrics
+from mqstore.writer.replication.replica import Replica
 from mqstore.writer.replication.replica_waiter import ReplicaWaiter
 from mqstore.writer.store_metrics import StoreMetrics
 from mqstore.writer.store_observer import StoreObserver
 from mqstore.writer.transactions.metrics import TransactionMetrics
 from mqstore.writer.transactions.producers import Producers
 from mqstore.writer.transactions.shard_transactions import ShardTransactions
-from mqstore.writer.waits import DISK, REPLICA, Waiter, WaiterForBoth
+from mqstore.writer.waits import DISK, REPLICA, FencedWaiter, Waiter, WaiterForBoth
 from mqstore.writer.writable_shards import WritableShards
 
 log = logs.get(__name__)
@@ -104,7 +103,7 @@ class WriterService:
         self.observer = StoreObserver(self.events, lambda: self._store)
         self._watcher: asyncio.Task[None] | None = None
         self._store: MessageStore | None = None
-        self._opening = Opening(settings, self.seams, self._note_progress, self._note_failure)
+        self.opening = Opening(settings, self.seams, self._note_progress, self._note_failure)
         self._retrying: asyncio.Task[None] | None = None
         self._shutting_down = asyncio.Event()
         self._durability: DurabilityWaiter | None = None
@@ -133,17 +132,13 @@ class WriterService:
         self.producers = Producers(time.monotonic)
         self._transactions: ShardTransactions | None = None
         self._consumers: SharedConsumers | None = None
-        self.following: Following | None = None
-        """Copies a leader's log and tables; None where the store leads, or is not open."""
-        self._promotion = asyncio.Lock()
-        self._cutting: asyncio.Task[None] | None = None
-        self.leader = Leader(settings, self.events)
+        self.replica = Replica(self)
         self.metrics = StoreMetrics(
             self.api.metrics.registry,
             self.api.metrics.rocketmq,
             settings.metrics_topics_max,
             lambda: self._store,
-            lambda: self._opening.refused,
+            lambda: self.opening.refused,
         )
         self._register_metrics()
 
@@ -158,9 +153,9 @@ class WriterService:
         )
         ReplicationMetrics(
             self.api.metrics.registry,
-            self.leader,
+            self.replica.leader,
             settings.min_in_sync_replicas,
-            lambda: None if self.following is None else self.following.follower,
+            self._follower,
         )
         GroupStateMetrics(
             self.api.metrics.registry,
@@ -244,12 +239,17 @@ class WriterService:
         """Raises Problem (503) while the store is read-only, or follows a leader."""
         reason = self.store.read_only_reason
         if reason is None:
-            if self.following is not None and (refusal := self.store.put_refusal) is not None:
+            if (why := self.replica.refusal) is not None:
+                raise Problem(STORE_NOT_READY, why)
+            if (
+                self.replica.following is not None
+                and (refusal := self.store.put_refusal) is not None
+            ):
                 raise Problem(problems.STORE_READ_ONLY, refusal.detail)
             return
         if self._retrying is None or self.store.recovery.plan.loss is not None:
             raise Problem(problems.STORE_READ_ONLY, reason)
-        headers = {"retry-after": str(self._opening.next_attempt_s)}
+        headers = {"retry-after": str(self.opening.next_attempt_s)}
         raise Problem(problems.DISK_REFUSES, reason, headers=headers)
 
     def require_joined(self) -> None:
@@ -276,13 +276,14 @@ class WriterService:
 
         As RocketMQ's IN_SYNC_REPLICAS_NOT_ENOUGH, for a message whose reply waits for a replica.
         """
-        if not self.leader.has_enough_in_sync:
+        leader = self.replica.leader
+        if not leader.has_enough_in_sync:
             least = self.settings.min_in_sync_replicas
             raise Problem(
                 problems.IN_SYNC_REPLICAS_NOT_ENOUGH,
-                f"{self.leader.in_sync} copies are in sync, this one included; at least {least} "
+                f"{leader.in_sync} copies are in sync, this one included; at least {least} "
                 "must be (minInSyncReplicas)",
-                extra={"inSync": self.leader.in_sync},
+                extra={"inSync": leader.in_sync},
             )
 
     @property
@@ -295,8 +296,9 @@ class WriterService:
             and store.write_pause.current is None
             and self.shards.joining.reason is None
             and (state is None or state.reason is None)
+            and self.replica.refusal is None
             and not self.failure.done()
-            and self.leader.has_enough_in_sync
+            and self.replica.leader.has_enough_in_sync
         )
 
     def require_puts(self) -> None:
@@ -316,23 +318,23 @@ class WriterService:
 
     async def _try_to_open(self) -> bool:
         """Open the store for writing. Otherwise open it read-only and return False."""
-        before = self._opening.refusal
+        before = self.opening.refusal
         try:
-            store = await asyncio.to_thread(self._opening.open)
+            store = await asyncio.to_thread(self.opening.open)
         except (DiskRefuses, DataMissing) as error:
             if self._needs_new_view(before, error):
                 log.error("the store can only be read", error=str(error))
-                self._store = await asyncio.to_thread(self._opening.open_read_only_view, error)
+                self._store = await asyncio.to_thread(self.opening.open_read_only_view, error)
                 self.observer.note_view(self._store)
                 await asyncio.to_thread(gc.collect)
             else:
                 log.warning("the disk still refuses", error=str(error))
             return False
         finally:
-            if self._opening.room_made is not None:
-                self.events.publish(FORCED_DELETION, **self._opening.room_made)
+            if self.opening.room_made is not None:
+                self.events.publish(FORCED_DELETION, **self.opening.room_made)
         if store.receiver is None:
-            await self.leader.start(store)
+            await self.replica.start_leading(store)
         self._serve_from(store)
         if self._transactions is not None:
             await self._transactions.first_step()
@@ -343,7 +345,7 @@ class WriterService:
     def _needs_new_view(self, before: StorageError | None, error: StorageError) -> bool:
         """Return whether readers need another view, since the present one keeps deleted files."""
         is_same = type(before) is type(error) and not isinstance(error, DataMissing)
-        return not is_same or self._opening.room_made is not None
+        return not is_same or self.opening.room_made is not None
 
     async def _open_later(self) -> None:
         """Retry at growing intervals until the disk works.
@@ -351,11 +353,11 @@ class WriterService:
         If data is missing, retry once it was restored or its loss accepted.
         """
         try:
-            while not await self._opening.pause(self._shutting_down):
+            while not await self.opening.pause(self._shutting_down):
                 if await self._try_to_open():
                     return
         except (StorageError, ConfigurationError) as error:
-            self._fail(error)
+            self.fail(error)
 
     def _serve_from(self, store: MessageStore) -> None:
         """Serve all later requests from this store. Running requests keep the view served before.
@@ -369,20 +371,21 @@ class WriterService:
             self.commits = DurabilityWaiter(store.commits, timeout_s, place="in the page cache")
         settings = self.settings
         replicas = ReplicaWaiter(
-            self.leader.ha,
+            self.replica.leader.ha,
             settings.slave_timeout / 1000,
             settings.ha_slave_fallbehind_max,
-            self.leader.acknowledged,
+            self.replica.leader.acknowledged,
         )
         both = WaiterForBoth(self._durability, replicas)
         self._waiters = {DISK: self._durability, REPLICA: replicas, DISK | REPLICA: both}
+        if settings.election_lease is not None:
+            fenced = partial(FencedWaiter, leads=lambda: self.replica.leads)
+            self._waiters = {waits: fenced(each) for waits, each in self._waiters.items()}
         self._store, self._retrying = store, None
         if store.receiver is None:
             self._lead(store)
         else:
-            self.following = Following(
-                *(self.settings, store, self._durability, self.events), self._note_diverged
-            )
+            self.replica.start_following(store)
         self.observer.note_opened(store)
         self.metrics.watch(store)
         self._note_address(store)
@@ -405,54 +408,30 @@ class WriterService:
             self._note_failure,
         )
 
-    async def promote(self) -> bool:
-        """Stop following the leader, and open the store for writing; False where it leads already.
+    async def retire(self) -> None:
+        """Hand the lead of the shard over, if this replica has it."""
+        await self.replica.retire()
 
-        No request is served from the store meanwhile. Raises StorageError.
-        """
-        async with self._promotion:
-            following, store = self.following, self._store
-            if following is None or store is None:
-                return False
-            await following.stop()
-            self._opening.lead()
-            await self._reopen(store)
-            self.events.publish("promoted", offset=store.log.max_offset)
-            return True
+    @property
+    def open_store(self) -> MessageStore | None:
+        """The store, or None while it is not open."""
+        return self._store
 
-    async def _reopen(self, store: MessageStore) -> None:
-        """Close the store that followed, and open it again. Raises StorageError."""
-        self.following, self._store = None, None
+    @property
+    def is_shutting_down(self) -> bool:
+        """Whether the shutdown has begun."""
+        return self._shutting_down.is_set()
+
+    async def reopen(self, store: MessageStore) -> None:
+        """Close the store, and open it again in another role. Raises StorageError."""
+        self._store = None
         try:
             await asyncio.to_thread(store.close)
             if not await self._try_to_open():
                 self._retrying = self._loop.create_task(self._open_later())
         except (StorageError, ConfigurationError) as error:  # the port for slaves is in use
-            self._fail(error)
+            self.fail(error)
             raise
-
-    def _note_diverged(self, diverged: LogDiverged) -> None:
-        self._cutting = self._loop.create_task(self._cut_tail(diverged))
-
-    async def _cut_tail(self, diverged: LogDiverged) -> None:
-        """Cut the tail of the log that its leader lacks, and follow on."""
-        async with self._promotion:
-            following, store = self.following, self._store
-            if following is None or store is None or self._shutting_down.is_set():
-                return
-            await following.stop()
-            leader = following.follower.link.leader
-            try:
-                cut = await asyncio.to_thread(
-                    store.epochs.cut_at_opening, diverged.offset, leader, diverged.epoch
-                )
-                await self._reopen(store)
-            except (StorageError, OSError) as error:
-                self._fail(error)
-                return
-            figures = cut.model_dump(by_alias=True) | {"bytes": cut.end - cut.offset}
-            log.error("a diverged tail of the log was cut into quarantine", **figures)
-            self.events.publish("log-diverged", **figures)
 
     def _begin_transactions(self, store: MessageStore) -> ShardTransactions:
         waits = self.default_waits
@@ -506,12 +485,8 @@ class WriterService:
         if self._copying_state is not None:
             self._copying_state.cancel()
             await asyncio.wait({self._copying_state})
-        if self._cutting is not None:
-            await asyncio.wait({self._cutting})
         await self.shards.stop()
-        if self.following is not None:
-            await self.following.stop()
-        await self.leader.stop()
+        await self.replica.stop()
         if self._transactions is not None:
             await self._transactions.stop()
         if self._consumers is not None:
@@ -519,6 +494,7 @@ class WriterService:
         store, self._store = self._store, None
         if store is not None:
             await asyncio.to_thread(self._close, store)
+        await self.replica.release()
 
     def _close(self, store: MessageStore) -> None:
         store.close()
@@ -533,12 +509,17 @@ class WriterService:
 
     def _note_failure(self, error: BaseException) -> None:
         """Note a failure that ends the process. Thread-safe."""
-        self._loop.call_soon_threadsafe(self._fail, error)
+        self._loop.call_soon_threadsafe(self.fail, error)
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """Note a failure that ends the process. Call it on the event loop."""
         if not self.failure.done():
             self.events.publish("failed", reason=str(error))
             self.failure.set_result(error)
+
+    def _follower(self) -> Follower | None:
+        following = self.replica.following
+        return None if following is None else following.follower
 
     def _progress(self) -> dict[str, Any]:
         progress = self._recovery
@@ -555,6 +536,8 @@ class WriterService:
     def _not_serving_reason(self) -> str | None:
         if self._store is None:
             return "the store is not open"
+        if (elected := self.replica.elected) is not None and not elected.is_in_sync:
+            return elected.trouble or "this replica is not in sync"
         return self._not_joined_reason()
 
     def _not_joined_reason(self) -> str | None:
@@ -562,6 +545,8 @@ class WriterService:
         return self.shards.joining.reason or copying
 
     def _not_ready_reason(self) -> str | None:
+        if (why := self.replica.refusal) is not None:
+            return why
         if self._store is not None and (refusal := self._store.put_refusal) is not None:
             return refusal.detail
         return self._not_serving_reason()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
+from mqstore.service.slave_errors import LeadLost
 from mqstore.storage.errors import FlushTimeout, StoreFailed
 
 WaitError = FlushTimeout | StoreFailed
@@ -72,3 +74,18 @@ class WaiterForBoth(Waiter):
         join = _Join(callback)
         for each in self._both:
             each.add(end, join.note)
+
+
+class FencedWaiter(Waiter):
+    """Waits as another waiter, and then reports what is in place only while this process leads."""
+
+    def __init__(self, waiter: Waiter, leads: Callable[[], bool]) -> None:
+        self._waiter = waiter
+        self._leads = leads
+
+    def add(self, end: int, callback: Callback) -> None:
+        """See ``Waiter``. The error is LeadLost where another replica may lead by now."""
+        self._waiter.add(end, partial(self._check, callback))
+
+    def _check(self, callback: Callback, error: WaitError | None) -> None:
+        callback(LeadLost() if error is None and not self._leads() else error)

@@ -87,6 +87,9 @@ class CoordinatorService:
             self._reporter.start()
         self.checker.start()
 
+    async def retire(self) -> None:
+        """Do nothing: this service hands over no work."""
+
     def interrupt(self) -> None:
         """Let requests that wait for checks return at once."""
         self.interrupted.set()

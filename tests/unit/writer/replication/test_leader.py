@@ -33,7 +33,7 @@ def _led(
         )
         leader = Leader(settings, Events())
         with open_store(root) as store:
-            await leader.start(store)
+            await leader.start(store, "one")
             try:
                 await scenario(store, port)
             finally:

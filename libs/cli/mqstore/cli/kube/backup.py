@@ -77,6 +77,7 @@ def _backup(release: Release, number: int, directory: Path | None, snapshot: str
 
 
 def _to_snapshot(release: Release, number: int, class_name: str) -> int:
+    release.require_no_replicas("backup --snapshot")
     shard = shard_of(release, number)
     name = snapshots.take(release, shard, class_name)
     print(f"{shard.name} is in {name}; put it back with:")

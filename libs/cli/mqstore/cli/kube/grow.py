@@ -50,6 +50,7 @@ def grow(
 
 
 def _grow(release: Release, to: str) -> int:
+    release.require_no_replicas("grow")
     wanted = quantity(to)
     claims = [release.claim_name(shard.number) for shard in release.shards()]
     for claim in claims:

@@ -18,6 +18,7 @@ from mqstore.cli.kube import (
     retention,
     scale,
     status,
+    switchover,
     writes,
 )
 from mqstore.cli.kube.commands import Chosen
@@ -57,7 +58,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for module in (status, request, retention, writes, jobs, logs, backup, restore, scale, grow):
+for module in (
+    *(status, request, retention, writes, switchover),
+    *(jobs, logs, backup, restore, scale, grow),
+):
     module.add(app)
 
 

@@ -27,11 +27,14 @@ COORDINATOR_PORT: Final = 8083
 _PRODUCT: Final = "app.kubernetes.io/name=mqstore"
 _COMPONENT: Final = "app.kubernetes.io/component"
 _INSTANCE: Final = "app.kubernetes.io/instance"
+_SHARD: Final = "mqstore/shard"
+"""Label of the pods of a shard with replicas."""
+_ROLE: Final = "mqstore/role"
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One pod of the StatefulSet; ``pod`` is None if the pod does not exist."""
+    """The pod of a shard, with replicas that of its leader; ``pod`` is None if there is none."""
 
     number: int
     name: str
@@ -80,15 +83,32 @@ class Release:
     kubectl: Kubectl
     instance: str
     stateful_set: Any
+    """StatefulSet of all shards; with replicas each shard has its own, and this is one of them."""
 
     @property
     def name(self) -> str:
         """The full name: the prefix of the names of all objects of the release."""
-        return str(self.stateful_set["metadata"]["name"]).removesuffix("-shard")
+        name = str(self.stateful_set["metadata"]["name"])
+        return (name.rpartition("-")[0] if self.has_replicas else name).removesuffix("-shard")
+
+    @property
+    def has_replicas(self) -> bool:
+        """Whether each shard has several replicas, which elect their leader."""
+        selector = self.stateful_set["spec"].get("selector", {})
+        return _SHARD in selector.get("matchLabels", {})
+
+    def require_no_replicas(self, command: str) -> None:
+        """Raises KubeError where shards have replicas, which the command does not know."""
+        if self.has_replicas:
+            raise KubeError(
+                f"{command} is for releases with replicas: 1; see docs/how-to/run-replicas.md"
+            )
 
     @property
     def replicas(self) -> int:
-        """Number of shards that the StatefulSet specifies."""
+        """Number of shards that the StatefulSets specify."""
+        if self.has_replicas:
+            return len(self.kubectl.items("statefulsets", self.selector("shard")))
         return int(self.stateful_set["spec"]["replicas"])
 
     def selector(self, component: str) -> str:
@@ -97,6 +117,8 @@ class Release:
 
     def shards(self) -> list[Shard]:
         """The specified shards, with or without a pod, and surplus pods, by number."""
+        if self.has_replicas:
+            return [self._led(number) for number in range(self.replicas)]
         pods = {
             pod["metadata"]["name"]: pod
             for pod in self.kubectl.items("pods", self.selector("shard"))
@@ -106,6 +128,14 @@ class Release:
             Shard(number, name := self.pod_name(number), pods.get(name))
             for number in sorted(there | set(range(self.replicas)))
         ]
+
+    def _led(self, number: int) -> Shard:
+        """A shard with the pod of its leader."""
+        selector = f"{self.selector('shard')},{_SHARD}={number},{_ROLE}=leader"
+        pods = self.kubectl.items("pods", selector)
+        if not pods:
+            return Shard(number, self.pod_name(number), None)
+        return Shard(number, str(pods[0]["metadata"]["name"]), pods[0])
 
     def pod_name(self, shard: int) -> str:
         """Name of a shard's pod."""
@@ -217,8 +247,9 @@ def find(kubectl: Kubectl, instance: str | None) -> Release:
         named = "" if instance is None else f" {instance}"
         raise KubeError(f"no release{named} of mqstore in this namespace; name it with -n")
     names = sorted(each["metadata"]["labels"][_INSTANCE] for each in found)
-    if len(found) > 1:
-        raise KubeError(f"several releases here: {', '.join(names)}; choose one with --release")
+    if len(set(names)) > 1:
+        several = ", ".join(sorted(set(names)))
+        raise KubeError(f"several releases here: {several}; choose one with --release")
     return Release(kubectl, names[0], found[0])
 
 

@@ -73,6 +73,7 @@ def restore(
 def _restore(
     release: Release, number: int, directory: Path | None, snapshot: str | None, *, replace: bool
 ) -> int:
+    release.require_no_replicas("restore")
     if directory is not None and snapshot is None:
         _from_directory(release, number, directory, replace=replace)
     elif directory is None and snapshot is not None:

@@ -40,6 +40,7 @@ def scale(
 
 def scaled(release: Release, shards: int, *, force: bool) -> int:
     """Scale the StatefulSet down and return the exit code, 0 or 2. Raises KubeError."""
+    release.require_no_replicas("scale")
     if shards > release.replicas:
         refuse(
             f"there are {release.replicas} shards, and the chart adds some, as it lists them: "

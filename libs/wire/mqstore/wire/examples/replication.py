@@ -21,6 +21,7 @@ FOLLOWER: Final[dict[str, Any]] = {
         "tablesReason": None,
     },
     "leading": None,
+    "election": None,
 }
 LEADER: Final[dict[str, Any]] = {
     "role": "leader",
@@ -46,10 +47,13 @@ LEADER: Final[dict[str, Any]] = {
             }
         ],
     },
+    "election": None,
 }
 PROMOTED: Final[dict[str, Any]] = {
     "role": "leader",
     "epoch": 4,
     "following": None,
     "leading": None,
+    "election": None,
 }
+SWITCHOVER: Final[dict[str, Any]] = {"successor": "shop-mqstore-shard-0-1/9f1c22d0"}

@@ -83,25 +83,25 @@ class Leader:
     def acknowledged(self) -> int | None:
         """Return up to where as many copies have the log as replies wait for; None where there are
         fewer."""
-        if self._settings.all_ack_in_sync_state_set:
+        if self._settings.waits_for_all_in_sync:
             return None if self.watch is None else self.watch.copies.replicated
         count = max(1, self._settings.in_sync_replicas - 1)
         return None if self.ha is None else self.ha.acknowledged_by(count)
 
     async def start(
-        self, store: MessageStore, members: Iterable[str] = (), joins_from: int = 0
+        self, store: MessageStore, name: str, members: Iterable[str] = (), joins_from: int = 0
     ) -> None:
         """Open the ports, if slaves are allowed, and watch which copies are in sync.
 
-        ``members`` and ``joins_from`` as of ``InSyncSet``. Raises ConfigurationError where a port
-        is in use.
+        ``name`` is that of this replica; ``members`` and ``joins_from`` as of ``InSyncSet``. Raises
+        ConfigurationError where a port is in use.
         """
         if self._allowed:
             await self._open_ports(store)
         settings = self._settings
         if self._allowed or settings.read_up_to_confirmed_offset:
             copies = InSyncSet(
-                settings.own_replica_name,
+                name,
                 members,
                 behind_max_s=settings.ha_max_time_slave_not_catchup / 1000,
                 now=asyncio.get_running_loop().time(),

@@ -38,13 +38,18 @@ class LeaderTables:
     """Copies the tables to the open store, again and again. Used on one event loop."""
 
     def __init__(
-        self, store: MessageStore, client: RemotingClient, on_end: Callable[[int], None]
+        self,
+        store: MessageStore,
+        client: RemotingClient,
+        on_end: Callable[[int], None],
+        interval_s: float = INTERVAL_S,
     ) -> None:
         """``on_end`` is called with the end of the leader's log."""
         copies = store.table_copies
         assert copies is not None
         self._client = client
         self._on_end = on_end
+        self._interval_s = interval_s
         self._tables = (
             (GET_ALL_TOPIC_CONFIG, copies.take_topics),
             (GET_ALL_SUBSCRIPTIONGROUP_CONFIG, copies.take_groups),
@@ -60,12 +65,13 @@ class LeaderTables:
         """Copy until the task is cancelled."""
         try:
             while True:
-                await self._attempt()
-                await asyncio.sleep(INTERVAL_S)
+                await self.copy_once()
+                await asyncio.sleep(self._interval_s)
         finally:
             self._client.close()
 
-    async def _attempt(self) -> None:
+    async def copy_once(self) -> None:
+        """Copy each table once; a failure is logged."""
         try:
             await self.copy()
             reason = None

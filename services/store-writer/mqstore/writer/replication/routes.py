@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from mqstore.service.app import Api
+from mqstore.service.election import ElectionError
 from mqstore.service.endpoint import Endpoint
+from mqstore.service.problems import SWITCHOVER_REFUSED, Problem
 from mqstore.wire import replication as operations
-from mqstore.wire.replication import Following, Leading, Replica, Replication
+from mqstore.wire.replication import (
+    Election,
+    Following,
+    Leading,
+    Replica,
+    Replication,
+    Switchover,
+    SwitchoverSpec,
+)
+from mqstore.writer.replication.elected import HandOverFailed
 from mqstore.writer.replication.following import Following as FollowingTasks
 from mqstore.writer.replication.in_sync_watch import CopyState, InSyncWatch
 from mqstore.writer.service import WriterService
@@ -21,22 +32,19 @@ class ReplicationRoutes:
         """Register the routes with ``api``."""
         Endpoint(operations.REPLICATION, self.replication).add(api)
         Endpoint(operations.PROMOTE, self.promote, is_guarded=False).add(api)
+        Endpoint(operations.SWITCH_OVER, self.switch_over, is_guarded=False).add(api)
 
     async def replication(self) -> Replication:
         """Whether the store leads or follows; of a leader, its copies; of a follower, how far its
         copy is. The end of a broker's log is read every 10 s, where `masterAddress` names it."""
-        store, found = self._service.store, self._service.following
-        if found is None or store.receiver is None:
-            watch = self._service.leader.watch
-            leading = None if watch is None else self._leading(watch)
-            return Replication(
-                role="leader", epoch=store.epochs.newest, following=None, leading=leading
-            )
+        store, found = self._service.store, self._service.replica.following
+        is_leader, watch = store.receiver is None, self._service.replica.leader.watch
         return Replication(
-            role="follower",
+            role="leader" if is_leader else "follower",
             epoch=store.epochs.newest,
-            following=self._following(found),
-            leading=None,
+            following=None if found is None else self._following(found),
+            leading=self._leading(watch) if is_leader and watch is not None else None,
+            election=self._election(),
         )
 
     def _leading(self, watch: InSyncWatch) -> Leading:
@@ -71,8 +79,37 @@ class ReplicationRoutes:
         Stop the leader's producers before, and wait until `lagBytes` is 0. No request is served
         for a moment. A store that leads already is not changed. A promoted store never follows
         again."""
-        await self._service.promote()
+        if self._service.replica.elected is not None:
+            raise Problem(
+                SWITCHOVER_REFUSED,
+                "the replicas of this shard elect their leader: use :switch-over at the leader",
+            )
+        await self._service.replica.promote()
         return await self.replication()
+
+    async def switch_over(self, spec: SwitchoverSpec) -> Switchover:
+        """Hands the lead over to another replica that is in sync. Messages are refused for less
+        than a second, while that one receives the last ones and takes over. The process of the
+        former leader ends, and starts again as a follower."""
+        if (elected := self._service.replica.elected) is None:
+            raise Problem(SWITCHOVER_REFUSED, "this shard has no electionLease")
+        try:
+            return Switchover(successor=await elected.hand_over(spec.to))
+        except (HandOverFailed, ElectionError) as error:
+            raise Problem(SWITCHOVER_REFUSED, str(error)) from error
+
+    def _election(self) -> Election | None:
+        if (elected := self._service.replica.elected) is None:
+            return None
+        lease = elected.lease
+        return Election(
+            name=elected.name,
+            leader=None if lease is None else lease.holder or None,
+            leader_url=None if lease is None else lease.addresses.url or None,
+            epoch=0 if lease is None else lease.epoch,
+            in_sync=() if lease is None else lease.in_sync,
+            reason=None if elected.leads else elected.trouble,
+        )
 
 
 def _replica(state: CopyState) -> Replica:

@@ -1,0 +1,189 @@
+"""The part of a store-writer in the replication of its shard: it leads, follows, or elects."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import TYPE_CHECKING
+
+from mqstore.service import logs
+from mqstore.service.election import Addresses, ElectionError
+from mqstore.storage import MessageStore
+from mqstore.storage.errors import StorageError
+from mqstore.storage.status import NEXT_EPOCH
+from mqstore.writer.replication.elected import Elected, HandOverFailed, replica_name
+from mqstore.writer.replication.follower import LogDiverged
+from mqstore.writer.replication.following import Following
+from mqstore.writer.replication.leader import Leader
+from mqstore.writer.replication.roles import Following as FollowingRole
+
+if TYPE_CHECKING:
+    from mqstore.writer.service import WriterService
+
+log = logs.get(__name__)
+
+
+class Replica:
+    """Changes between the roles, and reopens the store for it. Used on one event loop."""
+
+    def __init__(self, service: WriterService) -> None:
+        """Raises ConfigurationError."""
+        self._service = service
+        self._settings = service.settings
+        self.leader = Leader(service.settings, service.events, self._publish)
+        self.following: Following | None = None
+        """Copies a leader's log and tables; None where the store leads, or no leader is known."""
+        self.elected: Elected | None = None
+        """Elects the leader among the replicas of this shard; None where settings name it."""
+        self._changing = asyncio.Lock()
+        self._cutting: asyncio.Task[None] | None = None
+
+    @property
+    def refusal(self) -> str | None:
+        """Why this replica takes no changes, as far as the election decides it; else None."""
+        return None if self.elected is None else self.elected.why_refused
+
+    @property
+    def leads(self) -> bool:
+        """Whether this replica may acknowledge messages."""
+        return self.elected is None or self.elected.leads
+
+    async def start_leading(self, store: MessageStore) -> None:
+        """Let other replicas copy the store, which takes messages from now on."""
+        if self.elected is None or (lease := self.elected.lease) is None:
+            await self.leader.start(store, self._settings.own_replica_name)
+            return
+        begin = store.epochs.history.epochs[-1].start
+        await self.leader.start(store, self.elected.name, lease.in_sync, begin)
+
+    def start_following(self, store: MessageStore) -> None:
+        """Follow the leader of the settings, or the elected one once it is known."""
+        settings = self._settings
+        if settings.election_lease is None:
+            assert settings.ha_master_address is not None
+            tables = settings.master_address or ""
+            self._follow(store, Addresses(log=settings.ha_master_address, tables=tables))
+        elif self.elected is None:
+            self.elected = Elected(settings, store, self, self._service.events)
+            self.elected.start()
+        elif isinstance(role := self.elected.role, FollowingRole):
+            self._follow(store, role.addresses)
+
+    async def stop(self) -> None:
+        """Stop all tasks. The store is open still."""
+        if self.elected is not None:
+            await self.elected.stop()
+        if self._cutting is not None:
+            await asyncio.wait({self._cutting})
+        if self.following is not None:
+            await self.following.stop()
+        await self.leader.stop()
+
+    async def release(self) -> None:
+        """Release the lease, once the store is closed."""
+        if self.elected is not None:
+            await self.elected.release()
+
+    async def retire(self) -> None:
+        """Hand the lead of the shard over, while requests are served still."""
+        if self.elected is not None and self.elected.leads:
+            try:
+                await self.elected.hand_over(None)
+            except (HandOverFailed, ElectionError) as error:
+                log.warning("the lead was not handed over", reason=str(error))
+
+    async def promote(self, epoch: int = NEXT_EPOCH) -> bool:
+        """Stop following the leader, and open the store for writing, in an epoch that begins; False
+        where it leads already.
+
+        No request is served from the store meanwhile. Raises StorageError.
+        """
+        service = self._service
+        async with self._changing:
+            store = service.open_store
+            if store is None or store.receiver is None:
+                return False
+            await self._stop_following()
+            service.opening.lead(epoch)
+            await service.reopen(store)
+            service.events.publish("promoted", offset=store.log.max_offset)
+            return True
+
+    # see ``elected.Store``
+
+    async def follow_leader(self, leader: Addresses) -> None:
+        """See ``elected.Store``."""
+        async with self._changing:
+            store = self._service.open_store
+            if store is not None and store.receiver is not None:
+                await self._stop_following()
+                self._follow(store, leader)
+
+    async def lead(self, epoch: int) -> None:
+        """See ``elected.Store``."""
+        if self.following is not None:
+            await self.following.copy_tables()
+        await self.promote(epoch)
+        store = self._service.open_store
+        if store is None or store.read_only_reason is not None:
+            self.leave("the store does not open for writing: another replica is to lead")
+
+    def acknowledged(self) -> dict[str, int]:
+        """See ``elected.Store``."""
+        slaves = [] if self.leader.ha is None else self.leader.ha.slaves
+        return {each.name: each.acknowledged for each in slaves}
+
+    def end(self) -> int:
+        """See ``elected.Store``."""
+        return self._service.store.log.max_offset
+
+    def leave(self, reason: str) -> None:
+        """See ``elected.Store``."""
+        log.warning("the process ends", reason=reason)
+        signal.raise_signal(signal.SIGTERM)
+
+    def fail(self, error: BaseException) -> None:
+        """See ``elected.Store``."""
+        self._service.fail(error)
+
+    async def _publish(self, names: frozenset[str]) -> None:
+        if self.elected is not None:
+            await self.elected.publish(names)
+
+    def _follow(self, store: MessageStore, leader: Addresses) -> None:
+        service, settings = self._service, self._settings
+        elects = settings.election_lease is not None
+        name = replica_name(settings, store) if elects else settings.own_replica_name
+        self.following = Following(
+            *(settings, store, service.durability, service.events, leader, name),
+            self._note_diverged,
+        )
+
+    async def _stop_following(self) -> None:
+        if self.following is not None:
+            await self.following.stop()
+        self.following = None
+
+    def _note_diverged(self, diverged: LogDiverged) -> None:
+        self._cutting = asyncio.get_running_loop().create_task(self._cut_tail(diverged))
+
+    async def _cut_tail(self, diverged: LogDiverged) -> None:
+        """Cut the tail of the log that its leader lacks, and follow on."""
+        service = self._service
+        async with self._changing:
+            following, store = self.following, service.open_store
+            if following is None or store is None or service.is_shutting_down:
+                return
+            await self._stop_following()
+            leader = following.follower.link.leader
+            try:
+                cut = await asyncio.to_thread(
+                    store.epochs.cut_at_opening, diverged.offset, leader, diverged.epoch
+                )
+                await service.reopen(store)
+            except (StorageError, OSError) as error:
+                service.fail(error)
+                return
+            figures = cut.model_dump(by_alias=True) | {"bytes": cut.end - cut.offset}
+            log.error("a diverged tail of the log was cut into quarantine", **figures)
+            service.events.publish("log-diverged", **figures)

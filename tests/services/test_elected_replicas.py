@@ -1,0 +1,190 @@
+"""Replicas that elect their leader: kills, suspensions and hand-overs of the leader."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from mqstore.client import Client, ClientError, NewMessage
+from tests.services.elected_replicas import PATIENCE_S, Replica, Replicas, elected
+from tests.services.service_processes import query
+
+TOPIC = "orders"
+Durability = Literal["sync", "replicated"]
+
+
+@dataclass
+class Load:
+    """Stores messages, one after another, at whichever replica leads."""
+
+    replicas: Replicas
+    durability: Durability = "replicated"
+    acknowledged: list[str] = field(default_factory=list)
+    slowest_s: float = 0.0
+    _stopping: threading.Event = field(default_factory=threading.Event)
+    _has_more: threading.Condition = field(default_factory=threading.Condition)
+
+    def run(self) -> None:
+        number = 0
+        began = time.monotonic()
+        while not self._stopping.is_set():
+            body = f"{number}"
+            if self._put(body):
+                now = time.monotonic()
+                self.slowest_s, began = max(self.slowest_s, now - began), now
+                number += 1
+                with self._has_more:
+                    self.acknowledged.append(body)
+                    self._has_more.notify_all()
+            else:
+                self._stopping.wait(0.02)
+
+    def _put(self, body: str) -> bool:
+        for each in self.replicas.replicas:
+            with each.client(timeout_s=3.0) as client, contextlib.suppress(ClientError):
+                client.produce(TOPIC, [NewMessage(body=body)], durability=self.durability)
+                return True
+        return False
+
+    def await_more(self, count: int) -> None:
+        """Wait until so many more messages were acknowledged."""
+        wanted = len(self.acknowledged) + count
+        with self._has_more:
+            assert self._has_more.wait_for(lambda: len(self.acknowledged) >= wanted, PATIENCE_S)
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Load]:
+        thread = threading.Thread(target=self.run)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self._stopping.set()
+            thread.join()
+
+
+def bodies(replica: Replica) -> list[str]:
+    """All messages of the topic in the store of a replica, read by a query of its own."""
+    with query(replica.store) as process, Client(process.url, process.url) as client:
+        found: list[str] = []
+        for queue in client.queues(TOPIC).queues:
+            offset = queue.min_offset
+            while offset < queue.max_offset:
+                pulled = client.pull(TOPIC, queue.queue_id, offset, max_messages=1000)
+                found += [each.body or "" for each in pulled.messages]
+                offset = pulled.next
+        return found
+
+
+def create_topic(replicas: Replicas) -> None:
+    with replicas.leader().client() as client:
+        client.create_topic(TOPIC)
+
+
+def await_topic_on_all(replicas: Replicas) -> None:
+    """Wait until the followers have copied the topic."""
+    deadline = time.monotonic() + PATIENCE_S
+    for each in replicas.replicas:
+        with each.client() as client:
+            while TOPIC not in [found.topic for found in client.topics().topics]:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+
+
+def test_a_follower_takes_over_from_a_killed_leader_with_all_that_was_acknowledged(
+    tmp_path: Path,
+) -> None:
+    with elected(tmp_path, 3) as replicas:
+        first = replicas.leader()
+        assert first.name == "replica-0"
+        create_topic(replicas)
+        await_topic_on_all(replicas)
+        with Load(replicas).running() as load:
+            load.await_more(20)
+            first.kill()
+            load.await_more(20)
+            second = replicas.leader(first)
+            first.start()
+            lease = replicas.await_in_sync(3)
+            load.await_more(20)
+        assert (replicas.leader_of(lease), lease.epoch) == (second, 2)
+        found = bodies(second)
+        assert set(load.acknowledged) <= set(found)
+
+
+def test_a_suspended_leader_acknowledges_nothing_after_its_lease(tmp_path: Path) -> None:
+    with elected(tmp_path, 2) as replicas:
+        first = replicas.leader()
+        create_topic(replicas)
+        await_topic_on_all(replicas)
+        pid = first.pid
+        os.kill(pid, signal.SIGSTOP)
+        second = replicas.leader(first)
+        results: list[str] = []
+        with first.client(timeout_s=PATIENCE_S) as client:
+            thread = threading.Thread(target=_try_put, args=(client, results))
+            thread.start()
+            with second.client() as other:
+                other.produce(TOPIC, [NewMessage(body="new")])
+            os.kill(pid, signal.SIGCONT)
+            thread.join()
+        assert results == ["refused"]
+        assert first.ended() == 0
+        first.start()
+        replicas.await_in_sync(2)
+        assert replicas.leader() == second
+
+
+def _try_put(client: Client, results: list[str]) -> None:
+    try:
+        client.produce(TOPIC, [NewMessage(body="old")])
+    except ClientError:
+        results.append("refused")
+    else:
+        results.append("acknowledged")
+
+
+def test_a_replica_that_is_not_in_sync_does_not_take_over(tmp_path: Path) -> None:
+    with elected(tmp_path, 2) as replicas:
+        first = replicas.leader()
+        (second,) = (each for each in replicas.replicas if each is not first)
+        second.kill()
+        replicas.await_in_sync(1)
+        first.kill()
+        second.start()
+        second.await_state(
+            lambda now: "is not in sync" in str(now.election and now.election.reason)
+        )
+        first.start()
+        replicas.await_in_sync(2)
+        assert replicas.leader() == first
+
+
+@pytest.mark.parametrize("is_signal", [False, True], ids=["requested", "by a shutdown"])
+def test_a_hand_over_loses_nothing_and_takes_less_than_a_lease(
+    tmp_path: Path, *, is_signal: bool
+) -> None:
+    with elected(tmp_path, 3) as replicas:
+        first = replicas.leader()
+        create_topic(replicas)
+        await_topic_on_all(replicas)
+        with Load(replicas, durability="sync").running() as load:
+            load.await_more(20)
+            if is_signal:
+                os.kill(first.pid, signal.SIGTERM)
+            else:
+                with first.client(30.0) as client:
+                    assert client.switch_over().successor.startswith("replica-")
+            assert first.ended() == 0
+            load.await_more(20)
+        second = replicas.leader(first)
+        assert set(load.acknowledged) <= set(bodies(second))

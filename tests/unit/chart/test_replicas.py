@@ -1,0 +1,153 @@
+"""The chart with replicas of each shard; without helm it is skipped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from tests.unit.chart.settings_schema import CHART
+from tests.unit.chart.test_chart import Rendered, needs_helm, pods, refusal, render
+
+SHARD: dict[str, str] = {
+    "app.kubernetes.io/name": "mqstore",
+    "app.kubernetes.io/instance": "shop",
+    "app.kubernetes.io/component": "shard",
+}
+
+
+def replicated(**more: Any) -> Rendered:
+    return render(replicas=3, shards=2, **more)
+
+
+def of_shard(number: int) -> dict[str, str]:
+    return {**SHARD, "mqstore/shard": str(number)}
+
+
+def environment(found: Rendered, pod: str) -> dict[str, Any]:
+    """The variables of store-writer by name; those with a source have it."""
+    writer = pods(found)[pod]["containers"][0]
+    return {each["name"]: each.get("value", each.get("valueFrom")) for each in writer["env"]}
+
+
+@needs_helm
+def test_one_replica_is_the_default_and_has_no_object_of_replicas() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    assert values["replicas"] == 1
+    found = render(shards=2)
+    assert list(found["StatefulSet"]) == ["shop-mqstore-shard"]
+    assert "Lease" not in found
+    assert "shop-mqstore-read" not in found["Service"]
+    assert not [name for name in environment(found, "shop-mqstore-shard") if "ELECT" in name]
+
+
+@needs_helm
+def test_each_shard_is_a_set_of_pods_with_a_volume_each_that_elects_its_leader() -> None:
+    found = replicated()
+    assert list(found["StatefulSet"]) == ["shop-mqstore-shard-0", "shop-mqstore-shard-1"]
+    spec = found["StatefulSet"]["shop-mqstore-shard-1"]["spec"]
+    assert (spec["replicas"], spec["selector"]["matchLabels"]) == (3, of_shard(1))
+    assert of_shard(1).items() <= spec["template"]["metadata"]["labels"].items()
+    assert spec["volumeClaimTemplates"][0]["metadata"]["name"] == "store"
+    given = environment(found, "shop-mqstore-shard-1")
+    assert (given["MQSTORE_SHARD"], given["MQSTORE_FOUNDING_REPLICA"]) == (
+        "1",
+        "shop-mqstore-shard-1-0",
+    )
+    assert given["MQSTORE_ELECTION_LEASE"] == "kubernetes:shop-mqstore-shard-1"
+    assert given["MQSTORE_REPLICA_PODS"].split() == [f"shop-mqstore-shard-1-{n}" for n in range(3)]
+    assert given["MQSTORE_STORE_HOST"] == "198.18.0.$(MQSTORE_SHARD):10911"
+
+
+@needs_helm
+def test_replicas_of_a_shard_are_spread_over_nodes_and_zones() -> None:
+    for spread in ("ScheduleAnyway", "DoNotSchedule"):
+        pod = pods(replicated(replicaSpread=spread))["shop-mqstore-shard-1"]
+        constraints = pod["topologySpreadConstraints"]
+        assert [each["topologyKey"] for each in constraints] == [
+            "topology.kubernetes.io/zone",
+            "kubernetes.io/hostname",
+        ]
+        for each in constraints:
+            assert each["whenUnsatisfiable"] == spread
+            assert each["labelSelector"]["matchLabels"] == of_shard(1)
+
+
+@needs_helm
+def test_services_select_leaders_and_one_reads_from_any_replica() -> None:
+    services = replicated()["Service"]
+    leads = {"mqstore/role": "leader"}
+    assert services["shop-mqstore"]["spec"]["selector"] == SHARD | leads
+    assert services["shop-mqstore-shard-1"]["spec"]["selector"] == of_shard(1) | leads
+    read = services["shop-mqstore-read"]["spec"]
+    assert read["selector"] == SHARD
+    assert [each["port"] for each in read["ports"]] == [8082]
+
+
+@needs_helm
+def test_a_shard_may_touch_its_own_lease_and_pods_only() -> None:
+    found = replicated()
+    assert found["Role"]["shop-mqstore-shard-1"]["rules"] == [
+        {
+            "apiGroups": ["coordination.k8s.io"],
+            "resources": ["leases"],
+            "resourceNames": ["shop-mqstore-shard-1"],
+            "verbs": ["get", "patch"],
+        },
+        {
+            "apiGroups": [""],
+            "resources": ["pods"],
+            "resourceNames": [f"shop-mqstore-shard-1-{number}" for number in range(3)],
+            "verbs": ["patch"],
+        },
+    ]
+    pod = pods(found)["shop-mqstore-shard-1"]
+    assert pod["serviceAccountName"] == "shop-mqstore-shard-1"
+    assert pod["automountServiceAccountToken"] is False
+    mounts = [[each["name"] for each in one["volumeMounts"]] for one in pod["containers"]]
+    assert ["account" in names for names in mounts] == [True, False]
+
+
+@needs_helm
+def test_a_lease_outlives_the_release_with_its_volumes_and_has_no_content() -> None:
+    lease = replicated()["Lease"]["shop-mqstore-shard-1"]
+    assert "spec" not in lease
+    assert lease["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    lease = replicated(persistence={"retain": False})["Lease"]["shop-mqstore-shard-1"]
+    assert "annotations" not in lease["metadata"]
+
+
+@needs_helm
+def test_one_pod_of_a_shard_may_be_evicted_at_a_time() -> None:
+    budgets = replicated()["PodDisruptionBudget"]
+    names = ["shop-mqstore-coordinator", "shop-mqstore-shard-0", "shop-mqstore-shard-1"]
+    assert sorted(budgets) == names
+    spec = budgets["shop-mqstore-shard-1"]["spec"]
+    assert spec["maxUnavailable"] == 1
+    assert spec["selector"]["matchLabels"] == of_shard(1)
+
+
+@needs_helm
+def test_only_pods_of_shards_reach_the_ports_of_the_log_and_they_reach_the_api_server() -> None:
+    policy = replicated()["NetworkPolicy"]["shop-mqstore-shard"]["spec"]
+    ports = [{"port": 10911}, {"port": 10912}]
+    (rule,) = (each for each in policy["ingress"] if each["ports"] == ports)
+    assert rule["from"] == [{"podSelector": {"matchLabels": SHARD}}]
+    assert {"port": 6443} in policy["egress"][-1]["ports"]
+    alone = render(shards=2)["NetworkPolicy"]["shop-mqstore-shard"]["spec"]
+    assert [each["ports"] for each in alone["ingress"]] == [[{"port": 8081}, {"port": 8082}]]
+    assert {"port": 6443} not in alone["egress"][-1]["ports"]
+
+
+@needs_helm
+def test_replicas_without_a_policy_need_the_addresses_that_may_copy_the_log() -> None:
+    off = {"enabled": False}
+    assert "any pod could copy the log" in refusal(replicas=3, networkPolicy=off)
+    settings = {"haAllowedSlaves": "10.1.0.0/16"}
+    found = render(replicas=3, networkPolicy=off, settings=settings)
+    assert "MQSTORE_HA_ALLOWED_SLAVES" not in environment(found, "shop-mqstore-shard-0")
+
+
+@needs_helm
+def test_replicas_need_volumes_of_their_own() -> None:
+    assert "one volume" in refusal(replicas=3, persistence={"existingClaim": "data"})
