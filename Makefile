@@ -20,6 +20,8 @@ WORKERS ?= 4
 AGAIN ?= --reruns 1 --rerun-except TimedOut
 ROWS ?=
 STATES ?= 20000
+SCHEDULES ?=
+STORES ?=
 SEED ?=
 PART ?=
 JOBS ?=
@@ -55,7 +57,7 @@ SPARK_READY := $(VENV)/.ready-for-spark
 DOCS_READY := $(VENV)/.ready-for-docs
 SANITIZE := -fsanitize=address,undefined
 
-.PHONY: run test test-ci e2e e2e-full images previous promtool nightly setup index-rebuild expiry-report bench growth simulate soak \
+.PHONY: run test test-ci e2e e2e-full images previous promtool nightly setup index-rebuild expiry-report bench growth simulate simulate-shard soak \
 	fuzz docs lint fmt clean help
 
 run: export MQSTORE_STORE = $(STORE)
@@ -118,6 +120,9 @@ bench: $(SPARK_READY) ## measure against RocketMQ and write the table of docs/be
 
 simulate: $(TEST_READY) ## test crash states on a simulated disk: STATES=1000000, JOBS=1, or SEED=… to replay one
 	@$(BIN)/python -m tests.simulation STATES=$(STATES) $(foreach name,SEED PART JOBS,$(if $($(name)),$(name)=$($(name))))
+
+simulate-shard: $(TEST_READY) ## test replicas of a shard over faults: SCHEDULES=100000, STORES=1 with real stores, or SEED=… to show one
+	@$(BIN)/python -m tests.simulation.shard $(foreach name,SCHEDULES SEED STORES JOBS,$(if $($(name)),$(name)=$($(name))))
 
 soak: $(SPARK_READY) ## run a mixed load for MINUTES (60) at 70 % of its peak, with a graph of memory and latencies in build/soak.svg
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES)

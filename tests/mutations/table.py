@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.mutations.breaking import Mutation
+from tests.mutations.shard_table import SHARD_MUTATIONS
 
 _STORAGE: Final = "mqstore.storage."
 _FLIPS: Final = "tests/fuzz/test_bit_flips.py"
@@ -328,4 +329,4 @@ _LIFE: Final = (
     ),
 )
 
-MUTATIONS: Final = (*_FILES, *_SYNCS, *_RECOVERY, *_LIFE)
+MUTATIONS: Final = (*_FILES, *_SYNCS, *_RECOVERY, *_LIFE, *SHARD_MUTATIONS)

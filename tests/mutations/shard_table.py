@@ -1,0 +1,118 @@
+"""Mutations of the rules of a shard, each noticed by schedules of its replicas."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutations.breaking import Mutation
+
+_ELECTION: Final = "mqstore.service.election"
+_ROLES: Final = "mqstore.writer.replication.roles"
+_IN_SYNC: Final = "mqstore.writer.replication.in_sync"
+_HISTORY: Final = "mqstore.storage.metadata.log_history"
+_LEADER: Final = "tests.simulation.shard.model_leader"
+_FOLLOWER: Final = "tests.simulation.shard.model_follower"
+_SCHEDULES: Final = (
+    "tests/simulation/test_shard_schedules.py"
+    "::test_what_is_acknowledged_as_replicated_is_kept_whatever_happens"
+)
+
+
+def _of(what: str, module: str, old: str, new: str) -> Mutation:
+    return Mutation(what, module, old, new, _SCHEDULES)
+
+
+_ELECTIONS: Final = (
+    _of(
+        "A leader goes on without its lease",
+        _ELECTION,
+        "        return self._clock() < self._leads_until\n",
+        "        return self._leads_until > -math.inf\n",
+    ),
+    _of(
+        "A lease is taken before it expires",
+        _ELECTION,
+        "            if not is_free and self._clock() < expires_at:\n",
+        "            if False:\n",
+    ),
+    _of(
+        "A replica that is not in sync takes the lease",
+        _ROLES,
+        "        if name in lease.in_sync:\n            return None\n",
+        "        return None\n",
+    ),
+    _of(
+        "A lease is taken in the epoch before",
+        _ELECTION,
+        "            epoch=max(seen.epoch, self._newest_epoch()) + 1,\n",
+        "            epoch=max(1, seen.epoch),\n",
+    ),
+)
+
+_ACKNOWLEDGEMENTS: Final = (
+    _of(
+        "The leader acknowledges before its sync",
+        _LEADER,
+        "self._acknowledge(min(copies.replicated, self.log.flushed))",
+        "self._acknowledge(copies.replicated)",
+    ),
+    _of(
+        "A follower reports before its sync",
+        _FOLLOWER,
+        "self._end.send(Report(self._log.flushed))",
+        "self._end.send(Report(self._log.end))",
+    ),
+    _of(
+        "The nearest member confirms for all",
+        _IN_SYNC,
+        "        return min((self._acknowledged(name) for name in others), default=None)\n",
+        "        return max((self._acknowledged(name) for name in others), default=None)\n",
+    ),
+    _of(
+        "A set in sync counts before it is published",
+        _IN_SYNC,
+        "        self._in_doubt |= names\n",
+        "        self.names = names | {self.own}\n",
+    ),
+    _of(
+        "A copy that is behind joins",
+        _IN_SYNC,
+        "        return copy.acknowledged >= max(self._promised, self._joins_from)\n",
+        "        return True\n",
+    ),
+    _of(
+        "A copy joins without what was acknowledged before it was confirmed",
+        _IN_SYNC,
+        "        return max(self.confirmed, self._replied)\n",
+        "        return self.confirmed\n",
+    ),
+    _of(
+        "A new leader does not wait for the members of the set that was published",
+        _LEADER,
+        "            lease.in_sync,\n",
+        "            (),\n",
+    ),
+)
+
+_TAILS: Final = (
+    _of(
+        "No diverged tail is cut",
+        _HISTORY,
+        "    end = min(ends[shared[-1]], other[shared[-1]]) if shared else -1\n",
+        "    end = follower.end if shared else -1\n",
+    ),
+    _of(
+        "A tail is cut up to the leader's end only",
+        _HISTORY,
+        "    end = min(ends[shared[-1]], other[shared[-1]]) if shared else -1\n",
+        "    end = min(leader.end, follower.end) if shared else -1\n",
+    ),
+    _of(
+        "A tail that is cut is not kept",
+        "tests.simulation.shard.model_log",
+        "        self._quarantine += self._records[offset:]\n",
+        "",
+    ),
+)
+
+SHARD_MUTATIONS: Final = (*_ELECTIONS, *_ACKNOWLEDGEMENTS, *_TAILS)

@@ -1,0 +1,39 @@
+"""Messages between a leader and a follower in the model of the hand-over."""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from dataclasses import dataclass
+
+from mqstore.storage.metadata.log_history import LogHistory
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderIntroduction:
+    """The leader's log, as a follower compares it with its own."""
+
+    history: LogHistory
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerIntroduction:
+    """A follower whose log has no records that the leader's lacks."""
+
+    name: str
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Some of the leader's log at an offset; nothing in a heartbeat."""
+
+    offset: int
+    data: Sized
+    confirmed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The end of what is on a follower's disk."""
+
+    flushed: int

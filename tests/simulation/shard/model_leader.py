@@ -1,0 +1,179 @@
+"""The leader's part of a model replica: takes messages, serves followers, acknowledges."""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from typing import TYPE_CHECKING, Final
+
+from mqstore.writer.replication.in_sync import InSyncSet
+from tests.simulation.shard.ledger import Record
+from tests.simulation.shard.messages import (
+    FollowerIntroduction,
+    Frame,
+    LeaderIntroduction,
+    Report,
+)
+from tests.simulation.shard.network import End
+
+if TYPE_CHECKING:
+    from tests.simulation.shard.model_replica import ModelReplica
+
+PORT: Final = 10_912
+BEHIND_MAX_S: Final = 1.5
+"""haMaxTimeSlaveNotCatchup."""
+MIN_IN_SYNC: Final = 2
+"""minInSyncReplicas."""
+LOOK_S: Final = 0.3
+"""Time between two looks at the in-sync set, and between two heartbeats."""
+SILENCE_MAX_S: Final = 2.0
+"""A connection on which nothing arrives for so long is closed."""
+
+
+class ModelLeader:
+    """Does as ``Leader``, ``InSyncWatch`` and ``ReplicaWaiter``."""
+
+    def __init__(self, replica: ModelReplica, epoch: int) -> None:
+        self.replica = replica
+        self.process = replica.process
+        self.log = replica.log
+        self.epoch = epoch
+        lease = replica.candidate.lease
+        assert lease is not None
+        self.copies = InSyncSet(
+            replica.name,
+            lease.in_sync,
+            behind_max_s=BEHIND_MAX_S,
+            now=self.process.monotonic(),
+            joins_from=self.log.end,
+        )
+        self.links: dict[str, FollowerLink] = {}
+        """Connections of followers that have introduced themselves, by name."""
+        self._is_publishing = False
+        self._waiting: list[tuple[int, int, Record]] = []
+        network = replica.shard.network
+        network.listen(self.process, PORT, lambda end: FollowerLink(self, end))
+        self._tick()
+
+    def put(self) -> None:
+        """Put a message that is to be replicated, if there are enough replicas in sync."""
+        if len(self.copies.names) < MIN_IN_SYNC or not self._leads:
+            return
+        shard = self.replica.shard
+        shard.next_number += 1
+        record = self.epoch, shard.next_number
+        offset = self.log.put(record)
+        end = self.log.end
+        shard.ledger.put.add(record)
+        self._waiting.append((offset, end, record))
+        self.process.after(self.replica.sync_time(), lambda: self._flush(end))
+        for link in list(self.links.values()):
+            link.send()
+
+    def look(self) -> None:
+        """Give the in-sync set what is known, and acknowledge what is replicated."""
+        now, copies = self.process.monotonic(), self.copies
+        copies.note_own(self.log.end, self.log.flushed, now)
+        for name, link in self.links.items():
+            copies.note_report(name, link.flushed, now, may_join=True)
+        self.replica.confirmed = copies.confirmed
+        if copies.replicated is not None:
+            self._acknowledge(min(copies.replicated, self.log.flushed))
+
+    @property
+    def _leads(self) -> bool:
+        return self.replica.candidate.leads_in(self.epoch)
+
+    def _flush(self, end: int) -> None:
+        self.log.sync(end)
+        if self._leads:  # a message with durability sync
+            self.replica.shard.ledger.acknowledge_synced(self.epoch, self.replica.id)
+        self.look()
+
+    def _acknowledge(self, reached: int) -> None:
+        while self._waiting and self._waiting[0][1] <= reached:
+            offset, _, record = self._waiting.pop(0)
+            if self._leads:
+                ledger = self.replica.shard.ledger
+                ledger.acknowledge(self.epoch, self.replica.id, offset, record)
+
+    def _tick(self) -> None:
+        self.look()
+        names = self.copies.wanted(self.process.monotonic())
+        if names is not None and not self._is_publishing:
+            self._publish(names)
+        for link in list(self.links.values()):
+            link.tick()
+        self.process.after(LOOK_S, self._tick)
+
+    def _publish(self, names: frozenset[str]) -> None:
+        self.copies.begin(names)
+        self._is_publishing = True
+        replica = self.replica
+        spent = replica.use_lease(lambda: replica.candidate.publish(names))
+        self.process.after(abs(spent), lambda: self._end_publishing(names, is_done=spent >= 0))
+
+    def _end_publishing(self, names: frozenset[str], *, is_done: bool) -> None:
+        self._is_publishing = False
+        if is_done:
+            self.copies.settle(names, self.process.monotonic())
+            self.look()
+
+
+class FollowerLink:
+    """The leader's side of a follower's connection."""
+
+    def __init__(self, leader: ModelLeader, end: End) -> None:
+        self.end = end
+        self.flushed = 0
+        """The end of what the follower has on its disk."""
+        self._leader = leader
+        self._name: str | None = None
+        self._sent = 0
+        self._heard_at = leader.process.monotonic()
+        end.on_receive = self._receive
+        end.on_lost = self._lose
+        end.send(LeaderIntroduction(leader.log.history))
+
+    def send(self) -> None:
+        """Send some of what the log has and the follower was not sent."""
+        data = self._leader.log.read(self._sent)
+        if data:
+            self._send(data)
+
+    def tick(self) -> None:
+        """Send more, or a heartbeat; close a connection on which nothing arrives."""
+        if self._leader.process.monotonic() - self._heard_at > SILENCE_MAX_S:
+            self.end.close()
+            self._lose()
+        else:
+            self._send(self._leader.log.read(self._sent))
+
+    def _send(self, data: Sized) -> None:
+        self.end.send(Frame(self._sent, data, self._leader.copies.confirmed))
+        self._sent += len(data)
+
+    def _receive(self, item: object) -> None:
+        self._heard_at = self._leader.process.monotonic()
+        if isinstance(item, FollowerIntroduction):
+            self._begin(item)
+        elif isinstance(item, Report):
+            self.flushed = item.flushed
+            self._leader.look()
+            self.send()
+
+    def _begin(self, follower: FollowerIntroduction) -> None:
+        """Serve the follower in place of an earlier connection of it, if there is one."""
+        former = self._leader.links.get(follower.name)
+        if former is not None:
+            former.end.close()
+            former._lose()
+        self._name, self._sent, self.flushed = follower.name, follower.end, follower.end
+        self._leader.links[follower.name] = self
+        self._leader.look()
+        self.send()
+
+    def _lose(self) -> None:
+        leader, name = self._leader, self._name
+        if name is not None and leader.links.get(name) is self:
+            del leader.links[name]
+            leader.copies.note_lost(name)

@@ -1,0 +1,191 @@
+"""A replica of a shard: the real decisions, over a log in memory and connections of values.
+
+Real are ``Candidate``, ``next_role`` and ``why_not_take``; ``model_leader`` and ``model_follower``
+have ``InSyncSet`` and ``common_end``. The threads and sockets around them are modelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from mqstore.service.election import Addresses, Candidate, ElectionError, Lease, Margins
+from mqstore.writer.replication.roles import (
+    Ended,
+    Following,
+    Leading,
+    Role,
+    Waiting,
+    next_role,
+    why_not_take,
+)
+from tests.simulation.shard.events import Events, Machine, Process
+from tests.simulation.shard.leases import LeaseClient, LeaseService
+from tests.simulation.shard.ledger import Ledger
+from tests.simulation.shard.model_follower import ModelFollower
+from tests.simulation.shard.model_leader import PORT, ModelLeader
+from tests.simulation.shard.network import Network
+from tests.simulation.shard.replica_log import ReplicaLog
+
+MARGINS: Final = Margins(duration_s=3.0, renewal_deadline_s=2.25, retry_s=0.75)
+"""Half of the default times, so that a schedule is short; the deadline is the latest allowed."""
+SYNC_MAX_S: Final = (0.01, 0.1, 0.5)
+"""Longest time of a sync, of which each machine has one."""
+START_S: Final = 0.5
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """Objects that the replicas of a shard share."""
+
+    events: Events
+    network: Network
+    leases: LeaseService
+    ledger: Ledger
+    founder: str
+    next_number: int = 0
+
+
+class Volume:
+    """A machine with a volume, and the process that runs on it, if any."""
+
+    def __init__(
+        self, shard: Surroundings, name: str, rate: float, new_log: Callable[[], ReplicaLog]
+    ) -> None:
+        """``rate``: see ``Machine``; ``new_log`` returns the log of an empty volume."""
+        self.shard = shard
+        self.machine = Machine(shard.events, name, rate)
+        self._new_log = new_log
+        self.log = new_log()
+        self.sync_s = shard.events.rng.choice(SYNC_MAX_S)
+        self.incarnation = 0
+        """Number of volumes before this one."""
+        self.processes = 0
+        self.replica: ModelReplica | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the machine."""
+        return self.machine.name
+
+    def start(self) -> None:
+        """Start a process, unless one runs."""
+        if self.replica is None:
+            self.processes += 1
+            self.machine.is_up = True
+            self.replica = ModelReplica(self)
+
+    def end(self, *, power: bool) -> None:
+        """End the process at once; with ``power`` lose some of what was not synced, too."""
+        if power:
+            self.machine.is_up = False
+        if self.replica is not None:
+            process = self.replica.process
+            self.shard.network.end_process(process, silent=power)
+            process.alive = False
+            self.replica = None
+            if not power:
+                self.log.kill()
+        if power:
+            self.shard.ledger.lost |= self.log.lose_power(self.shard.events.rng)
+
+    def lose(self) -> None:
+        """Lose the volume: the next process finds an empty one."""
+        self.end(power=True)
+        self.shard.ledger.lost |= {*self.log.records.values(), *self.log.quarantine}
+        self.log = self._new_log()
+        self.incarnation += 1
+
+
+class ModelReplica:
+    """One process."""
+
+    def __init__(self, volume: Volume) -> None:
+        self.volume = volume
+        self.shard = volume.shard
+        self.log = volume.log
+        self.process = Process(volume.machine)
+        self.name = f"{volume.name}/{volume.incarnation}"
+        self.id = f"{self.name}#{volume.processes}"
+        self.role: Role = Waiting()
+        self.leading: ModelLeader | None = None
+        self.following: ModelFollower | None = None
+        self.confirmed = 0
+        """The confirmed offset as far as this replica knows."""
+        self._client = LeaseClient(self.shard.leases, self.process)
+        self.candidate = Candidate(
+            self._client,
+            self.name,
+            Addresses(log=f"{volume.name}:{PORT}"),
+            self._why_not_take,
+            MARGINS,
+            self._client.monotonic,
+            lambda: self.log.history.newest,
+        )
+        self.log.open(None, self.process.monotonic)
+        self.process.after(self.shard.events.rng.random(), self._step)
+
+    def sync_time(self) -> float:
+        """Return the time that the next sync takes."""
+        return self.volume.sync_s * self.shard.events.rng.random()
+
+    def use_lease(self, call: Callable[[], object]) -> float:
+        """Run a call of the candidate that uses the lease, and nothing where it fails; returns the
+        seconds that it took, negative where it failed."""
+        self._client.begin_step()
+        try:
+            call()
+        except ElectionError:
+            return -self._client.end_step() or -1e-9
+        return self._client.end_step()
+
+    def release(self) -> None:
+        """End as a graceful stop does: release the lease first."""
+        self.use_lease(self.candidate.release)
+        self.end()
+
+    def end(self) -> None:
+        """End the process by itself; it starts again soon."""
+        volume = self.volume
+        volume.end(power=False)
+        self.shard.events.after(START_S, volume.start)
+
+    def _why_not_take(self, lease: Lease | None) -> str | None:
+        return why_not_take(
+            lease,
+            self.name,
+            is_founder=self.volume.name == self.shard.founder,
+            newest_epoch=self.log.history.newest,
+        )
+
+    def _step(self) -> None:
+        pauses: list[float] = []
+        spent = abs(self.use_lease(lambda: pauses.append(self.candidate.step())))
+        self.process.after(spent, self._take_role)
+        self.process.after(spent + pauses[0], self._step)
+
+    def _take_role(self) -> None:
+        candidate = self.candidate
+        found = next_role(self.role, self.name, candidate.lease, leads=candidate.leads)
+        if found == self.role:
+            return
+        self.role = found
+        if isinstance(found, Ended):
+            self.end()
+        elif isinstance(found, Leading):
+            self._lead(found.epoch)
+        elif isinstance(found, Following):
+            self._follow_none()
+            self.following = ModelFollower(self, found.addresses.log)
+
+    def _follow_none(self) -> None:
+        if self.following is not None:
+            self.following.close()
+            self.following = None
+
+    def _lead(self, epoch: int) -> None:
+        self._follow_none()
+        self.log.open(epoch, self.process.monotonic)
+        self.shard.ledger.note_leader(epoch, self.id, self.log.records)
+        self.leading = ModelLeader(self, epoch)

@@ -1,0 +1,161 @@
+"""A schedule: three model replicas, their faults, producers and readers, all from one seed."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from tests.simulation.shard.events import Events
+from tests.simulation.shard.faults import FAULTS_MAX, NAMES, Fault, Kind, draw
+from tests.simulation.shard.leases import SERVICE, LeaseService
+from tests.simulation.shard.ledger import Broken, Ledger
+from tests.simulation.shard.model_log import ModelLog
+from tests.simulation.shard.model_replica import ModelReplica, Surroundings, Volume
+from tests.simulation.shard.network import Network
+from tests.simulation.shard.store_log import StoreLog
+
+FAULTS_AT: Final = (1.5, 9.0)
+HEALED_AT: Final = 10.0
+AGREES_WITHIN_S: Final = 30.0
+LATE_S: Final = 4.0
+"""Least time from a blackout to the start of the one machine that comes back late."""
+PUT_INTERVAL_S: Final = 0.2
+READ_AT_ONCE: Final = 3
+FAIL_CHANCES: Final = (0.0, 0.02, 0.2)
+"""How often a call of the lease fails, of which each schedule has one."""
+RATES: Final = (0.96, 1.04)
+"""Slowest and fastest clock of a machine."""
+
+
+class ModelShard:
+    """One schedule."""
+
+    def __init__(self, seed: int, kind: type[ModelLog] | type[StoreLog] = ModelLog) -> None:
+        self.events = events = Events(seed)
+        rng = self._rng = events.rng
+        self.faults = draw(rng, rng.randint(1, FAULTS_MAX), *FAULTS_AT)
+        network = Network(events)
+        leases = LeaseService(events, network, rng.choice(FAIL_CHANCES))
+        self.ledger = Ledger()
+        self.shard = Surroundings(events, network, leases, self.ledger, NAMES[0])
+        self.volumes = {
+            name: Volume(self.shard, name, rng.uniform(*RATES), lambda: kind(rng)) for name in NAMES
+        }
+        self._is_healed = False
+        for volume in self.volumes.values():
+            volume.start()
+        for fault in self.faults:
+            events.at(fault.at, partial(self._strike, fault))
+        self._use()
+
+    def run(self) -> None:
+        """Run the schedule. Raises Broken, or what the code raises."""
+        self.events.run_until(HEALED_AT)
+        self._heal()
+        while not self._agrees():
+            if self.events.now > HEALED_AT + AGREES_WITHIN_S:
+                if self._needs_operator:
+                    return
+                raise Broken(f"no agreement within {AGREES_WITHIN_S:g} s after the last fault")
+            self.events.run_until(self.events.now + 0.5)
+        logs = {name: volume.log for name, volume in self.volumes.items()}
+        self.ledger.check_final(
+            {name: log.records for name, log in logs.items()},
+            {record for log in logs.values() for record in log.quarantine},
+        )
+        first, *others = logs.values()
+        for other in others:
+            if isinstance(first, StoreLog) and isinstance(other, StoreLog):
+                first.check_equal(other)
+
+    # producers and readers
+
+    def _use(self) -> None:
+        for volume in self.volumes.values():
+            replica = volume.replica
+            if replica is not None:
+                replica.process.after(0, partial(self._use_one, replica))
+        if not self._is_healed:
+            self.events.after(self._rng.random() * 2 * PUT_INTERVAL_S, self._use)
+
+    def _use_one(self, replica: ModelReplica) -> None:
+        if replica.leading is not None:
+            replica.leading.put()
+        below = [each for each in replica.log.records.items() if each[0] < replica.confirmed]
+        for offset, record in below[-READ_AT_ONCE:]:
+            self.ledger.read(replica.id, offset, record)
+
+    # faults
+
+    def _strike(self, fault: Fault) -> None:
+        network = self.shard.network
+        target, other = self._named(fault.target), self._named(fault.other)
+        volume = self.volumes[target]
+        match fault.kind:
+            case Kind.KILL | Kind.POWER:
+                volume.end(power=fault.kind is Kind.POWER)
+                self.events.after(fault.seconds, volume.start)
+            case Kind.BLACKOUT:
+                for each in self.volumes.values():
+                    each.end(power=True)
+                    is_late = each is volume
+                    seconds = fault.seconds + LATE_S if is_late else self._rng.random()
+                    self.events.after(seconds, each.start)
+            case Kind.PAUSE:
+                if volume.replica is not None:
+                    volume.replica.process.stop(min(fault.seconds, HEALED_AT - fault.at))
+            case Kind.CUT:
+                network.block(target, other)
+                if self._rng.random() < 0.5:
+                    network.block(other, target)
+            case Kind.ISOLATE:
+                for name in (*NAMES, SERVICE):
+                    network.block(target, name)
+                    network.block(name, target)
+            case Kind.HEAL:
+                network.heal()
+            case Kind.BREAK:
+                network.break_between(target, other)
+            case Kind.RELEASE:
+                if volume.replica is not None:
+                    volume.replica.release()
+            case Kind.LOSE_VOLUME:
+                volume.lose()
+                self.events.after(fault.seconds, volume.start)
+
+    def _named(self, name: str) -> str:
+        """Return the machine of a name, which may be that of the present leader."""
+        if name != "leader":
+            return name
+        lease = self.shard.leases.lease
+        return (lease.holder.partition("/")[0] if lease is not None else "") or NAMES[0]
+
+    @property
+    def _needs_operator(self) -> bool:
+        """Whether it is right that no replica leads: the only one in sync has lost its volume."""
+        return any(fault.kind is Kind.LOSE_VOLUME for fault in self.faults)
+
+    # the end
+
+    def _heal(self) -> None:
+        self._is_healed = True
+        self.shard.network.heal()
+        self.shard.network.slow_chance = 0.0
+        self.shard.leases.fail_chance = 0.0
+        for volume in self.volumes.values():
+            self.events.after(1.0, volume.start)
+
+    def _agrees(self) -> bool:
+        """Whether one replica leads, all are in sync, and have the same log on their disks."""
+        replicas = [volume.replica for volume in self.volumes.values()]
+        leaders = [each.leading for each in replicas if each is not None and each.leading]
+        if None in replicas or len(leaders) != 1:
+            return False
+        leader = leaders[0]
+        return leader.replica.candidate.leads and (
+            len(leader.copies.names) == len(NAMES)
+            and all(
+                (volume.log.flushed, volume.log.history) == (leader.log.end, leader.log.history)
+                for volume in self.volumes.values()
+            )
+        )
