@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.client import environment
 from mqstore.service.configuration_error import ConfigurationError
 from mqstore.service.settings import Settings, load, read_properties, split_address
 from mqstore.storage import setting_names
+from mqstore.wire import environment
 
 
 @pytest.fixture(autouse=True)
@@ -134,9 +134,9 @@ def test_the_names_that_jobs_and_commands_know_are_those_of_the_services() -> No
 
 
 def test_the_variables_of_a_client_are_no_misspelt_settings() -> None:
-    variables = [value for name, value in vars(environment).items() if name.endswith("_VARIABLE")]
-    assert len(variables) == 6
-    assert setting_names.unknown_variables(dict.fromkeys(variables, "x")) is None
+    named = {value for name, value in vars(environment).items() if name.endswith("_VARIABLE")}
+    assert named == environment.VARIABLES
+    assert setting_names.unknown_variables(dict.fromkeys(named, "x")) is None
 
 
 SLAVE_CONF = """
