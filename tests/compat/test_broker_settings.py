@@ -10,6 +10,7 @@ from tests.compat.referee import Referee
 pytestmark = pytest.mark.referee
 
 
+@pytest.mark.slow
 def test_every_setting_of_a_broker_is_known_by_its_name(referee: Referee) -> None:
     found = referee.properties()
     assert {"brokerId", "brokerRole", "namesrvAddr", "listenPort", "deleteWhen"} <= found

@@ -121,6 +121,7 @@ def test_a_follower_takes_over_from_a_killed_leader_with_all_that_was_acknowledg
         assert set(load.acknowledged) <= set(found)
 
 
+@pytest.mark.slow
 def test_a_suspended_leader_acknowledges_nothing_after_its_lease(tmp_path: Path) -> None:
     with elected(tmp_path, 2) as replicas:
         first = replicas.leader()
@@ -153,6 +154,7 @@ def _try_put(client: Client, results: list[str]) -> None:
         results.append("acknowledged")
 
 
+@pytest.mark.slow
 def test_a_replica_that_is_not_in_sync_does_not_take_over(tmp_path: Path) -> None:
     with elected(tmp_path, 2) as replicas:
         first = replicas.leader()

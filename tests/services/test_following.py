@@ -151,6 +151,7 @@ def test_following_goes_on_over_a_restart_of_the_service(tmp_path: Path) -> None
         client.close()
 
 
+@pytest.mark.slow
 def test_command_prints_messages_until_it_is_interrupted(
     services: Run, client: Client, topic: str
 ) -> None:

@@ -160,6 +160,7 @@ def test_replies_wait_for_all_copies_that_are_in_sync(tmp_path: Path) -> None:
             assert _problem_of(client) == "flush-slave-timeout"
 
 
+@pytest.mark.slow
 def test_a_copy_that_does_not_catch_up_leaves(tmp_path: Path) -> None:
     settings = {"ha_max_time_slave_not_catchup": 50}
     with _leader(tmp_path / "leader", **settings) as (_, client, port):

@@ -58,6 +58,7 @@ def test_no_room_for_a_segment_below_every_ratio_is_said_and_ends_with_the_room(
     machine.fill(5)
 
 
+@pytest.mark.slow
 def test_segments_go_earlier_where_the_next_one_would_not_fit(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -90,6 +90,7 @@ def test_a_closed_store_is_read_and_says_so(root: Path) -> None:
         assert reader.lookups.records("T", 0, 0).records[0].body == b"0"
 
 
+@pytest.mark.slow
 def test_a_reader_lives_on_through_kills_and_recoveries(root: Path) -> None:
     """The reader serves only valid data, and sees the recovered store after each recovery."""
     with open_store(root) as store:

@@ -243,6 +243,7 @@ def test_compiled_expressions_are_kept_within_a_bound_on_their_memory() -> None:
     assert cache.size == 0
 
 
+@pytest.mark.slow
 def test_the_size_of_a_compiled_expression_is_not_underestimated() -> None:
     for unit in ("a=1", "a>b", "NOT a", "a IN ('x')", "a IS NULL", "-a<1"):
         text = " OR ".join([unit] * 100)[:EXPRESSION_LENGTH_MAX].rpartition(" OR ")[0]
