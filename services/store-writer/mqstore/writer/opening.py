@@ -100,9 +100,12 @@ class Opening:
         if self._options.follows or self._options.epoch is not None:
             return self._options.epoch
         files, paths = self._seams.files, StorePaths(self._settings.store.absolute())
-        is_copied = any(
-            files.stat(each) is not None for each in (paths.epochs, paths.follower_note)
-        )
+        try:
+            is_copied = any(
+                files.stat(each) is not None for each in (paths.epochs, paths.follower_note)
+            )
+        except OSError:  # the opening meets it too, and reports it; otherwise an epoch is safe
+            is_copied = True
         return NEXT_EPOCH if is_copied or self._settings.ha_allowed_slaves else None
 
     def _make_room(self) -> Mapping[str, int | float | str | None] | None:
