@@ -116,6 +116,14 @@ def test_a_lost_member_counts_until_its_leaving_is_published() -> None:
     assert copies.confirmed == 200
 
 
+def test_a_member_that_is_lost_before_it_has_reported_stays_until_its_time_is_over() -> None:
+    copies = _alone("b")
+    copies.note_lost("b")
+    copies.note_own(100, 100, BEHIND_MAX_S)
+    assert (copies.confirmed, copies.wanted(BEHIND_MAX_S)) == (0, None)
+    assert copies.wanted(BEHIND_MAX_S + 1) == frozenset({"a"})
+
+
 def test_a_change_whose_publication_is_unsure_counts_both_sets() -> None:
     copies = _alone()
     copies.note_own(100, 100, 0.0)

@@ -98,10 +98,12 @@ class InSyncSet:
 
     def note_lost(self, name: str) -> None:
         """Note that a copy is not connected any more."""
-        if name in self.names | self._in_doubt:
-            self._copies[name].is_connected = False  # what it has counts until it has left
-        else:
-            self._copies.pop(name, None)
+        copy = self._copies.get(name)
+        if copy is None:  # it has reported nothing
+            return
+        copy.is_connected = False  # what it has counts until it has left
+        if name not in self.names | self._in_doubt:
+            del self._copies[name]
 
     # changes of the set -------------------------------------------------------------------
 
