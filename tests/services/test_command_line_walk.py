@@ -104,7 +104,9 @@ def test_messages_are_produced_from_arguments_lines_and_json(use: Use) -> None:
         "line 3 of stdin"
         in use("produce", "made", "--jsonl", stdin=f"{more[:37]}\n{{", code=2).stderr
     )
-    assert "is not stored" in use("produce", "no-topic", "a", code=2).stderr
+    failed = use("produce", "no-topic", "a", "b", code=2).stderr
+    assert failed.startswith("mqstore: messages 1 to 2 are not stored: ")
+    assert failed.count("\n") == 1
     (late,) = lines(use("produce", "made", "later", "--delay", "1h"))
     assert late["queueOffset"] >= 0
     assert any(each["pending"] for each in lines(use("delay", "ls")))

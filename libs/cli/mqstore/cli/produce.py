@@ -149,17 +149,24 @@ def produce(
         shard=session.access.shard,
         patience_s=0 if body else PATIENCE_S,
         linger_ms=0 if body else 5,
+        on_delivery=lambda _: None,  # without one the producer logs each failure too
     ) as producer:
         session.out.rows(sender.places(map(producer.send, messages)), _COLUMNS)
     return sender.code
 
 
 class _Sender:
-    """Waits for the places of messages in their order, and reports those that failed."""
+    """Waits for the places of messages in their order, and reports those that failed.
+
+    Messages in a row that failed for one reason are one line.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self.code = EXIT_OK
+        self._why = ""
+        self._first = self._last = 0
+        """Numbers of the messages that failed for this reason; 0: none is to be reported."""
 
     def places(self, sent: Iterable[Future[MessagePlace]]) -> Iterator[MessagePlace]:
         """Yield the places of messages as they are known; futures are taken before that."""
@@ -170,17 +177,36 @@ class _Sender:
                 yield from self._place(*waiting.popleft())
         while waiting:
             yield from self._place(*waiting.popleft())
+        self._report()
 
     def _place(self, number: int, future: Future[MessagePlace]) -> Iterator[MessagePlace]:
         from mqstore.client import ClientError, Unreachable
 
         try:
-            yield future.result()
+            place = future.result()
         except ClientError as error:
-            detail = getattr(error, "detail", "") or str(error)
             is_lost = isinstance(error, Unreachable)
-            refuse(f"message {number} {'may not be' if is_lost else 'is not'} stored: {detail}")
             self.code = max(self.code, EXIT_UNREACHABLE if is_lost else EXIT_REFUSED)
+            detail = getattr(error, "detail", "") or str(error)
+            self._note(number, f"{'perhaps not' if is_lost else 'not'} stored: {detail}")
+        else:
+            self._report()
+            yield place
+
+    def _note(self, number: int, why: str) -> None:
+        if why != self._why:
+            self._report()
+        self._why, self._first, self._last = why, self._first or number, number
+
+    def _report(self) -> None:
+        if not self._first:
+            return
+        one = self._first == self._last
+        which = (
+            f"message {self._first} is" if one else f"messages {self._first} to {self._last} are"
+        )
+        refuse(f"{which} {self._why}")
+        self._first = 0
 
 
 def paced(messages: Iterable[NewMessage], rate: float) -> Iterator[NewMessage]:
