@@ -76,7 +76,7 @@ class Output:
 
     form: Format
     stream: TextIO | None = None
-    """None: stdout, as it is at each call."""
+    """None: what stdout is at each call."""
 
     @property
     def is_table(self) -> bool:

@@ -45,7 +45,7 @@ class ShardRow:
     """Names of the copies in sync, the leader's included; None where no copy may connect."""
 
     def document(self) -> dict[str, Any]:
-        """The row as it is printed in JSON."""
+        """The row that JSON output prints."""
         return {
             "shard": self.shard,
             "address": self.address,

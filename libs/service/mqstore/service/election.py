@@ -115,7 +115,7 @@ class LeaseStore(Protocol):
 
 
 MayTake = Callable[[Lease | None], str | None]
-"""Returns why a candidate must not take the record as it is, or None."""
+"""Returns why a candidate must not take the present record, or None."""
 
 
 class Candidate:

@@ -55,7 +55,7 @@ class InSyncSet:
         once it has the log up to ``joins_from``, the begin of the leader's epoch."""
         self.own = own
         self.names = frozenset({own, *members})
-        """The set as it is published."""
+        """The set that was published last."""
         self.confirmed = 0
         """Every member has the log below on its disk; never decreases."""
         self._replied = 0
@@ -108,7 +108,7 @@ class InSyncSet:
     # changes of the set -------------------------------------------------------------------
 
     def wanted(self, now: float) -> frozenset[str] | None:
-        """Return the set as it should be published, or None where it is."""
+        """Return the set that should be published, or None where it is the published one."""
         stay = {name for name in self.names if self._may_stay(name, now)}
         join = {
             name for name in self._copies if name not in self.names and self._may_join(name, now)
