@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,13 +14,15 @@ from typer.testing import CliRunner
 
 from docs.generate.commands import all_commands
 from mqstore.cli.command_table import COMMANDS
+from mqstore.cli.exit_codes import EXIT_UNREACHABLE
 from mqstore.cli.lazy_group import Entry, Group, Leaf
 from mqstore.cli.main import app
 from mqstore.cli.mqadmin_names import MQADMIN
 
-HEAVY = ("httpx", "rich", "asyncio", "mqstore.client", "mqstore.storage")
-"""Modules that help, version, contexts and completion of commands do without. Typer itself needs
-pydantic for the parameters of a command."""
+HEAVY = frozenset({"httpx", "pydantic", "rich", "asyncio", "mqstore.client", "mqstore.storage"})
+"""Modules that help, version, contexts and completion of commands do without."""
+NOT_FOR_REQUESTS = frozenset({"click", "pygments", "rich", "fastapi", "mqstore.storage"})
+"""Modules that a request of a command does without."""
 OWN_MODULES = 18
 """Maximum number of modules of ours that one command imports for its help."""
 IMPORTS = """
@@ -38,6 +41,19 @@ def leaves(table: Mapping[str, Entry], *above: str) -> Iterator[tuple[str, Leaf]
             yield from leaves(entry.commands, *above, name)
         else:
             yield " ".join([*above, name]), entry
+
+
+def modules_of(words: Sequence[str], home: Path, code: int = 0) -> set[str]:
+    """The modules that a new process has imported at the end of a command."""
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS, *words],
+        env={"XDG_CONFIG_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    return set(done.stderr.split())
 
 
 def made() -> dict[str, Any]:
@@ -62,17 +78,23 @@ def made() -> dict[str, Any]:
     ],
     ids=" ".join,
 )
-def test_a_start_without_a_service_imports_few_modules(words: list[str], tmp_path: Any) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", IMPORTS, *words],
-        env={"XDG_CONFIG_HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    imported = done.stderr.split()
-    assert not set(HEAVY) & set(imported)
+def test_a_start_without_a_service_imports_few_modules(words: list[str], tmp_path: Path) -> None:
+    imported = modules_of(words, tmp_path)
+    assert not HEAVY & imported
     assert sum(each.startswith("mqstore.") for each in imported) <= OWN_MODULES, imported
+
+
+def test_a_request_imports_no_module_of_a_server_or_a_terminal(tmp_path: Path) -> None:
+    words = ["topic", "ls", "--writer-url", "http://127.0.0.1:9"]
+    imported = modules_of(words, tmp_path, code=EXIT_UNREACHABLE)
+    assert "mqstore.client" in imported
+    assert not NOT_FOR_REQUESTS & imported
+
+
+def test_replies_of_the_api_are_built_when_they_are_used() -> None:
+    code = "from mqstore.wire.topics import Topics; print(Topics.__pydantic_complete__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 def test_each_command_of_the_table_has_its_function_and_says_the_same() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import ssl
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -29,6 +30,9 @@ from mqstore.wire.environment import (
 
 if TYPE_CHECKING:
     from mqstore.client import Client
+
+# httpx imports its own command, with click, rich and pygments, unless that module is missing.
+sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
 
 _TOKEN_FIELDS: Final = ("token", "token_file", "token_env")
 

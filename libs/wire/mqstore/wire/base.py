@@ -50,10 +50,17 @@ NewerFlag = Annotated[bool | None, WithJsonSchema({"type": "boolean"})]
 
 
 class Reply(BaseModel):
-    """Base of replies. Unknown fields are ignored: a later release may have more of them."""
+    """Base of replies. Unknown fields are ignored: a later release may have more of them.
+
+    A reply's validator is built at its first use: a command of the command line uses few replies.
+    """
 
     model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, from_attributes=True, frozen=True
+        alias_generator=to_camel,
+        populate_by_name=True,
+        from_attributes=True,
+        frozen=True,
+        defer_build=True,
     )
 
     @classmethod
