@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 from mqstore.jobs.expiry import page, words
-from mqstore.jobs.expiry.report import ExpiryReport
+from mqstore.jobs.expiry.report import ExpiryReport, Level
 from tests.unit.jobs.expiry_examples import HOUR_MS, NOW_MS, report, risk
 
 VOID = {"meta", "br", "line", "polyline", "polygon"}
@@ -28,6 +28,11 @@ class Balanced(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         if tag not in VOID:
             assert self.open.pop() == tag
+
+
+def with_levels(made: ExpiryReport, levels: tuple[Level, ...]) -> ExpiryReport:
+    assert made.disk is not None
+    return made.model_copy(update={"disk": made.disk.model_copy(update={"levels": levels})})
 
 
 def shown(made: ExpiryReport) -> str:
@@ -53,8 +58,44 @@ def test_a_report_without_losses_states_it() -> None:
 
 def test_half_messages_and_delayed_ones_are_named_as_such() -> None:
     risks = [risk(kind="half", name="", messages=3), risk(kind="delay", name="5", messages=4)]
-    text = page.headline(risks, report(risks))
+    (text,) = page.verdict(risks, report(risks)).sentences
     assert text.startswith("3 undecided half messages and 4 undelivered messages will be deleted")
+
+
+def test_a_disk_that_fills_is_part_of_the_verdict() -> None:
+    levels = (
+        Level(setting="diskMaxUsedSpaceRatio", percent=75, reached_in_hours=0.0),
+        Level(setting="diskSpaceCleanForciblyRatio", percent=85, reached_in_hours=30.0),
+        Level(setting="diskSpaceWarningLevelRatio", percent=90, reached_in_hours=48.0),
+    )
+    found = page.verdict((), with_levels(report(), levels))
+    assert (found.tag, found.is_good) == ("disk fills", False)
+    assert found.sentences == [
+        "The disk passes 85 % in 1 d 6 h: retention then deletes the oldest messages, consumed or"
+        " not.",
+        "The disk passes 90 % in 2 d: store-writer then refuses messages.",
+        "Retention deletes no message that a reader still needs within 1 d.",
+    ]
+    html = shown(with_levels(report(), levels))
+    assert "<title>Disk fills: expiry of" in html
+    assert '<div class="verdict bad"><span class="tag">disk fills</span>' in html
+
+
+def test_losses_come_before_the_disk_in_the_verdict() -> None:
+    levels = (Level(setting="diskSpaceWarningLevelRatio", percent=90, reached_in_hours=0.0),)
+    found = page.verdict([risk()], with_levels(report([risk()]), levels))
+    assert found.tag == "at risk"
+    assert found.sentences == [
+        "7 messages not consumed by billing will be deleted, the first in 2 h.",
+        "The disk is above 90 %: store-writer then refuses messages.",
+    ]
+
+
+def test_a_disk_above_the_level_of_normal_deletion_is_fine() -> None:
+    made = report()  # it passes 75 %
+    assert page.verdict((), made).tag == "fine"
+    assert page.verdict((), made.model_copy(update={"disk": None})).tag == "fine"
+    assert "<title>Fine: expiry of" in shown(made)
 
 
 def test_nothing_is_fetched_from_anywhere() -> None:

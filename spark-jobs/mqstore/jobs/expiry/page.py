@@ -24,6 +24,11 @@ OTHERS: Final = "all other topics"
 CELLS_MAX: Final = 160
 """Maximum number of cells in the strip that shows the log; more segments share a cell."""
 TICKS: Final = 4
+DISK_DANGERS: Final = {
+    "diskSpaceCleanForciblyRatio": "retention then deletes the oldest messages, consumed or not",
+    "diskSpaceWarningLevelRatio": "store-writer then refuses messages",
+}
+"""Levels of the disk that harm readers or producers, with the harm."""
 _HOUR_MS: Final = 3_600_000
 
 
@@ -65,6 +70,15 @@ class Curve:
     ticks: Sequence[tuple[float, str]]
 
 
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The main result: one or two words, and sentences, the most urgent first."""
+
+    tag: str
+    is_good: bool
+    sentences: Sequence[str]
+
+
 def html(report: ExpiryReport) -> str:
     """The report as an HTML page."""
     environment = Environment(
@@ -88,7 +102,7 @@ def html(report: ExpiryReport) -> str:
         risks=risks[:RISKS_SHOWN],
         risks_more=len(risks) - RISKS_SHOWN,
         risk_max=max((risk.messages for risk in risks), default=1),
-        headline=headline(risks, report),
+        verdict=verdict(risks, report),
         in_force=[each for each in report.expiring if each.is_in_force],
         what_if=_what_if(report),
         colours=colours,
@@ -102,11 +116,22 @@ def html(report: ExpiryReport) -> str:
     )
 
 
-def headline(risks: Sequence[Risk], report: ExpiryReport) -> str:
-    """The main result in one sentence: how many messages are lost, by which readers and when."""
+def verdict(risks: Sequence[Risk], report: ExpiryReport) -> Verdict:
+    """The main result: losses of readers, and levels of the disk that the forecast reaches."""
+    losses, dangers = _losses(risks, report), _disk_dangers(report.disk)
+    if losses:
+        return Verdict("at risk", is_good=False, sentences=[losses, *dangers])
+    longest = words.hours(max(report.horizons_hours))
+    fine = f"Retention deletes no message that a reader still needs within {longest}."
+    if dangers:
+        return Verdict("disk fills", is_good=False, sentences=[*dangers, fine])
+    return Verdict("fine", is_good=True, sentences=[fine])
+
+
+def _losses(risks: Sequence[Risk], report: ExpiryReport) -> str:
+    """How many messages are lost, by which readers and when; empty without risks."""
     if not risks:
-        longest = words.hours(max(report.horizons_hours))
-        return f"Retention deletes no message that a reader still needs within {longest}."
+        return ""
     groups = {risk.name for risk in risks if risk.kind == "group"}
     parts = []
     if groups:
@@ -120,6 +145,19 @@ def headline(risks: Sequence[Risk], report: ExpiryReport) -> str:
     first = min((risk.goes_ms for risk in risks if risk.goes_ms is not None), default=None)
     when = "" if first is None else _when(first, report.made_ms)
     return " and ".join(parts) + f" will be deleted, the first {when}."
+
+
+def _disk_dangers(disk: DiskForecast | None) -> list[str]:
+    """A sentence for each harmful level that the forecast of the disk reaches."""
+    return [
+        f"The disk {_passes(level.percent, level.reached_in_hours)}: {harm}."
+        for level in (() if disk is None else disk.levels)
+        if level.reached_in_hours is not None and (harm := DISK_DANGERS.get(level.setting))
+    ]
+
+
+def _passes(percent: int, hours: float) -> str:
+    return f"passes {percent} % in {words.hours(hours)}" if hours else f"is above {percent} %"
 
 
 def _when(moment_ms: int, now_ms: int) -> str:
