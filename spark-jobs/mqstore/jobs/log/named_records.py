@@ -84,8 +84,6 @@ class NamedRecords:
                 place = QueuePlace(topic, queue_id, named.number)
                 if self._is_named(segment, place, named):
                     return named.offset
-        except FileNotFoundError:  # retention removes the oldest file of a queue
-            return None
         finally:
             files.close()
         return None

@@ -88,6 +88,17 @@ def test_a_queue_that_begins_late_or_has_holes_is_searched_too(
     queue.close()
 
 
+def test_a_queue_file_that_is_unlinked_after_it_was_listed_counts_as_expired(
+    tmp_path: Path,
+) -> None:
+    queue = queue_of(tmp_path, [10, 20, 30, 40, 50, 60, 70])
+    (tmp_path / segment_name(0)).unlink()
+    assert queue.first_beyond(-1) == 60
+    assert queue.first_index == PER_FILE
+    assert queue.entry(0) is None
+    queue.close()
+
+
 def test_a_queue_holds_what_its_files_hold_without_gaps(tmp_path: Path) -> None:
     queue = queue_of(tmp_path, list(range(0, 120, 10)))
     assert queue.holds(0, 0, 0)

@@ -320,12 +320,17 @@ class QueueFiles:
         self._mapped, self._number = None, -1
 
     def _view(self, number: int) -> memoryview | None:
+        """A file's bytes; None without one, also where a writer unlinked it after it was listed."""
         if number != self._number or self._mapped is None:
             path = self._paths.get(number)
             if path is None:
                 return None
             self.close()
-            self._mapped, self._number = self._map(path), number
+            try:
+                self._mapped, self._number = self._map(path), number
+            except FileNotFoundError:
+                del self._paths[number]
+                return None
         return self._mapped.view
 
     def _map(self, path: Path) -> MappedBytes:
@@ -334,9 +339,14 @@ class QueueFiles:
     def _used(self, number: int) -> int:
         if number not in self._counts:
             view = self._view(number)
-            assert view is not None
+            if view is None:
+                return 0
             next_data = partial(self._files.next_data, self._paths[number])
-            used = last_nonzero(view, 0, next_data, SMALL_CHUNK)
+            try:
+                used = last_nonzero(view, 0, next_data, SMALL_CHUNK)
+            except FileNotFoundError:
+                del self._paths[number]
+                return 0
             self._counts[number] = -(-used // QUEUE_ENTRY_SIZE)
         return self._counts[number]
 
