@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mqstore.service.problems import Problem
+from mqstore.storage.errors import GroupDisabled
 from mqstore.storage.shared_groups import Received, Subscription, decode_receipts
 from mqstore.storage.system.threads import production_seams
-from mqstore.writer.consumers.waiting import Look, SharedConsumers
+from mqstore.writer.consumers.receiving import Receiving
+from mqstore.writer.consumers.waiting import SharedConsumers
 from tests.unit.storage.stores import open_store, put_some
 
 T = [Subscription("T")]
+POLLS_MAX = 10
 
 
 class Consumers(SharedConsumers):
     """Counts the reads of its engine; a read may be made to wait."""
 
     def watch_engine(self) -> None:
-        self.reads = 0
-        self.reading, self.waits = asyncio.Event(), asyncio.Semaphore(0)
+        self.reads, self.is_in_memory = 0, True
+        self.reading = asyncio.Event()
         self.may_read = threading.Event()
         self.may_read.set()
         receive, loop = self.engine.receive, asyncio.get_running_loop()
@@ -37,39 +42,20 @@ class Consumers(SharedConsumers):
             return receive(*given, **named)
 
         def counted_in_memory(*given: Any, **named: Any) -> Received | None:
-            found = receive_in_memory(*given, **named)
+            found = receive_in_memory(*given, **named) if self.is_in_memory else None
             self.reads += found is not None
             return found
 
         self.engine.receive = counted  # type: ignore[method-assign]
         self.engine.receive_in_memory = counted_in_memory  # type: ignore[method-assign]
 
-    async def get(
-        self, wait_s: float = 0.0, count: int = 100, look: Look | None = None
-    ) -> Received:
-        return await self.receive(
-            "g",
-            T,
-            count=count,
-            max_bytes=1 << 20,
-            invisible_s=600,
-            member=None,
-            wait_s=wait_s,
-            look=look,
+    def begin(self, wait_s: float = 0.0, count: int = 100) -> Receiving:
+        return self.receive(
+            "g", T, count=count, max_bytes=1 << 20, invisible_s=600, member=None, wait_s=wait_s
         )
 
-    def look(self) -> Look:
-        found = self.receive_at_once("g", T, count=100, max_bytes=1 << 20, invisible_s=600)
-        assert found is not None
-        return found
-
-    async def _await_change(self, *given: Any) -> None:
-        asyncio.get_running_loop().call_soon(self.waits.release)
-        await super()._await_change(*given)
-
-    async def until_wait(self, count: int = 1) -> None:
-        for _ in range(count):
-            await self.waits.acquire()
+    async def get(self, wait_s: float = 0.0, count: int = 100) -> Received:
+        return await self.begin(wait_s, count).finished()
 
     def put_one(self) -> None:
         put_some(self.engine._store, 1, queues=1)
@@ -80,7 +66,7 @@ def run(root: Path, act: Callable[[Consumers], Awaitable[None]]) -> None:
         with open_store(root / "store", deliver_delayed=False) as store:
             store.create_topic("T", queues=1)
             put_some(store, 10, queues=1)
-            consumers = Consumers(store, production_seams(), 0, 10, lambda _: None)
+            consumers = Consumers(store, production_seams(), 0, POLLS_MAX, lambda _: None)
             consumers.watch_engine()
             try:
                 await act(consumers)
@@ -102,7 +88,7 @@ def test_a_receive_of_a_full_queue_looks_once_and_waits(tmp_path: Path) -> None:
         consumers.reads = 0
         found = await consumers.get(wait_s=0.2)
         assert (found.messages, found.is_full) == ([], True)
-        assert consumers.reads == 2  # at its begin and its end
+        assert consumers.reads == 1
 
     run(tmp_path, act)
 
@@ -111,46 +97,96 @@ def test_a_receive_of_a_full_queue_looks_once_and_waits(tmp_path: Path) -> None:
 def test_an_acknowledgement_makes_room_for_a_receive_that_waits(tmp_path: Path) -> None:
     async def act(consumers: Consumers) -> None:
         leased = (await consumers.get()).messages
-        waiting = asyncio.ensure_future(consumers.get(wait_s=600))
-        await consumers.until_wait()
+        waiting = consumers.begin(wait_s=600)
         receipts = decode_receipts(each.receipt for each in leased)
         consumers.engine.acknowledge("g", receipts)
-        consumers.wake("other", only_full=False)
-        consumers.wake("g", only_full=True)
-        assert len((await waiting).messages) == 4
+        consumers.lines.wake("other", only_full=False)
+        assert not waiting.is_done
+        consumers.lines.wake("g", only_full=True)
+        assert len(waiting.result().messages) == 4
 
     run(tmp_path, act)
 
 
-def test_a_receive_that_found_nothing_at_once_waits_without_a_second_look(tmp_path: Path) -> None:
+def test_a_receive_of_messages_in_memory_is_done_at_once_and_makes_no_task(tmp_path: Path) -> None:
     async def act(consumers: Consumers) -> None:
         await consumers.get()
-        look = consumers.look()
-        consumers.reads = 0
-        waiting = asyncio.ensure_future(consumers.get(wait_s=600, look=look))
-        await consumers.until_wait()
-        assert consumers.reads == 0
         consumers.put_one()
-        assert len((await waiting).messages) == 1
-        assert consumers.reads == 1
+        tasks = asyncio.all_tasks()
+        assert len(consumers.begin(wait_s=600).result().messages) == 1
+        waiting = consumers.begin(wait_s=600)
+        assert asyncio.all_tasks() == tasks
+        consumers.put_one()
+        assert len((await waiting.finished()).messages) == 1
 
     run(tmp_path, act)
 
 
-@pytest.mark.usefixtures("small_window")
-def test_what_changes_between_the_first_look_and_the_wait_is_not_missed(tmp_path: Path) -> None:
+def test_a_receive_that_waits_is_done_in_the_turn_in_which_a_message_comes(tmp_path: Path) -> None:
     async def act(consumers: Consumers) -> None:
-        leased = (await consumers.get()).messages
-        receipts = decode_receipts(each.receipt for each in leased)
-        look = consumers.look()
-        consumers.engine.acknowledge("g", receipts[:1])
-        consumers.wake("g", only_full=True)
-        assert len((await consumers.get(600, look=look)).messages) == 1
+        await consumers.get()
+        waiting = consumers.begin(wait_s=600)
+        consumers.put_one()
+        await asyncio.sleep(0)  # the loop finds the event
+        await asyncio.sleep(0)  # and handles it
+        assert waiting.is_done
+        assert len(waiting.result().messages) == 1
 
-        look = consumers.look()
-        consumers.engine.extend("g", receipts[1:2], 0)
-        consumers.wake("g", only_full=False)
-        assert len((await consumers.get(600, look=look)).messages) == 1
+    run(tmp_path, act)
+
+
+def test_a_receive_that_joins_others_waits_without_a_look(tmp_path: Path) -> None:
+    async def act(consumers: Consumers) -> None:
+        await consumers.get()
+        consumers.reads = 0
+        first, second, third = [consumers.begin(wait_s=600) for _ in range(3)]
+        assert consumers.reads == 1
+        consumers.put_one()
+        assert len((await first.finished()).messages) == 1
+        assert consumers.reads == 2
+        assert not second.is_done
+        third.cancel()
+        consumers.put_one()
+        assert len((await second.finished()).messages) == 1
+        assert consumers.reads == 3
+
+    run(tmp_path, act)
+
+
+def test_a_look_is_shared_for_a_limited_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mqstore.writer.consumers.receiving.SHARED_LOOK_S", -1.0)
+
+    async def act(consumers: Consumers) -> None:
+        await consumers.get()
+        consumers.reads = 0
+        consumers.begin(wait_s=600)
+        consumers.begin(wait_s=600)
+        assert consumers.reads == 2
+
+    run(tmp_path, act)
+
+
+def test_a_receive_without_a_wait_looks_although_others_wait(tmp_path: Path) -> None:
+    async def act(consumers: Consumers) -> None:
+        await consumers.get()
+        waiting = consumers.begin(wait_s=600)
+        consumers.put_one()  # not noticed yet
+        assert len(consumers.begin().result().messages) == 1
+        consumers.put_one()
+        assert len((await waiting.finished()).messages) == 1
+
+    run(tmp_path, act)
+
+
+def test_messages_that_one_receive_leaves_are_those_of_the_next(tmp_path: Path) -> None:
+    async def act(consumers: Consumers) -> None:
+        await consumers.get()
+        waiting = [consumers.begin(600, count=2) for _ in range(3)]
+        put_some(consumers.engine._store, 5, queues=1)
+        found = [await each.finished() for each in waiting]
+        assert [len(each.messages) for each in found] == [2, 2, 1]
 
     run(tmp_path, act)
 
@@ -158,20 +194,29 @@ def test_what_changes_between_the_first_look_and_the_wait_is_not_missed(tmp_path
 def test_an_acknowledgement_does_not_wake_receives_without_a_full_queue(tmp_path: Path) -> None:
     async def act(consumers: Consumers) -> None:
         leased = (await consumers.get()).messages
-        waiting = asyncio.ensure_future(consumers.get(wait_s=600))
-        await consumers.until_wait()
+        waiting = consumers.begin(wait_s=600)
         consumers.reads = 0
-        consumers.wake("g", only_full=True)
+        consumers.lines.wake("g", only_full=True)
         consumers.engine.extend("g", decode_receipts([leased[3].receipt]), 0)
-        consumers.wake("g", only_full=False)
-        (again,) = (await waiting).messages
+        consumers.lines.wake("g", only_full=False)
+        (again,) = (await waiting.finished()).messages
         assert (again.record.queue_offset, consumers.reads) == (3, 1)
 
     run(tmp_path, act)
 
 
+def test_the_end_of_a_lease_wakes_a_receive_that_waits(tmp_path: Path) -> None:
+    async def act(consumers: Consumers) -> None:
+        leased = (await consumers.get()).messages[0]
+        consumers.engine.extend("g", decode_receipts([leased.receipt]), 0.05)
+        (again,) = (await consumers.get(wait_s=600)).messages
+        assert (again.record, again.attempt) == (leased.record, 2)
+
+    run(tmp_path, act)
+
+
 @pytest.mark.usefixtures("small_window")
-def test_a_change_between_a_look_and_the_wait_is_not_missed(tmp_path: Path) -> None:
+def test_a_change_during_a_look_in_a_thread_is_not_missed(tmp_path: Path) -> None:
     async def act(consumers: Consumers) -> None:
         leased = (await consumers.get()).messages
         loop, read = asyncio.get_running_loop(), consumers.engine.receive
@@ -180,11 +225,11 @@ def test_a_change_between_a_look_and_the_wait_is_not_missed(tmp_path: Path) -> N
             found = read(*given, **named)
             consumers.engine.receive = read  # type: ignore[method-assign]
             consumers.engine.acknowledge("g", decode_receipts([leased[0].receipt]))
-            loop.call_soon_threadsafe(partial(consumers.wake, "g", only_full=True))
+            loop.call_soon_threadsafe(partial(consumers.lines.wake, "g", only_full=True))
             return found
 
         consumers.engine.receive = read_before_an_acknowledgement  # type: ignore[method-assign]
-        consumers.engine.receive_in_memory = lambda *_, **__: None  # type: ignore[method-assign]
+        consumers.is_in_memory = False
         assert len((await consumers.get(wait_s=10)).messages) == 1
 
     run(tmp_path, act)
@@ -206,41 +251,70 @@ def test_a_receive_that_is_cancelled_leases_nothing(tmp_path: Path) -> None:
     run(tmp_path, act)
 
 
-def test_an_arrival_wakes_one_receive_and_that_one_the_next(tmp_path: Path) -> None:
-    async def act(consumers: Consumers) -> None:
-        await consumers.get()
-        waiting = [asyncio.ensure_future(consumers.get(wait_s=600)) for _ in range(5)]
-        await consumers.until_wait(5)
-        consumers.reads = 0
-        for _ in range(2):
-            consumers.put_one()
-            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            (ended,) = done
-            assert len(ended.result().messages) == 1
-            waiting.remove(ended)
-            await consumers.until_wait()
-        assert consumers.reads <= 4  # by the one that got it, and the next one, for each message
-        await end_all(waiting)
-
-    run(tmp_path, act)
-
-
 def test_a_cancelled_receive_leaves_its_watch_to_the_next(tmp_path: Path) -> None:
     async def act(consumers: Consumers) -> None:
         await consumers.get()
-        waiting = [asyncio.ensure_future(consumers.get(wait_s=600)) for _ in range(3)]
-        await consumers.until_wait(3)
-        first = waiting.pop(0)
-        await end_all([first])
+        first, second, third = [consumers.begin(wait_s=600) for _ in range(3)]
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            first.result()
         consumers.put_one()
-        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        assert [len(each.result().messages) for each in done] == [1]
-        await end_all(waiting)
+        assert len((await second.finished()).messages) == 1
+        assert not third.is_done
 
     run(tmp_path, act)
 
 
-async def end_all(receives: Sequence[asyncio.Future[Received]]) -> None:
-    for each in receives:
-        each.cancel()
-    await asyncio.wait(receives)
+def test_the_first_of_a_line_looks_in_a_thread_while_the_others_wait(tmp_path: Path) -> None:
+    async def act(consumers: Consumers) -> None:
+        await consumers.get()
+        waiting = [consumers.begin(wait_s=600) for _ in range(3)]
+        consumers.is_in_memory = False
+        consumers.may_read.clear()
+        consumers.reading.clear()
+        consumers.reads = 0
+        consumers.put_one()
+        await consumers.reading.wait()
+        waiting[0].cancel()  # its look goes on: the next one looks too
+        consumers.may_read.set()
+        assert len((await waiting[1].finished()).messages) == 1
+        assert not waiting[2].is_done
+
+    run(tmp_path, act)
+
+
+def test_an_interrupt_ends_all_receives_that_wait(tmp_path: Path) -> None:
+    async def act(consumers: Consumers) -> None:
+        await consumers.get()
+        waiting = [consumers.begin(wait_s=600) for _ in range(3)]
+        consumers.end()
+        waiting.append(consumers.begin(wait_s=600))
+        assert [(await each.finished()).messages for each in waiting] == [[], [], [], []]
+
+    run(tmp_path, act)
+
+
+def test_only_so_many_receives_may_wait(tmp_path: Path) -> None:
+    async def act(consumers: Consumers) -> None:
+        await consumers.get()
+        waiting = [consumers.begin(wait_s=600) for _ in range(POLLS_MAX)]
+        with pytest.raises(Problem):
+            consumers.begin(wait_s=600).result()
+        waiting[0].cancel()
+        assert not consumers.begin(wait_s=600).is_done
+
+    run(tmp_path, act)
+
+
+def test_an_error_of_a_look_is_that_of_the_receive(tmp_path: Path) -> None:
+    async def act(consumers: Consumers) -> None:
+        await consumers.get()
+        first, second = consumers.begin(wait_s=600), consumers.begin(wait_s=600)
+        groups = consumers.engine._store.groups
+        groups.put("g", lambda config: replace(config, consume_enable=False))
+        consumers.put_one()
+        for each in (first, second):
+            with pytest.raises(GroupDisabled):
+                await each.finished()
+
+    run(tmp_path, act)

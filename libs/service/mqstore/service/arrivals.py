@@ -14,7 +14,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, Protocol
 
@@ -65,7 +65,16 @@ Watch = tuple[str, int, int]
 """Topic, queue id, and the queue offset whose arrival is waited for."""
 QueueKey = tuple[str, int]
 """Topic and queue id."""
-Future = asyncio.Future[None]
+
+
+class Waker(Protocol):
+    """A future, or another object that is woken once one of its queues has a message."""
+
+    def done(self) -> bool:
+        """Return whether it was woken since its last watch."""
+
+    def set_result(self, result: None, /) -> None:
+        """Wake it. Called on the loop, once for each watch."""
 
 
 class Watches:
@@ -78,51 +87,57 @@ class Watches:
         self._queues = queues
         self._loop = loop
         self._lock = threading.Condition()
-        self._watches: dict[QueueKey, dict[Future, int]] = {}
-        """By queue, the waiting futures, each with the queue offset that it waits for."""
-        self._futures: set[Future] = set()
+        self._watches: dict[QueueKey, dict[Waker, int]] = {}
+        """By queue, what waits, each with the queue offset that it waits for."""
+        self._wakers: set[Waker] = set()
         self._next_check_at = 0.0
         """Monotonic seconds."""
         self.interrupted = False
 
     def __len__(self) -> int:
-        return len(self._futures)
+        return len(self._wakers)
 
     def interrupt(self) -> None:
         """Wake every poll, and let no further one wait, because the service is shutting down."""
         self.interrupted = True
-        self._resolve(list(self._futures))
+        self._wake(list(self._wakers))
 
-    def wake(self, futures: Iterable[Future] | None = None) -> None:
-        """Wake polls by their futures (default: every poll), so that they read their queues
-        again."""
-        self._resolve(list(self._futures if futures is None else futures))
+    def wake(self, wakers: Iterable[Waker] | None = None) -> None:
+        """Wake polls (default: every poll), so that they read their queues again."""
+        self._wake(list(self._wakers if wakers is None else wakers))
 
     @contextmanager
-    def watch(self, *watches: Watch) -> Iterator[Future]:
+    def watch(self, *watches: Watch) -> Iterator[asyncio.Future[None]]:
         """Yield a future that is done once one of the queues ends behind its offset."""
-        future: Future = self._loop.create_future()
-        if self.interrupted:
-            future.set_result(None)
-        with self._lock:
-            self._futures.add(future)
-            for topic, queue_id, offset in watches:
-                self._watches.setdefault((topic, queue_id), {})[future] = offset
-            self._on_watch()
-        if not future.done() and self._has_arrived(watches):
+        future: asyncio.Future[None] = self._loop.create_future()
+        if self.add(future, watches):
             future.set_result(None)
         try:
             yield future
         finally:
-            with self._lock:
-                self._futures.discard(future)
-                for topic, queue_id, _ in watches:
-                    self._forget((topic, queue_id), future)
+            self.remove(future, watches)
+
+    def add(self, waker: Waker, watches: Sequence[Watch]) -> bool:
+        """Wake ``waker`` once one of the queues ends behind its offset; return whether one does so
+        already, or no poll may wait any more. Then the caller has to wake it."""
+        with self._lock:
+            self._wakers.add(waker)
+            for topic, queue_id, offset in watches:
+                self._watches.setdefault((topic, queue_id), {})[waker] = offset
+            self._on_watch()
+        return self.interrupted or self._has_arrived(watches)
+
+    def remove(self, waker: Waker, watches: Sequence[Watch]) -> None:
+        """End a watch, with the queues of its ``add``."""
+        with self._lock:
+            self._wakers.discard(waker)
+            for topic, queue_id, _ in watches:
+                self._forget((topic, queue_id), waker)
 
     def _on_watch(self) -> None:
         """Begin to check the queues. The caller holds the lock."""
 
-    def _has_arrived(self, watches: tuple[Watch, ...]) -> bool:
+    def _has_arrived(self, watches: Sequence[Watch]) -> bool:
         """Return whether a message arrived since the caller read its queues.
 
         A check may have seen that arrival before the watch was registered, and would wait for the
@@ -133,13 +148,13 @@ class Watches:
         except OSError:
             return False  # a check reads the queue too, and logs the error
 
-    def _forget(self, key: QueueKey, future: Future) -> None:
+    def _forget(self, key: QueueKey, waker: Waker) -> None:
         waiting = self._watches[key]
-        waiting.pop(future, None)
+        waiting.pop(waker, None)
         if not waiting:
             del self._watches[key]
 
-    def _find_arrived(self) -> list[Future]:
+    def _find_arrived(self) -> list[Waker]:
         """Check the queues; return the polls whose messages arrived. Raises OSError."""
         begun = time.monotonic()
         with self._lock:
@@ -149,20 +164,21 @@ class Watches:
         took = time.monotonic() - begun
         self._next_check_at = begun + max(CHECK_INTERVAL_MIN_S, CHECK_INTERVAL_RATIO * took)
         with self._lock:
-            return [
-                future
+            arrived = [
+                waker
                 for key, end in ends.items()
-                for future, offset in self._watches.get(key, {}).items()
-                if end > offset and not future.done()
+                for waker, offset in self._watches.get(key, {}).items()
+                if end > offset and not waker.done()
             ]
+        return list(dict.fromkeys(arrived))
 
-    def _resolve(self, futures: list[Future]) -> None:
-        """Resolve some futures now, the rest in later turns, since each reply takes loop time."""
-        for future in futures[:WAKE_BATCH]:
-            if not future.done():
-                future.set_result(None)
-        if len(futures) > WAKE_BATCH:
-            self._loop.call_soon(self._resolve, futures[WAKE_BATCH:])
+    def _wake(self, wakers: Sequence[Waker]) -> None:
+        """Wake some now, the rest in later turns, since each reply takes loop time."""
+        for waker in wakers[:WAKE_BATCH]:
+            if not waker.done():
+                waker.set_result(None)
+        if len(wakers) > WAKE_BATCH:
+            self._loop.call_soon(self._wake, wakers[WAKE_BATCH:])
 
 
 class WriterArrivals(Watches):
@@ -210,7 +226,7 @@ class WriterArrivals(Watches):
             return
         self._on_watch()  # before the check: it may miss what arrives meanwhile
         try:
-            self._resolve(self._find_arrived())
+            self._wake(self._find_arrived())
         except OSError:
             log.exception("check for arrivals failed")
             self._loop.call_later(WAIT_S, self._check)
@@ -252,7 +268,7 @@ class ReaderArrivals(Watches):
         self._pause(self._next_check_at - time.monotonic())
         seen = self._source.arrival_count()
         if arrived := self._find_arrived():
-            self._loop.call_soon_threadsafe(self._resolve, arrived)
+            self._loop.call_soon_threadsafe(self._wake, arrived)
         else:
             self._source.wait_for_arrival(seen, WAIT_S)
 

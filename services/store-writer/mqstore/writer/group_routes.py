@@ -150,7 +150,7 @@ class GroupRoutes:
         self._service.require_writable()
         engine = self._service.consumers.engine
         found = await asyncio.to_thread(engine.commit, group, commits, allow_back=commit.allow_back)
-        self._service.consumers.wake(group, only_full=False)
+        self._service.consumers.lines.wake(group, only_full=False)
         return GroupOffsets(
             group=group, offsets=tuple([_offset_view(each, self._shard) for each in found])
         )

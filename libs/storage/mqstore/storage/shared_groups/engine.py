@@ -165,6 +165,7 @@ class SharedGroups:
                 self._receive_from(config, wanted, place, limits, found)
             if limits.count <= 0:
                 break
+        found.is_exhausted = limits.count > 0 and limits.bytes > 0
         if len(self._recent) >= RECENT_MAX:
             self._recent.clear()
         until = self._seams.clock.monotonic() + RECENT_S
@@ -332,8 +333,7 @@ class SharedGroups:
         limits.bytes -= size
 
     def _limits(self, count: int, max_bytes: int, invisible_s: float) -> Limits:
-        deadline = self._seams.clock.monotonic() + invisible_s
-        return Limits(count, max_bytes, deadline)
+        return Limits(count, max_bytes, self._seams.clock.monotonic() + invisible_s)
 
     def _read(self, place: Place, offset: int, found: Received | None = None) -> Record | None:
         """The message at a queue offset; None for one that expired, or cannot be read."""

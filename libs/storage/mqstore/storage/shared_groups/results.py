@@ -71,6 +71,8 @@ class Received:
     ends: list[tuple[str, int, int]] = field(default_factory=list)
     """Topic, queue id and the offset where new messages will arrive, of each queue that was read;
     without those that are full, or whose next message cannot be read yet."""
+    is_exhausted: bool = False
+    """Whether all queues were read, and nothing was left for want of room in this receive."""
     end: int = 0
     """Physical offset below which the log has what this call appended."""
 

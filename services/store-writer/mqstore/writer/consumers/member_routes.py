@@ -70,7 +70,7 @@ class MemberRoutes:
             found = await asyncio.to_thread(
                 consumers.engine.join, group, member, spec.topics, spec.session_s
             )
-            consumers.wake(group, only_full=False)
+            consumers.lines.wake(group, only_full=False)
             return self._view(group, found)
 
         return await apply_to_all_shards(self._service.shards, request, Member, here, _join)
@@ -85,7 +85,7 @@ class MemberRoutes:
             self._service.require_writable()
             consumers = self._service.consumers
             await asyncio.to_thread(consumers.engine.leave, group, member)
-            consumers.wake(group, only_full=False)
+            consumers.lines.wake(group, only_full=False)
 
         return await delete_on_all_shards(self._service.shards, request, here)
 

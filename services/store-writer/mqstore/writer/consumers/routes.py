@@ -15,6 +15,7 @@ from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint, Hot
 from mqstore.service.expressions import Compilations
 from mqstore.service.http import (
+    DeferredReply,
     FutureReply,
     HotRequest,
     HotResult,
@@ -37,7 +38,7 @@ from mqstore.storage.shared_groups import (
 from mqstore.wire import consumers as operations
 from mqstore.writer.consumers.leased_messages import LeasedMessages
 from mqstore.writer.consumers.over_shards import Settle, ShardedConsumers
-from mqstore.writer.consumers.waiting import Look
+from mqstore.writer.consumers.receiving import Receiving
 from mqstore.writer.service import WriterService
 
 OTHERS_INTERVAL_S: Final = 1.0
@@ -82,7 +83,8 @@ class ConsumerRoutes:
         return await await_while_connected(request, receiving)
 
     def _prepare_receive(self, request: HotRequest) -> Prepared:
-        """Prepare receives: messages in memory are the reply at once, others come by a task."""
+        """Prepare receives. One without filters needs no task: messages in memory are the reply at
+        once, or in the turn of the event loop in which they come."""
         group = _group(request)
         refuse_unknown(request.query(), ("shard",))
         _require_json(request)
@@ -91,29 +93,20 @@ class ConsumerRoutes:
             spec = bodies.decode(_RECEIVE, body)
             if self._other_shard(request) is not None:
                 return None
-            look = self._look(group, spec)
-            if look is not None and (
-                look.found.messages or (not spec.wait and self._sharded.is_alone(request))
-            ):
-                return self._encode(group, look.found, spec.invisible_s)
-            receiving = self._receive(request, group, spec, body, look)
+            first = None
+            if not any(each.tags or each.sql for each in spec.topics.values()):
+                alone = self._sharded.is_alone(request)
+                wanted = [Subscription(topic) for topic in spec.topics]
+                first = self._begin(group, spec, wanted, spec.wait if alone else 0.0)
+                encode = partial(self._encode, group, spec.invisible_s)
+                if first.is_done and (alone or first.result().messages):
+                    return encode(first.result())
+                if alone:
+                    return _ReceiveReply(first, encode)
+            receiving = self._receive(request, group, spec, body, first)
             return FutureReply(asyncio.create_task(receiving), needs_client=True)
 
         return Prepared(begin)
-
-    def _look(self, group: str, spec: message_structs.ReceiveSpec) -> Look | None:
-        """Receive messages that are in memory; None where the disk must be read, with filters, and
-        in an ordered group."""
-        if spec.member is not None or any(each.tags or each.sql for each in spec.topics.values()):
-            return None
-        self._service.require_writable()
-        return self._service.consumers.receive_at_once(
-            group,
-            [Subscription(topic) for topic in spec.topics],
-            count=spec.max,
-            max_bytes=self._service.settings.max_answer_bytes,
-            invisible_s=spec.invisible_s,
-        )
 
     async def _receive(
         self,
@@ -121,10 +114,10 @@ class ConsumerRoutes:
         group: str,
         spec: message_structs.ReceiveSpec,
         body: bytes,
-        look: Look | None = None,
+        first: Receiving | None = None,
     ) -> Reply:
         """Receive here; where there are several shards, and this one has nothing, from another.
-        ``look`` is what was found here at once."""
+        ``first`` is a receive here that has begun."""
         wanted = [
             Subscription(topic, await self._filter(request, each))
             for topic, each in spec.topics.items()
@@ -132,35 +125,32 @@ class ConsumerRoutes:
         loop = asyncio.get_running_loop()
         until = loop.time() + spec.wait
         alone = self._sharded.is_alone(request)
+        receiving = first or self._begin(group, spec, wanted, spec.wait if alone else 0.0)
         while True:
-            left = max(0.0, until - loop.time())
-            wait_s = left if alone else 0.0
-            found = await self._receive_here(group, spec, wanted, wait_s, look)
-            look = None
+            found = await receiving.finished()
             if found.messages or alone:
-                return self._reply(group, found, spec.invisible_s)
+                break
             members: dict[str, Any] = msgspec.json.decode(body)
             there = await self._sharded.receive(request, members, spec.max)
             if there is not None:
                 return Reply(_encode(there))
             left = until - loop.time()
             if left <= 0 or self._service.consumers.arrivals.interrupted:
-                return self._reply(group, found, spec.invisible_s)
-            found = await self._receive_here(group, spec, wanted, min(left, OTHERS_INTERVAL_S))
-            if found.messages:
-                return self._reply(group, found, spec.invisible_s)
+                break
+            receiving = self._begin(group, spec, wanted, min(left, OTHERS_INTERVAL_S))
+        return Reply(self._encode(group, spec.invisible_s, found))
 
-    async def _receive_here(
+    def _begin(
         self,
         group: str,
         spec: message_structs.ReceiveSpec,
         wanted: Sequence[Subscription],
         wait_s: float,
-        look: Look | None = None,
-    ) -> Received:
+    ) -> Receiving:
+        """Begin a receive here."""
         service = self._service
         service.require_writable()
-        return await service.consumers.receive(
+        return service.consumers.receive(
             group,
             wanted,
             count=spec.max,
@@ -168,7 +158,6 @@ class ConsumerRoutes:
             invisible_s=spec.invisible_s,
             member=spec.member,
             wait_s=wait_s,
-            look=look,
         )
 
     async def _filter(
@@ -193,10 +182,7 @@ class ConsumerRoutes:
             return None
         return lambda body: shards.reply(entry, self._service.build_forwarded(request.scope, body))
 
-    def _reply(self, group: str, found: Received, invisible_s: float) -> Reply:
-        return Reply(self._encode(group, found, invisible_s))
-
-    def _encode(self, group: str, found: Received, invisible_s: float) -> bytes:
+    def _encode(self, group: str, invisible_s: float, found: Received) -> bytes:
         expires_ms = int((time.time() + invisible_s) * 1000)
         view = message_structs.ReceivedMessages(
             group=group,
@@ -300,8 +286,30 @@ class ConsumerRoutes:
         self, group: str, texts: Sequence[str], statuses: Sequence[str], *, only_full: bool
     ) -> bytes:
         """Wake receives that wait, and encode the results."""
-        self._service.consumers.wake(group, only_full=only_full)
+        self._service.consumers.lines.wake(group, only_full=only_full)
         return encode_results(group, texts, statuses)
+
+
+class _ReceiveReply(DeferredReply):
+    """The reply of a receive that is not done yet."""
+
+    __slots__ = ("_encode", "_receiving")
+
+    def __init__(self, receiving: Receiving, encode: Callable[[Received], bytes]) -> None:
+        self._receiving = receiving
+        self._encode = encode
+
+    def then(self, callback: Callable[[], object]) -> None:
+        """See ``DeferredReply``."""
+        self._receiving.then(callback)
+
+    def reply(self) -> bytes:
+        """See ``DeferredReply``. Raises as ``Receiving.result``."""
+        return self._encode(self._receiving.result())
+
+    def disconnect(self) -> None:
+        """See ``DeferredReply``."""
+        self._receiving.cancel()
 
 
 def encode_results(group: str, texts: Sequence[str], statuses: Sequence[str]) -> bytes:
