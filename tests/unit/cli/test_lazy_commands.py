@@ -113,6 +113,13 @@ def test_each_command_has_examples_of_itself() -> None:
         assert f"mqstore {shown}" in examples, name
 
 
+def test_names_of_options_have_no_capitals() -> None:
+    for name, command in made().items():
+        for parameter in command.params:
+            long = [each for each in parameter.opts if each.startswith("--")]
+            assert [each for each in long if each != each.lower()] == [], name
+
+
 def test_the_help_of_a_group_names_its_commands() -> None:
     shown = CliRunner().invoke(app, ["topic", "--help"]).output
     assert [line.split()[0] for line in shown.split("Commands:")[1].splitlines() if line] == [

@@ -86,7 +86,7 @@ CoordinatorUrl = Annotated[
 ]
 Token = Annotated[
     str | None,
-    typer.Option(help=f"Bearer token. Variable: {TOKEN_VARIABLE}.", metavar="TOKEN"),
+    typer.Option("--token", help=f"Bearer token. Variable: {TOKEN_VARIABLE}.", metavar="TOKEN"),
 ]
 TokenFile = Annotated[
     str | None,
