@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,9 @@ FILES_READ: Final = 4
 ITEMS_CHECKED: Final = 1_000
 """Number of items that are checked from either end of a file."""
 _CHUNK_SIZE: Final = 4 << 20
+_PAGE_SIZE: Final = 4096
+_PAGES_KEPT: Final = 1_000
+"""Items that are checked lie side by side, and so do most slots of a small file."""
 _SLOTS_OF_ITEM: Final = INDEX_ITEM_SIZE // INDEX_SLOT_SIZE
 
 
@@ -59,12 +63,13 @@ class _Reader:
         self._files = files
         self._path = path
         self._length = 0 if stat is None else stat.size
+        self._page = lru_cache(_PAGES_KEPT)(self._read_page)
 
     def sizes(self) -> IndexSizes | None:
         """The pair that this file agrees with, or None."""
         if not INDEX_HEADER_SIZE < self._length <= INT32_MAX or self._length % INDEX_SLOT_SIZE:
             return None
-        header = IndexHeader(*HEADER.unpack(self._read(0, INDEX_HEADER_SIZE)))
+        header = IndexHeader(*HEADER.unpack(self._bytes(0, INDEX_HEADER_SIZE)))
         items = header.index_count - 1
         found = self._candidate(items) if items > 0 else None
         return found if found is not None and self._agrees(header, found) else None
@@ -116,11 +121,22 @@ class _Reader:
 
     def _item(self, sizes: IndexSizes, number: int) -> IndexItem:
         at = items_start(sizes.slots) + number * INDEX_ITEM_SIZE
-        return IndexItem(*ITEM.unpack(self._read(at, INDEX_ITEM_SIZE)))
+        return IndexItem(*ITEM.unpack(self._bytes(at, INDEX_ITEM_SIZE)))
 
     def _slot(self, slot: int) -> int:
-        data = self._read(INDEX_HEADER_SIZE + slot * INDEX_SLOT_SIZE, INDEX_SLOT_SIZE)
+        data = self._bytes(INDEX_HEADER_SIZE + slot * INDEX_SLOT_SIZE, INDEX_SLOT_SIZE)
         return int.from_bytes(data, signed=True)
+
+    def _bytes(self, offset: int, length: int) -> bytes:
+        """Bytes of one page, or of two."""
+        number, start = divmod(offset, _PAGE_SIZE)
+        found = self._page(number)[start : start + length]
+        if len(found) < length:
+            found += self._page(number + 1)[: length - len(found)]
+        return found
+
+    def _read_page(self, number: int) -> bytes:
+        return self._read(number * _PAGE_SIZE, _PAGE_SIZE)
 
     def _read(self, offset: int, length: int) -> bytes:
         return self._files.read_range(self._path, offset, length, keep=True)
