@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import forked_processes
 from tests.compat.referee import VERSIONS, Referee, missing
 from tests.leftover_processes import restore_interrupts, watch
 from tests.long_runs import few_first
@@ -51,6 +52,12 @@ def pytest_timeout_set_timer(item: Any, settings: Any) -> bool:
     signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, settings.timeout)
     return True
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes() -> None:
+    """Let all workers fork services from one server, which imports their modules once."""
+    forked_processes.share()
 
 
 @pytest.fixture(scope="session", params=few_first(VERSIONS))

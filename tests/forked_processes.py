@@ -5,6 +5,7 @@ hundreds of services. A forked process runs a module as ``python -m`` does, with
 arguments and files of its own. It shares imported modules and their caches with the server.
 
 ``python -m tests.forked_processes FD`` is the server; it ends when the other end of FD is closed.
+``python -m tests.forked_processes FD LISTENER`` also serves those that connect to a socket.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final, NoReturn
@@ -47,6 +49,8 @@ PRELOADED: Final = (
 
 COMMAND_TIMEOUT_S: Final = 60.0
 LISTENER_VARIABLE: Final = "MQSTORE_LISTEN_FD"
+SERVER_VARIABLE: Final = "TESTS_FORK_SERVER"
+"""Environment variable: the abstract address of the server that the processes of a run share."""
 REQUEST_BYTES: Final = 1 << 17
 """Maximum size of a request, which contains a whole environment."""
 
@@ -153,15 +157,37 @@ def run_mqstore(
     return subprocess.CompletedProcess(arguments, process.wait(), output, errors)
 
 
+def share() -> None:
+    """Start a server that this process and those that it starts from now on use."""
+    name = f"forks-{uuid.uuid4()}"
+    with _new_socket() as listener:
+        listener.bind(f"\0{name}")
+        listener.listen()
+        _start_server(listener)
+    os.environ[SERVER_VARIABLE] = name
+
+
 @functools.cache
 def _server() -> socket.socket:
-    """The connection to the server of this process, which is started at the first use."""
+    """The connection to the server of this process: the shared one, or one of its own, which is
+    started at the first use."""
+    name = os.environ.get(SERVER_VARIABLE)
+    if name is None:
+        return _start_server()
+    connection = _new_socket()
+    connection.connect(f"\0{name}")
+    return connection
+
+
+def _start_server(*listener: socket.socket) -> socket.socket:
+    """Start a server that ends with this process, and return a connection to it."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    descriptors = [each.fileno() for each in (theirs, *listener)]
     process = subprocess.Popen(
-        [sys.executable, "-m", __name__, str(theirs.fileno())],
+        [sys.executable, "-m", __name__, *map(str, descriptors)],
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
-        pass_fds=(theirs.fileno(),),
+        pass_fds=descriptors,
     )
     theirs.close()
 
@@ -173,6 +199,10 @@ def _server() -> socket.socket:
     return ours
 
 
+def _new_socket() -> socket.socket:
+    return socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
 def _read_all(file: IO[str]) -> str:
     if file.closed:
         return ""
@@ -182,26 +212,47 @@ def _read_all(file: IO[str]) -> str:
         return file.read()
 
 
-def _serve(connection: socket.socket) -> None:
-    """Fork a process for each request, until the other end is closed."""
+def _serve(connections: list[socket.socket]) -> None:
+    """Fork a process for each request, until the other end of the first connection is closed. The
+    second socket, if any, is where further ones connect."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    owner, listeners = connections[0], connections[1:]
+    while True:
+        for ready in select.select(connections, [], [])[0]:
+            if ready in listeners:
+                connections.append(ready.accept()[0])
+                continue
+            data, files, _, _ = socket.recv_fds(ready, REQUEST_BYTES, 4)
+            if data:
+                _fork(connections, data, files)
+            elif ready is owner:
+                return
+            else:
+                connections.remove(ready)
+                ready.close()
+
+
+def _fork(connections: list[socket.socket], request: bytes, files: list[int]) -> None:
+    _import_services()
+    if os.fork() == 0:
+        for connection in connections:
+            connection.close()
+        _monitor(json.loads(request), *files)
+    for file in files:
+        os.close(file)
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass  # an ended monitor
+
+
+@functools.cache
+def _import_services() -> None:
+    """Import what forked processes share, before the first of them."""
     for module in PRELOADED:
         importlib.import_module(module)
     asyncio.run(_build_services())
     assert len(list(Path("/proc/self/task").iterdir())) == 1, "a fork copies one thread only"
     gc.freeze()
-    while True:
-        data, files, _, _ = socket.recv_fds(connection, REQUEST_BYTES, 4)
-        if not data:
-            return
-        if os.fork() == 0:
-            connection.close()
-            _monitor(json.loads(data), *files)
-        for file in files:
-            os.close(file)
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass  # an ended monitor
 
 
 async def _build_services() -> None:
@@ -279,8 +330,11 @@ def _end(code: int) -> NoReturn:
 
 
 def main(arguments: Sequence[str]) -> None:
-    with socket.socket(fileno=int(arguments[0])) as connection:
-        _serve(connection)
+    with contextlib.ExitStack() as stack:
+        sockets = [socket.socket(fileno=int(each)) for each in arguments]
+        for each in sockets:
+            stack.enter_context(each)
+        _serve(sockets)
 
 
 if __name__ == "__main__":

@@ -33,3 +33,17 @@ def test_a_process_runs_until_a_signal_ends_it() -> None:
     process.communicate()
     assert process.returncode == -signal.SIGKILL
     process.kill()  # does nothing to an ended process
+
+
+def test_all_workers_of_a_run_fork_from_one_server() -> None:
+    process = start("http.server", "--bind", "127.0.0.1", "0")
+    server = parent_of(parent_of(process.pid))
+    process.kill()
+    process.communicate()
+    is_in_worker = "PYTEST_XDIST_WORKER" in os.environ
+    assert parent_of(server) == (os.getppid() if is_in_worker else os.getpid())
+
+
+def parent_of(pid: int) -> int:
+    stat = Path(f"/proc/{pid}/stat").read_text()
+    return int(stat.rpartition(")")[2].split()[1])
