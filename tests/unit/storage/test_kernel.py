@@ -556,7 +556,7 @@ def test_a_cycle_of_a_view_and_what_holds_its_bytes_can_be_collected(
     cycle: list[object] = [view]
     cycle += [hold(view), cycle]
     del view, cycle
-    gc.collect()
+    gc.collect(1)
 
 
 @given(st.integers(0, 70), st.integers(0, 69))

@@ -217,7 +217,7 @@ def test_the_newest_stays_however_full_the_disk_is(machine: Machine) -> None:
 def test_services_outlive_a_disk_without_any_room(machine: Machine) -> None:
     machine.fill(5)
     machine.use(100)
-    machine.run(1000)
+    machine.run(200)
     assert machine.store.failure is None
     machine.use(1)
     machine.run(2)

@@ -245,7 +245,7 @@ def test_memory_lives_as_long_as_the_last_slice(tmp_path: Path) -> None:
     assert bytes(part) == b"23"
     assert mapped_regions(path) == 1
     del part
-    gc.collect()
+    gc.collect(1)
     assert mapped_regions(path) == 0
     with pytest.raises(ValueError, match="unmapped"):
         _ = mapping.view
