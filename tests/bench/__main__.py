@@ -44,6 +44,7 @@ from tests.bench.rocketmq import Peer
 
 BENCHES: Final[dict[str, Callable[[Setting], Iterator[Bench]]]] = {
     "lean-sends": bench_lean.send_benches,
+    "lean-replicated": bench_lean.replicated_benches,
     "lean-pulls": bench_lean.pull_benches,
     "lean-lookups": bench_lean.lookup_benches,
     "lean-transactions": bench_lean.transaction_benches,

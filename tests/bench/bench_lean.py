@@ -109,6 +109,18 @@ def transaction_benches(setting: Setting) -> Iterator[Bench]:
         yield from _benches(setting, Services(TRANSACTION, flush))
 
 
+def replicated_benches(setting: Setting) -> Iterator[Bench]:
+    """Single sends whose replies wait for a second copy, on the same machine.
+
+    Our follower acknowledges what is on its disk, a slave of RocketMQ what is in its page cache.
+    """
+    with servers.leader(setting) as ours, servers.master(setting) as master:
+        for connections in CONNECTIONS:
+            count = "1 connection" if connections == 1 else f"{connections} connections"
+            name = f"lean replicated {SINGLE.name}, {count}"
+            yield _bench(setting, SINGLE, name, connections, ours, master)
+
+
 def pull_benches(setting: Setting) -> Iterator[Bench]:
     """Pulls of a filled store's queues."""
     size = (setting.log_mib << 20) // READ_SHARE

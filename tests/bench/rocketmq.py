@@ -74,16 +74,23 @@ class Programs:
 
     @contextlib.contextmanager
     def broker(
-        self, directory: Path, flush: str, *, segment: int = SEGMENT_DEFAULT, names: int = 0
+        self,
+        directory: Path,
+        flush: str,
+        *,
+        segment: int = SEGMENT_DEFAULT,
+        names: int = 0,
+        role: str = "ASYNC_MASTER",
+        ha: int = 0,
     ) -> Iterator[tuple[int, int]]:
         """A whole broker over a directory, in a JVM of its own; its port and its process id.
 
-        ``names`` is the port of a name server that leads to it; 0: there is none. Raises PeerError.
+        ``names`` is the port of a name server that leads to it; 0: there is none. ``ha`` is the
+        port on which a master sends its log to a slave. Raises PeerError.
         """
         port = free_port()
-        process = self.start(
-            "peer.Broker", str(directory), str(port), flush, str(segment), str(names)
-        )
+        given = directory, port, flush, segment, names, role, ha
+        process = self.start("peer.Broker", *map(str, given))
         try:
             assert process.stdout is not None
             if process.stdout.readline() != b"ready\n":

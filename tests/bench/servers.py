@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+from mqstore.client import Client
 from mqstore.storage.config import FlushDiskType
-from tests.bench import latencies
+from tests.bench import exchanges, latencies, lean
+from tests.bench.failures import SideError
 from tests.bench.harness import Metric, Setting
+from tests.bench.lean import Limits
 from tests.bench.stores import fresh_directory
-from tests.bench.workload import QUEUES, TOPIC
+from tests.bench.workload import BODY_SIZE, QUEUES, TOPIC
+from tests.free_ports import free_port
+from tests.services import service_processes
 from tests.services.service_processes import Run, running
+
+REPLICA: Final = "follower"
+CONNECTED_WITHIN_S: Final = 60.0
+"""Longest wait for the copy of a leader or of a master."""
 
 
 @dataclass(frozen=True)
@@ -76,3 +85,64 @@ def broker(
         setting.peer.broker(root, flush.value, names=names) as (port, process_id),
     ):
         yield Server(str(names or port), (process_id,))
+
+
+@contextmanager
+def leader(setting: Setting) -> Iterator[Server]:
+    """Run a synchronous leader and its follower over empty stores; both are measured."""
+    ha = free_port()
+    leading = {"broker_role": "SYNC_MASTER", "ha_listen_port": ha, "listen_port": free_port()}
+    following: dict[str, Any] = {"broker_role": "SLAVE", "ha_master_address": f"127.0.0.1:{ha}"}
+    allowed = {"ha_allowed_slaves": "127.0.0.1", "replica_name": "leader"}
+    with (
+        fresh_directory(setting.directory) as root,
+        service_processes.writer(root / "leader", **leading, **allowed) as first,
+        Client(first.url, first.url) as client,
+    ):
+        client.create_topic(TOPIC, queues=QUEUES)
+        following |= {"status": "not-ready", "replica_name": REPLICA}
+        with service_processes.writer(root / "follower", **following) as follower:
+            _await(lambda: _is_in_sync(client))
+            yield Server(first.url, (first.process.pid, follower.process.pid))
+
+
+@contextmanager
+def master(setting: Setting) -> Iterator[Server | None]:
+    """Run a synchronous master of RocketMQ and its slave; both are measured.
+
+    None without a peer.
+    """
+    if setting.peer is None:
+        yield None
+        return
+    ha, flush = free_port(), FlushDiskType.ASYNC.value
+    with (
+        fresh_directory(setting.directory) as root,
+        setting.peer.broker(root / "master", flush, role="SYNC_MASTER", ha=ha) as (port, pid),
+        setting.peer.broker(root / "slave", flush, role="SLAVE", ha=ha) as (_, slave_pid),
+    ):
+        _await(lambda: _is_stored(port))
+        yield Server(str(port), (pid, slave_pid))
+
+
+def _is_in_sync(client: Client) -> bool:
+    leading = client.replication().leading
+    return leading is not None and REPLICA in leading.in_sync
+
+
+def _is_stored(port: int) -> bool:
+    """Whether a message to a master is also stored by its slave."""
+    try:
+        lean.run(exchanges.their_send(BODY_SIZE), port, 1, Limits(exchanges=1))
+    except lean.LeanError:
+        return False
+    return True
+
+
+def _await(is_so: Callable[[], bool]) -> None:
+    """Poll until the copy is connected. Raises SideError."""
+    deadline = time.monotonic() + CONNECTED_WITHIN_S
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise SideError("the copy does not connect")
+        time.sleep(0.1)

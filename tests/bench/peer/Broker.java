@@ -11,13 +11,14 @@ import org.apache.rocketmq.namesrv.NamesrvController;
 import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 import org.apache.rocketmq.remoting.netty.NettyClientConfig;
 import org.apache.rocketmq.remoting.netty.NettyServerConfig;
+import org.apache.rocketmq.store.config.BrokerRole;
 import org.apache.rocketmq.store.config.FlushDiskType;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 
 /**
  * A whole broker of RocketMQ 4 or 5 with its defaults, in a JVM of its own: `Broker DIRECTORY PORT FLUSH
- * SEGMENT NAMES`, the fourth being mappedFileSizeCommitLog and the last one the port of a name server
- * that is to live in this JVM too.
+ * SEGMENT NAMES ROLE HA`. SEGMENT is mappedFileSizeCommitLog, NAMES the port of a name server that is
+ * to live in this JVM too, ROLE the brokerRole, and HA the haListenPort of the master.
  *
  * <p>With port 0 there is no name server: it registers with none, and senders know its address.
  * "ready" on stdout says that it answers; it ends with its standard input.
@@ -37,6 +38,8 @@ public final class Broker {
         System.setProperty(RemotingCommand.REMOTING_VERSION_KEY,
             Integer.toString(MQVersion.CURRENT_VERSION));
         BrokerConfig config = config();
+        BrokerRole role = BrokerRole.valueOf(args[5]);
+        config.setBrokerId(role == BrokerRole.SLAVE ? 1 : 0);
         int namesPort = Integer.parseInt(args[4]);
         if (namesPort != 0) {
             NamesrvController names = new NamesrvController(new NamesrvConfig(), server(namesPort));
@@ -46,7 +49,8 @@ public final class Broker {
         }
         BrokerController broker =
             new BrokerController(config, server(Integer.parseInt(args[1])), new NettyClientConfig(),
-                store(args[0], FlushDiskType.valueOf(args[2]), Integer.parseInt(args[3])));
+                store(args[0], FlushDiskType.valueOf(args[2]), Integer.parseInt(args[3]), role,
+                    Integer.parseInt(args[6])));
         if (!broker.initialize()) {
             throw new IllegalStateException("the broker does not start: initialize() is false");
         }
@@ -76,14 +80,18 @@ public final class Broker {
         return config;
     }
 
-    private static MessageStoreConfig store(String directory, FlushDiskType flush,
-        int segment) {
+    private static MessageStoreConfig store(String directory, FlushDiskType flush, int segment,
+        BrokerRole role, int ha) {
         MessageStoreConfig config = new MessageStoreConfig();
         config.setStorePathRootDir(directory);
         config.setStorePathCommitLog(Path.of(directory, "commitlog").toString());
         config.setFlushDiskType(flush);
         config.setMappedFileSizeCommitLog(segment);
-        config.setHaListenPort(0);
+        config.setBrokerRole(role);
+        config.setHaListenPort(role == BrokerRole.SLAVE ? 0 : ha);
+        if (role == BrokerRole.SLAVE) {
+            config.setHaMasterAddress("127.0.0.1:" + ha);
+        }
         config.setFileReservedTime(24 * 365 * 50); // nothing expires meanwhile
         config.setCleanFileForciblyEnable(false);
         return config;
