@@ -36,13 +36,15 @@ def lease() -> Iterator[str]:
 def test_a_lease_is_written_only_as_it_was_read(lease: str) -> None:
     store = KubeLease(lease, NAMESPACE)
     assert store.read() is None
-    addresses = Addresses("http://one:8081", "one:10912", "one:10911")
+    addresses = Addresses("http://one:8081", "one:10912")
     made = store.write(Lease("one", 1, addresses, ("one", "two"), "two"))
     assert store.read() == made
     assert (made.addresses, made.in_sync, made.successor) == (addresses, ("one", "two"), "two")
+    released = store.write(replace(made, holder="", former="one"))
+    assert (released.holder, released.former) == ("", "one")
     with pytest.raises(LeaseConflict):
         store.write(Lease("two", 1))
-    taken = store.write(Lease("two", 2, version=made.version))
+    taken = store.write(Lease("two", 2, version=released.version))
     with pytest.raises(LeaseConflict):
         store.write(made)
     assert store.read() == taken

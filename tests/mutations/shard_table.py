@@ -59,8 +59,8 @@ _ACKNOWLEDGEMENTS: Final = (
     _of(
         "A follower reports before its sync",
         _FOLLOWER,
-        "self._end.send(Report(self._log.flushed))",
-        "self._end.send(Report(self._log.end))",
+        "self._end.send(Report(self._log.flushed, self._tables_version))",
+        "self._end.send(Report(self._log.end, self._tables_version))",
     ),
     _of(
         "The nearest member confirms for all",
@@ -77,7 +77,7 @@ _ACKNOWLEDGEMENTS: Final = (
     _of(
         "A copy that is behind joins",
         _IN_SYNC,
-        "        return copy.acknowledged >= max(self._promised, self._joins_from)\n",
+        "        return copy.acknowledged.covers(_Place(self._promised, self._replied_tables))\n",
         "        return True\n",
     ),
     _of(
@@ -85,6 +85,30 @@ _ACKNOWLEDGEMENTS: Final = (
         _IN_SYNC,
         "        return max(self.confirmed, self._replied)\n",
         "        return self.confirmed\n",
+    ),
+    _of(
+        "A copy joins without the tables",
+        _IN_SYNC,
+        "        return copy.acknowledged.covers(_Place(self._promised, self._replied_tables))\n",
+        "        return copy.acknowledged.log >= self._promised\n",
+    ),
+    _of(
+        "The nearest member has the tables for all",
+        _IN_SYNC,
+        "        return min((self._tables_of(name) for name in others), default=",
+        "        return max((self._tables_of(name) for name in others), default=",
+    ),
+    _of(
+        "Tables are sent before the log that they refer to",
+        _LEADER,
+        "        if self._tables is not None and self._tables.position <= self._sent:\n",
+        "        if self._tables is not None:\n",
+    ),
+    _of(
+        "A publication in doubt is not repeated",
+        _IN_SYNC,
+        "        return None if found == self.names and not self._in_doubt else found\n",
+        "        return None if found == self.names else found\n",
     ),
     _of(
         "A new leader does not wait for the members of the set that was published",
@@ -100,6 +124,12 @@ _TAILS: Final = (
         _HISTORY,
         "    end = min(ends[shared[-1]], other[shared[-1]]) if shared else -1\n",
         "    end = follower.end if shared else -1\n",
+    ),
+    _of(
+        "An earlier leader is followed again",
+        _HISTORY,
+        "    if follower.newest > leader.newest:\n",
+        "    if False:\n",
     ),
     _of(
         "A tail is cut up to the leader's end only",

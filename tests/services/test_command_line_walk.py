@@ -199,6 +199,9 @@ def test_the_state_of_the_store_is_shown(use: Use) -> None:
     assert lines(use("scrub", "status"))[0]["findingCount"] == 0
     assert "would read" in use("scrub", "start", "--dry-run", form="table").stdout
     use("scrub", "start")
+    use("scrub", "repair", code=2)
+    assert lines(use("scrub", "repair", "--dry-run")) == []
+    assert lines(use("scrub", "repair", "--yes")) == []
     assert "opened" in [each["kind"] for each in lines(use("events"))]
 
 

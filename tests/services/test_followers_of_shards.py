@@ -65,7 +65,6 @@ def test_a_follower_of_a_shard_has_the_whole_log_and_all_tables(tmp_path: Path) 
         "broker_role": "SLAVE",
         "replica_name": "second",
         "ha_master_address": f"127.0.0.1:{ha}",
-        "master_address": f"127.0.0.1:{remoting}",
     }
     messages = [NewMessage(body=f"{number}" * 1_500, keys=("k",)) for number in range(700)]
     with writer(tmp_path / "leader", **sizes, **leads) as process, Client(process.url) as leader:

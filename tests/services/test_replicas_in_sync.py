@@ -160,6 +160,21 @@ def test_replies_wait_for_all_copies_that_are_in_sync(tmp_path: Path) -> None:
             assert _problem_of(client) == "flush-slave-timeout"
 
 
+def test_a_change_waits_for_the_tables_of_all_copies_that_are_in_sync(tmp_path: Path) -> None:
+    with _leader(tmp_path / "leader", slave_timeout=200) as (_, client, port):
+        with scripted_replica(port, "b") as replica:
+            replica.acknowledge(_leading(client).end_offset)
+            _await_in_sync(client, "a", "b")
+            client.create_topic("confirmed")
+            replica.takes_tables = False
+            with pytest.raises(ProblemError) as refused:
+                client.create_topic("unconfirmed")
+            assert refused.value.type == "change-unconfirmed"
+            assert client.topic("unconfirmed").write_queues == 4
+        _await_in_sync(client, "a")
+        client.create_topic("alone")
+
+
 @pytest.mark.slow
 def test_a_copy_that_does_not_catch_up_leaves(tmp_path: Path) -> None:
     settings = {"ha_max_time_slave_not_catchup": 50}

@@ -204,6 +204,11 @@ The number of a pod's shard: its ordinal, or with replicas that of its StatefulS
 {{- if not (hasKey .root.Values.settings "haAllowedSlaves") }}
 - {name: MQSTORE_HA_ALLOWED_SLAVES, value: "0.0.0.0/0,::/0"} # the network policy admits the shard's pods
 {{- end }}
+{{- if .root.Values.replicaTlsSecret }}
+- {name: MQSTORE_HA_TLS_CERT, value: /etc/mqstore/replica-tls/tls.crt}
+- {name: MQSTORE_HA_TLS_KEY, value: /etc/mqstore/replica-tls/tls.key}
+- {name: MQSTORE_HA_TLS_CA, value: /etc/mqstore/replica-tls/ca.crt}
+{{- end }}
 {{- end -}}
 
 {{/* Called with (dict "root" $ "of" ingress|gateway): hosts with a service. */}}

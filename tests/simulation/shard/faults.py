@@ -37,6 +37,12 @@ class Kind(StrEnum):
     HEAL = "heal"
     BREAK = "break"
     """The connections of two machines break."""
+    MISDIRECT = "misdirect"
+    """The leader is stopped for longer than its lease lasts. As it goes on, connections of the
+    target arrive at it, as by an outdated address."""
+    DOUBT = "doubt"
+    """The next change of the replicas in sync has no reply, and a replica that it adds ends; it
+    starts again once the others go on without it."""
     RELEASE = "release"
     """A graceful stop."""
     LOSE_VOLUME = "lose-volume"
@@ -51,6 +57,8 @@ WEIGHTS: Final = {
     Kind.ISOLATE: 3,
     Kind.HEAL: 5,
     Kind.BREAK: 2,
+    Kind.MISDIRECT: 4,
+    Kind.DOUBT: 2,
     Kind.RELEASE: 2,
 }
 
@@ -87,6 +95,8 @@ def _draw_one(rng: random.Random, at: float, kind: Kind) -> Fault:
     target, other = rng.sample([*NAMES, LEADER], 2)
     if kind is Kind.BLACKOUT:
         target = LEADER
+    if kind is Kind.MISDIRECT:
+        target, other = rng.choice(NAMES), LEADER
     if kind is Kind.CUT and rng.random() < LEASE_CHANCE:
         other = SERVICE
     return Fault(at, kind, target, other, rng.choice(PAUSES_S) * (0.5 + rng.random()))

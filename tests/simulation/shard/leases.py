@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
@@ -25,6 +26,8 @@ class LeaseService:
         self.network = network
         self.fail_chance = fail_chance
         self.lease: Lease | None = None
+        self.on_doubt: Callable[[str], object] | None = None
+        """If set, the next write that adds a replica in sync has no reply. Called with its name."""
         self._version = 0
 
     def replace(self, lease: Lease) -> Lease:
@@ -68,6 +71,7 @@ class LeaseClient:
     def write(self, lease: Lease) -> Lease:
         """See ``election.LeaseStore``."""
         service, rng = self._service, self._service.events.rng
+        self._doubt(lease)
         if rng.random() < service.fail_chance:
             self._write_late(lease)
         self._reach()
@@ -77,6 +81,20 @@ class LeaseClient:
             raise LeaseUnavailable("no reply, and the lease was written")
         self._spent += service.network.delay()
         return written
+
+    def _doubt(self, lease: Lease) -> None:
+        """Leave open whether a write took effect, if that is wanted of this one."""
+        service, present = self._service, self._service.lease
+        if service.on_doubt is None or present is None or present.holder != lease.holder:
+            return
+        added = sorted(set(lease.in_sync) - set(present.in_sync))
+        if added:
+            on_doubt, service.on_doubt = service.on_doubt, None
+            if service.events.rng.random() < 0.5:
+                service.replace(lease)
+            on_doubt(added[0])
+            self._spent += CALL_MAX_S
+            raise LeaseUnavailable("no reply, and a replica that joins has ended")
 
     def _write_late(self, lease: Lease) -> None:
         """Have the request arrive after its caller has given it up."""

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.simulation.shard.model_tables import ModelTables
+    from tests.simulation.shard.replica_log import ReplicaLog
 
 Record = tuple[int, int]
 """Epoch in which it was put, and its number."""
@@ -26,17 +31,23 @@ class Ledger:
     """Records that readers saw below the confirmed offset."""
     put: set[Record] = field(default_factory=set)
     """All that was ever put, acknowledged or not."""
+    changes: set[int] = field(default_factory=set)
+    """Numbers of the changes of tables that were acknowledged."""
     lost: set[Record] = field(default_factory=set)
     """Records that one log at least lost with the power or the volume of its machine."""
 
-    def note_leader(self, epoch: int, process: str, log: Mapping[int, Record]) -> None:
-        """Note that a process begins to lead with a log. Raises Broken where it lacks a record, or
-        another process leads in the epoch."""
+    def note_leader(self, epoch: int, process: str, log: ReplicaLog, tables: ModelTables) -> None:
+        """Note that a process begins to lead with a log and tables. Raises Broken where it lacks a
+        record or a change, has tables ahead of its log, or another process leads in the epoch."""
         leader = self.leaders.setdefault(epoch, process)
         self.newest_epoch = max(self.newest_epoch, epoch)
         if leader != process:
             raise Broken(f"{leader} and {process} both lead in epoch {epoch}")
-        self.check_has_all(f"{process}, which leads in epoch {epoch},", log)
+        who = f"{process}, which leads in epoch {epoch},"
+        self.check_has_all(who, log.records)
+        self.check_has_changes(who, tables.changes)
+        if tables.position > log.end:
+            raise Broken(f"{who} has tables of offset {tables.position}, and a log to {log.end}")
 
     def acknowledge_synced(self, epoch: int, process: str) -> None:
         """Note that a leader acknowledges what is on its own disk. Raises Broken."""
@@ -53,6 +64,23 @@ class Ledger:
         found = self.replicated.setdefault(offset, record)
         if found != record:
             raise Broken(f"offset {offset} was acknowledged with {found}, and now with {record}")
+
+    def acknowledge_change(self, epoch: int, process: str, number: int) -> None:
+        """Note that a leader acknowledges a change of a table. Raises Broken."""
+        self.acknowledge_synced(epoch, process)
+        self.changes.add(number)
+
+    def check_cut(self, who: str, log: Mapping[int, Record], end: int) -> None:
+        """Raise Broken where a log is about to be cut at ``end``, and has a record behind it that
+        was acknowledged."""
+        for offset, record in self.replicated.items():
+            if offset >= end and log.get(offset) == record:
+                raise Broken(f"{who} cuts {record} at offset {offset}, which was acknowledged")
+
+    def check_has_changes(self, who: str, changes: Collection[int]) -> None:
+        """Raise Broken unless tables have all changes that were acknowledged."""
+        if missing := self.changes.difference(changes):
+            raise Broken(f"{who} lacks {len(missing)} changes of tables that were acknowledged")
 
     def read(self, reader: str, offset: int, record: Record) -> None:
         """Note that a reader saw a record below the confirmed offset. Raises Broken."""

@@ -33,7 +33,17 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True)
+class Tables:
+    """The leader's tables of a version, sent behind the log up to ``position``."""
+
+    version: int
+    changes: frozenset[int]
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
-    """The end of what is on a follower's disk."""
+    """The end of what is on a follower's disk, and the version of its tables."""
 
     flushed: int
+    tables: int

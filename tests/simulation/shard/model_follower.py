@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from mqstore.storage.errors import LeaderLogRefused
 from mqstore.storage.metadata.log_history import LogHistory, common_end
+from tests.simulation.shard.ledger import Broken
 from tests.simulation.shard.messages import (
     FollowerIntroduction,
     Frame,
     LeaderIntroduction,
     Report,
+    Tables,
 )
 from tests.simulation.shard.model_leader import SILENCE_MAX_S
 from tests.simulation.shard.network import End
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
 HEARTBEAT_S: Final = 0.5
 RECONNECT_S: Final = 0.3
+SLOW_CHANCE: Final = 0.02
+SLOW_S: Final = 3.0
+"""Time that tables sometimes take to be saved."""
 
 
 class ModelFollower:
@@ -35,6 +40,7 @@ class ModelFollower:
         self._end: End | None = None
         self._is_closed = False
         self._is_introduced = False
+        self._tables_version = 0
         self._heard_at = 0.0
         self._connect()
         self._tick()
@@ -58,7 +64,7 @@ class ModelFollower:
         if self._is_closed:
             end.close()
             return
-        self._end, self._is_introduced = end, False
+        self._end, self._is_introduced, self._tables_version = end, False, 0
         self._heard_at = self._process.monotonic()
         end.on_receive = self._receive
         end.on_lost = lambda: self._lose(end)
@@ -80,6 +86,20 @@ class ModelFollower:
             self._compare(item.history)
         elif isinstance(item, Frame):
             self._append(item)
+        elif isinstance(item, Tables):
+            end, slow = self._end, self._replica.shard.events.rng.random() < SLOW_CHANCE
+            seconds = SLOW_S if slow else self._replica.sync_time()
+            self._process.after(seconds, lambda: self._adopt(end, item))
+
+    def _adopt(self, end: End | None, tables: Tables) -> None:
+        is_open = not self._is_closed and end is not None and end is self._end
+        if is_open and tables.version > self._tables_version:
+            if tables.position > self._log.end:
+                raise Broken(f"tables of offset {tables.position} come before that offset")
+            self._log.sync(self._log.end)
+            self._replica.volume.tables.adopt(tables.changes, tables.position)
+            self._tables_version = tables.version
+            self._report()
 
     def _compare(self, leader: LogHistory) -> None:
         try:
@@ -88,6 +108,7 @@ class ModelFollower:
             self._drop()
             return
         if end < self._log.end:
+            self._replica.shard.ledger.check_cut(self._replica.id, self._log.records, end)
             self._log.cut(end, leader.newest)
             self._drop()
             return
@@ -112,7 +133,7 @@ class ModelFollower:
 
     def _report(self) -> None:
         if self._end is not None and self._is_introduced:
-            self._end.send(Report(self._log.flushed))
+            self._end.send(Report(self._log.flushed, self._tables_version))
 
     def _tick(self) -> None:
         if self._is_closed:

@@ -12,6 +12,7 @@ from tests.simulation.shard.messages import (
     Frame,
     LeaderIntroduction,
     Report,
+    Tables,
 )
 from tests.simulation.shard.network import End
 
@@ -44,12 +45,14 @@ class ModelLeader:
             lease.in_sync,
             behind_max_s=BEHIND_MAX_S,
             now=self.process.monotonic(),
-            joins_from=self.log.end,
         )
         self.links: dict[str, FollowerLink] = {}
         """Connections of followers that have introduced themselves, by name."""
         self._is_publishing = False
         self._waiting: list[tuple[int, int, Record]] = []
+        self.tables_version = 1
+        self._changes: list[tuple[int, int]] = []
+        """Version and number of each change of tables that waits for its reply."""
         network = replica.shard.network
         network.listen(self.process, PORT, lambda end: FollowerLink(self, end))
         self._tick()
@@ -69,15 +72,34 @@ class ModelLeader:
         for link in list(self.links.values()):
             link.send()
 
+    def change_tables(self) -> None:
+        """Change a table, durably: as ``WriterService.settle_change``, the reply waits."""
+        if not self._leads:
+            return
+        shard, tables = self.replica.shard, self.replica.volume.tables
+        shard.next_number += 1
+        tables.changes.add(shard.next_number)
+        tables.save()
+        self.tables_version += 1
+        self._changes.append((self.tables_version, shard.next_number))
+        for link in list(self.links.values()):
+            link.send_tables()
+        self.look()
+
     def look(self) -> None:
         """Give the in-sync set what is known, and acknowledge what is replicated."""
         now, copies = self.process.monotonic(), self.copies
-        copies.note_own(self.log.end, self.log.flushed, now)
+        copies.note_own(self.log.end, self.log.flushed, now, tables=self.tables_version)
         for name, link in self.links.items():
-            copies.note_report(name, link.flushed, now, may_join=True)
+            copies.note_report(name, link.flushed, now, tables=link.tables, may_join=True)
         self.replica.confirmed = copies.confirmed
         if copies.replicated is not None:
             self._acknowledge(min(copies.replicated, self.log.flushed))
+        while self._changes and self._changes[0][0] <= copies.tables_replicated:
+            _, number = self._changes.pop(0)
+            if self._leads:
+                ledger = self.replica.shard.ledger
+                ledger.acknowledge_change(self.epoch, self.replica.id, number)
 
     @property
     def _leads(self) -> bool:
@@ -106,6 +128,9 @@ class ModelLeader:
         self.process.after(LOOK_S, self._tick)
 
     def _publish(self, names: frozenset[str]) -> None:
+        held = self.replica.shard.leases.lease
+        if held is not None and held.epoch == self.epoch:  # else the lease refuses it
+            self.replica.shard.check_joining(names - self.copies.names)
         self.copies.begin(names)
         self._is_publishing = True
         replica = self.replica
@@ -126,7 +151,12 @@ class FollowerLink:
         self.end = end
         self.flushed = 0
         """The end of what the follower has on its disk."""
+        self.tables = 0
+        """The version of the tables that it has."""
         self._leader = leader
+        self._tables: Tables | None = None
+        """Tables on their way."""
+        self._tables_sent = 0
         self._name: str | None = None
         self._sent = 0
         self._heard_at = leader.process.monotonic()
@@ -140,6 +170,16 @@ class FollowerLink:
         if data:
             self._send(data)
 
+    def send_tables(self) -> None:
+        """Send the tables, once the log that they refer to is sent."""
+        leader = self._leader
+        if self._tables is None and leader.tables_version > self._tables_sent:
+            changes = frozenset(leader.replica.volume.tables.changes)
+            self._tables = Tables(leader.tables_version, changes, leader.log.end)
+        if self._tables is not None and self._tables.position <= self._sent:
+            self.end.send(self._tables)
+            self._tables_sent, self._tables = self._tables.version, None
+
     def tick(self) -> None:
         """Send more, or a heartbeat; close a connection on which nothing arrives."""
         if self._leader.process.monotonic() - self._heard_at > SILENCE_MAX_S:
@@ -151,13 +191,14 @@ class FollowerLink:
     def _send(self, data: Sized) -> None:
         self.end.send(Frame(self._sent, data, self._leader.copies.confirmed))
         self._sent += len(data)
+        self.send_tables()
 
     def _receive(self, item: object) -> None:
         self._heard_at = self._leader.process.monotonic()
         if isinstance(item, FollowerIntroduction):
             self._begin(item)
         elif isinstance(item, Report):
-            self.flushed = item.flushed
+            self.flushed, self.tables = item.flushed, item.tables
             self._leader.look()
             self.send()
 
@@ -171,6 +212,7 @@ class FollowerLink:
         self._leader.links[follower.name] = self
         self._leader.look()
         self.send()
+        self.send_tables()
 
     def _lose(self) -> None:
         leader, name = self._leader, self._name

@@ -6,8 +6,8 @@ have ``InSyncSet`` and ``common_end``. The threads and sockets around them are m
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Final
 
 from mqstore.service.election import Addresses, Candidate, ElectionError, Lease, Margins
@@ -25,6 +25,7 @@ from tests.simulation.shard.leases import LeaseClient, LeaseService
 from tests.simulation.shard.ledger import Ledger
 from tests.simulation.shard.model_follower import ModelFollower
 from tests.simulation.shard.model_leader import PORT, ModelLeader
+from tests.simulation.shard.model_tables import ModelTables
 from tests.simulation.shard.network import Network
 from tests.simulation.shard.replica_log import ReplicaLog
 
@@ -44,7 +45,17 @@ class Surroundings:
     leases: LeaseService
     ledger: Ledger
     founder: str
+    volumes: dict[str, Volume] = field(default_factory=dict)
+    """By name."""
     next_number: int = 0
+
+    def check_joining(self, names: Iterable[str]) -> None:
+        """Raise Broken unless replicas that are about to be in sync have all that has a reply."""
+        for name in names:
+            volume = self.volumes[name.partition("/")[0]]
+            if name == volume.replica_name:  # else it was lost just now
+                self.ledger.check_has_all(name, volume.log.records)
+                self.ledger.check_has_changes(name, volume.tables.changes)
 
 
 class Volume:
@@ -58,6 +69,7 @@ class Volume:
         self.machine = Machine(shard.events, name, rate)
         self._new_log = new_log
         self.log = new_log()
+        self.tables = ModelTables()
         self.sync_s = shard.events.rng.choice(SYNC_MAX_S)
         self.incarnation = 0
         """Number of volumes before this one."""
@@ -68,6 +80,11 @@ class Volume:
     def name(self) -> str:
         """Name of the machine."""
         return self.machine.name
+
+    @property
+    def replica_name(self) -> str:
+        """Name of the replica, with its volume."""
+        return f"{self.name}/{self.incarnation}"
 
     def start(self) -> None:
         """Start a process, unless one runs."""
@@ -89,12 +106,13 @@ class Volume:
                 self.log.kill()
         if power:
             self.shard.ledger.lost |= self.log.lose_power(self.shard.events.rng)
+            self.tables.lose_power()
 
     def lose(self) -> None:
         """Lose the volume: the next process finds an empty one."""
         self.end(power=True)
         self.shard.ledger.lost |= {*self.log.records.values(), *self.log.quarantine}
-        self.log = self._new_log()
+        self.log, self.tables = self._new_log(), ModelTables()
         self.incarnation += 1
 
 
@@ -106,7 +124,7 @@ class ModelReplica:
         self.shard = volume.shard
         self.log = volume.log
         self.process = Process(volume.machine)
-        self.name = f"{volume.name}/{volume.incarnation}"
+        self.name = volume.replica_name
         self.id = f"{self.name}#{volume.processes}"
         self.role: Role = Waiting()
         self.leading: ModelLeader | None = None
@@ -187,5 +205,5 @@ class ModelReplica:
     def _lead(self, epoch: int) -> None:
         self._follow_none()
         self.log.open(epoch, self.process.monotonic)
-        self.shard.ledger.note_leader(epoch, self.id, self.log.records)
+        self.shard.ledger.note_leader(epoch, self.id, self.log, self.volume.tables)
         self.leading = ModelLeader(self, epoch)

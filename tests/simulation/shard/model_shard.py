@@ -19,7 +19,11 @@ HEALED_AT: Final = 10.0
 AGREES_WITHIN_S: Final = 30.0
 LATE_S: Final = 4.0
 """Least time from a blackout to the start of the one machine that comes back late."""
+STOPPED_S: Final = 5.0
+"""Time for which a leader is stopped: another one leads at its end."""
 PUT_INTERVAL_S: Final = 0.2
+CHANGE_CHANCE: Final = 0.3
+"""How often a message comes with a change of a topic."""
 READ_AT_ONCE: Final = 3
 FAIL_CHANCES: Final = (0.0, 0.02, 0.2)
 """How often a call of the lease fails, of which each schedule has one."""
@@ -38,10 +42,13 @@ class ModelShard:
         leases = LeaseService(events, network, rng.choice(FAIL_CHANCES))
         self.ledger = Ledger()
         self.shard = Surroundings(events, network, leases, self.ledger, NAMES[0])
-        self.volumes = {
-            name: Volume(self.shard, name, rng.uniform(*RATES), lambda: kind(rng)) for name in NAMES
-        }
+        self.volumes = self.shard.volumes
+        for name in NAMES:
+            self.volumes[name] = Volume(self.shard, name, rng.uniform(*RATES), lambda: kind(rng))
         self._is_healed = False
+        self._healed_at = HEALED_AT
+        self._absent: Volume | None = None
+        """Its process starts again once the others go on without it."""
         for volume in self.volumes.values():
             volume.start()
         for fault in self.faults:
@@ -52,8 +59,9 @@ class ModelShard:
         """Run the schedule. Raises Broken, or what the code raises."""
         self.events.run_until(HEALED_AT)
         self._heal()
+        self._go_on_without_absent()
         while not self._agrees():
-            if self.events.now > HEALED_AT + AGREES_WITHIN_S:
+            if self.events.now > self._healed_at + AGREES_WITHIN_S:
                 if self._needs_operator:
                     return
                 raise Broken(f"no agreement within {AGREES_WITHIN_S:g} s after the last fault")
@@ -63,6 +71,8 @@ class ModelShard:
             {name: log.records for name, log in logs.items()},
             {record for log in logs.values() for record in log.quarantine},
         )
+        for name, volume in self.volumes.items():
+            self.ledger.check_has_changes(name, volume.tables.changes)
         first, *others = logs.values()
         for other in others:
             if isinstance(first, StoreLog) and isinstance(other, StoreLog):
@@ -81,6 +91,8 @@ class ModelShard:
     def _use_one(self, replica: ModelReplica) -> None:
         if replica.leading is not None:
             replica.leading.put()
+            if self._rng.random() < CHANGE_CHANCE:
+                replica.leading.change_tables()
         below = [each for each in replica.log.records.items() if each[0] < replica.confirmed]
         for offset, record in below[-READ_AT_ONCE:]:
             self.ledger.read(replica.id, offset, record)
@@ -94,13 +106,13 @@ class ModelShard:
         match fault.kind:
             case Kind.KILL | Kind.POWER:
                 volume.end(power=fault.kind is Kind.POWER)
-                self.events.after(fault.seconds, volume.start)
+                self.events.after(fault.seconds, partial(self._start, volume))
             case Kind.BLACKOUT:
                 for each in self.volumes.values():
                     each.end(power=True)
                     is_late = each is volume
                     seconds = fault.seconds + LATE_S if is_late else self._rng.random()
-                    self.events.after(seconds, each.start)
+                    self.events.after(seconds, partial(self._start, each))
             case Kind.PAUSE:
                 if volume.replica is not None:
                     volume.replica.process.stop(min(fault.seconds, HEALED_AT - fault.at))
@@ -116,12 +128,56 @@ class ModelShard:
                 network.heal()
             case Kind.BREAK:
                 network.break_between(target, other)
+            case Kind.MISDIRECT:
+                self._misdirect(target, self.volumes[other])
+            case Kind.DOUBT:
+                self.shard.leases.on_doubt = self._lose_joining
             case Kind.RELEASE:
                 if volume.replica is not None:
                     volume.replica.release()
             case Kind.LOSE_VOLUME:
                 volume.lose()
-                self.events.after(fault.seconds, volume.start)
+                self.events.after(fault.seconds, partial(self._start, volume))
+
+    def _misdirect(self, target: str, leader: Volume) -> None:
+        network, events = self.shard.network, self.events
+        if leader.replica is None or leader.name == target:
+            return
+        seconds = min(STOPPED_S, HEALED_AT - events.now)
+        leader.replica.process.stop(seconds)
+        events.after(seconds - 0.2, partial(network.redirect, target, leader.name))
+        events.after(seconds + 0.5, partial(network.direct, target))
+
+    def _lose_joining(self, name: str) -> None:
+        """End the process of a replica whose joining is in doubt, until the others go on."""
+        volume = self.volumes[name.partition("/")[0]]
+        if self._absent is None and not self._needs_operator:
+            self._absent = volume
+            volume.end(power=False)
+
+    def _start(self, volume: Volume) -> None:
+        if volume is not self._absent:
+            volume.start()
+
+    def _go_on_without_absent(self) -> None:
+        """Wait until the others acknowledge a message, if one of them may lead; then start the one
+        that is absent."""
+        absent, leases, ledger = self._absent, self.shard.leases, self.ledger
+        if absent is None:
+            return
+        in_sync = () if leases.lease is None else leases.lease.in_sync
+        others = [name for name in in_sync if name.partition("/")[0] != absent.name]
+        last = self.shard.next_number
+        while others and all(number <= last for _, number in ledger.replicated.values()):
+            if self.events.now > HEALED_AT + AGREES_WITHIN_S:
+                raise Broken(f"nothing is acknowledged without {absent.name}")
+            for volume in self.volumes.values():
+                if volume.replica is not None and volume.replica.leading is not None:
+                    volume.replica.leading.put()
+            self.events.run_until(self.events.now + 0.5)
+        self._absent = None
+        absent.start()
+        self._healed_at = self.events.now
 
     def _named(self, name: str) -> str:
         """Return the machine of a name, which may be that of the present leader."""
@@ -141,9 +197,9 @@ class ModelShard:
         self._is_healed = True
         self.shard.network.heal()
         self.shard.network.slow_chance = 0.0
-        self.shard.leases.fail_chance = 0.0
+        self.shard.leases.fail_chance, self.shard.leases.on_doubt = 0.0, None
         for volume in self.volumes.values():
-            self.events.after(1.0, volume.start)
+            self.events.after(1.0, partial(self._start, volume))
 
     def _agrees(self) -> bool:
         """Whether one replica leads, all are in sync, and have the same log on their disks."""
@@ -155,7 +211,8 @@ class ModelShard:
         return leader.replica.candidate.leads and (
             len(leader.copies.names) == len(NAMES)
             and all(
-                (volume.log.flushed, volume.log.history) == (leader.log.end, leader.log.history)
+                (volume.log.flushed, volume.log.history, volume.tables.changes)
+                == (leader.log.end, leader.log.history, leader.replica.volume.tables.changes)
                 for volume in self.volumes.values()
             )
         )

@@ -107,6 +107,8 @@ class Network:
         self.slow_chance = SLOW_CHANCE
         self._listeners: dict[Address, tuple[Process, Callable[[End], object]]] = {}
         self._blocked: set[tuple[str, str]] = set()
+        self._redirects: dict[str, str] = {}
+        """By machine, the one at which its new connections arrive."""
         self._ends: list[End] = []
 
     # faults
@@ -129,6 +131,17 @@ class Network:
     def heal(self) -> None:
         """Have all machines reach each other."""
         self._blocked.clear()
+
+    def redirect(self, origin: str, target: str) -> None:
+        """Break all connections of a machine, and have its new ones arrive at another one."""
+        self._redirects[origin] = target
+        for end in self._open_ends():
+            if origin in (end.process.name, end.peer.process.name):
+                end.break_off()
+
+    def direct(self, origin: str) -> None:
+        """Have new connections of a machine arrive where they should."""
+        self._redirects.pop(origin, None)
 
     def break_between(self, one: str, other: str) -> None:
         """Break the connections between two machines."""
@@ -173,8 +186,8 @@ class Network:
     ) -> None:
         if not process.alive:
             return
-        target = address[0]
-        found = self._listeners.get(address)
+        target = self._redirects.get(process.name, address[0])
+        found = self._listeners.get((target, address[1]))
         if self.is_blocked(process.name, target) or self.is_blocked(target, process.name):
             self.events.after(RETRY_S, lambda: self._arrive(process, address, opened, refused))
         elif found is None or not found[0].alive:

@@ -130,7 +130,7 @@ def test_one_pod_of_a_shard_may_be_evicted_at_a_time() -> None:
 @needs_helm
 def test_only_pods_of_shards_reach_the_ports_of_the_log_and_they_reach_the_api_server() -> None:
     policy = replicated()["NetworkPolicy"]["shop-mqstore-shard"]["spec"]
-    ports = [{"port": 10911}, {"port": 10912}]
+    ports = [{"port": 10912}]
     (rule,) = (each for each in policy["ingress"] if each["ports"] == ports)
     assert rule["from"] == [{"podSelector": {"matchLabels": SHARD}}]
     assert {"port": 6443} in policy["egress"][-1]["ports"]
@@ -151,3 +151,20 @@ def test_replicas_without_a_policy_need_the_addresses_that_may_copy_the_log() ->
 @needs_helm
 def test_replicas_need_volumes_of_their_own() -> None:
     assert "one volume" in refusal(replicas=3, persistence={"existingClaim": "data"})
+
+
+@needs_helm
+def test_replicas_copy_the_log_by_tls_where_a_secret_has_certificates() -> None:
+    assert "MQSTORE_HA_TLS_CERT" not in environment(replicated(), "shop-mqstore-shard-1")
+    found = replicated(replicaTlsSecret="certificates")
+    given = environment(found, "shop-mqstore-shard-1")
+    writer, query = pods(found)["shop-mqstore-shard-1"]["containers"]
+    (mount,) = [each for each in writer["volumeMounts"] if each["name"] == "replica-tls"]
+    names = {"CERT": "tls.crt", "KEY": "tls.key", "CA": "ca.crt"}
+    for name, file in names.items():
+        assert given[f"MQSTORE_HA_TLS_{name}"] == f"{mount['mountPath']}/{file}"
+    assert "replica-tls" not in [each["name"] for each in query["volumeMounts"]]
+    volumes = pods(found)["shop-mqstore-shard-1"]["volumes"]
+    (volume,) = [each for each in volumes if each["name"] == "replica-tls"]
+    assert volume["secret"]["secretName"] == "certificates"
+    assert "replicaTlsSecret is for replicas" in refusal(replicaTlsSecret="certificates")

@@ -159,6 +159,21 @@ def test_a_released_lease_is_taken_at_once_and_by_the_successor_if_one_is_named(
     assert (three.lease.in_sync, three.lease.successor) == (("c1", "c2"), "")
 
 
+def test_a_leader_that_is_stopped_leads_again_where_all_others_are_dead() -> None:
+    world = World()
+    one, two, _ = candidates(world, 3)
+    one.step()
+    one.release()
+    assert published(world) == ("c0", "c1", "c2")
+    one.step()
+    assert (one.leads, one.epoch, published(world)) == (True, 2, ("c0", "c1", "c2"))
+    one.release()
+    two.step()
+    assert (two.leads, published(world)) == (True, ("c1", "c2"))
+    one.step()
+    assert (one.leads, world.record is not None and world.record.former) == (False, "")
+
+
 def test_a_successor_that_does_not_come_is_replaced() -> None:
     world = World()
     one, two, _ = found = candidates(world, 3)
@@ -285,7 +300,7 @@ def test_no_two_lead_at_one_time_and_epochs_only_grow(data: st.DataObject) -> No
 def test_a_lease_in_a_directory_is_written_only_as_it_was_read(tmp_path: Path) -> None:
     store = FileLease(tmp_path / "lease")
     assert store.read() is None
-    addresses = Addresses("http://one", "one:1", "one:2")
+    addresses = Addresses("http://one", "one:1")
     made = store.write(Lease("one", 1, addresses, ("one", "two"), "two"))
     assert store.read() == made
     taken = store.write(replace(made, holder="two"))

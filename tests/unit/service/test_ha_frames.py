@@ -8,20 +8,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mqstore.service import ha_frames
 from mqstore.service.ha_frames import (
     BODY_SIZE_MAX,
+    CHECKSUM,
+    FETCH_SIZE_MAX,
     HEADER,
     Confirmation,
+    Fetch,
     Frame,
     FrameCorrupt,
     FrameInvalid,
     FrameReader,
     ReportReader,
+    Tables,
     encode_confirmation,
+    encode_fetch,
+    encode_fetched,
     encode_frame,
     encode_header,
     encode_report,
+    encode_tables,
+    encode_tables_report,
 )
+from mqstore.storage.formats import crc32c
 
 OFFSETS = st.integers(0, (1 << 63) - 1)
 FRAMES = st.lists(st.tuples(OFFSETS, st.binary(max_size=100)), max_size=8)
@@ -133,3 +143,72 @@ def test_a_frame_that_changed_on_the_way_is_corrupt() -> None:
 
 def test_a_frame_without_checksum_has_the_bytes_of_rocketmq() -> None:
     assert encode_frame(258, b"abc", has_checksum=False) == encode_header(258, 3) + b"abc"
+
+
+def test_a_text_of_tables_comes_in_parts_between_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ha_frames, "TABLES_PART_SIZE", 3)
+    parts = [*encode_tables(b"12345678")]
+    frame = encode_frame(7, b"log", has_checksum=True)
+    data = parts[0] + frame + parts[1] + encode_confirmation(Confirmation(5, 2)) + parts[2] + frame
+    reader = FrameReader(has_checksum=True)
+    found = [each for start in range(len(data)) for each in reader.feed(data[start : start + 1])]
+    assert found == [Frame(7, b"log"), Tables(b"12345678"), Frame(7, b"log")]
+
+
+def test_tables_that_changed_on_the_way_are_an_error() -> None:
+    (data,) = encode_tables(b"text")
+    with pytest.raises(FrameCorrupt):
+        list(FrameReader(has_checksum=True).feed(data[:-1] + b"x"))
+
+
+def test_too_long_a_text_of_tables_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ha_frames, "TABLES_SIZE_MAX", 3)
+    header = HEADER.pack(ha_frames.TABLES_PART, 4)
+    frame = header + CHECKSUM.pack(crc32c(b"text", crc32c(header))) + b"text"
+    with pytest.raises(FrameInvalid, match="tables of more than 3 bytes"):
+        list(FrameReader(has_checksum=True).feed(frame))
+
+
+def test_a_broker_sends_no_tables() -> None:
+    (data,) = encode_tables(b"text")
+    with pytest.raises(FrameInvalid):
+        list(FrameReader().feed(data))
+
+
+def test_reports_of_tables_stand_between_those_of_offsets() -> None:
+    reader = ReportReader(has_tables=True)
+    data = encode_report(5) + encode_tables_report(3) + encode_report(6) + encode_tables_report(4)
+    assert (reader.feed(data), reader.tables) == (6, 4)
+    assert (reader.feed(encode_tables_report(9)), reader.tables) == (None, 9)
+    with pytest.raises(FrameInvalid):
+        ReportReader().feed(encode_tables_report(1))
+    with pytest.raises(FrameInvalid):
+        reader.feed(encode_report(0)[:7] + b"\0" + b"\xff" * 8)
+
+
+@given(st.lists(st.tuples(OFFSETS, st.binary(max_size=50)), max_size=4), CUTS)
+def test_ranges_of_a_follower_are_read_from_pieces_of_any_size(
+    ranges: list[tuple[int, bytes]], cuts: list[int]
+) -> None:
+    parts = [encode_report(7) + encode_fetched(*each) + encode_tables_report(3) for each in ranges]
+    reader = ReportReader(has_tables=True)
+    newest = [reader.feed(piece) for piece in _pieces(b"".join(parts), cuts)]
+    assert reader.fetched == [Frame(*each) for each in ranges]
+    assert (7 in newest, reader.tables) == ((True, 3) if ranges else (False, 0))
+
+
+def test_a_range_that_changed_on_the_way_is_an_error() -> None:
+    data = encode_fetched(5, b"bytes")
+    with pytest.raises(FrameCorrupt):
+        ReportReader(has_tables=True).feed(data[:-1] + b"x")
+    for header in (HEADER.pack(-5, 1), HEADER.pack(0, -1), HEADER.pack(0, FETCH_SIZE_MAX + 1)):
+        with pytest.raises(FrameInvalid):
+            ReportReader(has_tables=True).feed(data[:8] + header + bytes(4))
+
+
+def test_a_request_for_a_range_is_read() -> None:
+    data = encode_fetch(5, 7)
+    assert [*FrameReader(has_checksum=True).feed(data)] == [Fetch(5, 7)]
+    for invalid in (encode_fetch(-1, 7), encode_fetch(5, 0), encode_fetch(5, FETCH_SIZE_MAX + 1)):
+        with pytest.raises(FrameInvalid):
+            list(FrameReader(has_checksum=True).feed(invalid))

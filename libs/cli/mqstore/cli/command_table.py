@@ -80,6 +80,7 @@ COMMANDS: Final[Mapping[str, Entry]] = {
         {
             "status": Leaf("store_state:scrub_status", "Show the progress, and the damage found."),
             "start": Leaf("store_state:scrub_start", "Begin a pass over all checksums."),
+            "repair": Leaf("store_state:scrub_repair", "Repair the damage of the log."),
         },
     ),
     "shard": Group(

@@ -60,6 +60,16 @@ _FINDINGS: Final = (
     field_column("queue-offset", "queue_offset", right=True),
 )
 
+_REPAIRS: Final = (
+    Column("offset", lambda each: each["offset"], right=True),
+    Column("length", lambda each: each["length"], right=True),
+    Column("repair", lambda each: each["kind"]),
+    Column("replica", lambda each: each.get("replica")),
+    Column("topic", lambda each: each.get("topic")),
+    Column("queue", lambda each: each.get("queueId"), right=True),
+    Column("queue-offset", lambda each: each.get("queueOffset"), right=True),
+)
+
 
 @service_command
 def delays(session: Session) -> None:
@@ -166,6 +176,28 @@ def scrub_start(session: Session, dry_run: DryRun = False) -> None:
         session.out.done(f"would read {size(log.max_offset - log.min_offset)} of log")
         return
     session.out.done("a pass over the checksums has begun", session.client.run_scrub())
+
+
+@service_command
+def scrub_repair(session: Session, yes: Yes = False, dry_run: DryRun = False) -> int:
+    """Repair the damage of the log: by its checksums, from a replica, or by tombstones.
+
+    A record that no replica has whole is lost. Exit code 1: a message is lost, or damage is left.
+    Needs the role admin.
+
+    Examples:
+
+    \b
+        mqstore scrub repair --dry-run
+        mqstore scrub repair --yes
+    """
+    if not dry_run:
+        session.confirm("Repair the log? Records that no replica has are lost.", yes=yes)
+    report = session.client.repair_log(dry_run=dry_run)
+    actions = report.plan["actions"]
+    session.out.items(actions, _REPAIRS)
+    lost = any(each["kind"] not in ("restore-bytes", "fetch-bytes") for each in actions)
+    return EXIT_FINDINGS if lost or report.plan["damagedBlockCount"] else EXIT_OK
 
 
 def _print_plan(session: Session, plan: Retention) -> None:

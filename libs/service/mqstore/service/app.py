@@ -19,7 +19,7 @@ from starlette.types import Scope
 
 from mqstore.service import bodies, logs, problems
 from mqstore.service.auth import Authenticator
-from mqstore.service.cold_routes import ColdRoute, Responses, requested_shard
+from mqstore.service.cold_routes import ColdRoute, Responses, requested_shard, wait_for_nothing
 from mqstore.service.documents import Document
 from mqstore.service.forwarding import RelayedResponse
 from mqstore.service.health import Health
@@ -112,6 +112,7 @@ class Api:
         self.await_condition: Callable[[Scope], Awaitable[None]] | None = None
         """Waits for the condition of a request (``read_conditions``). Set it before ``front``."""
         self._check_change: Callable[[], None] = lambda: None
+        self._settle_change: Callable[[], Awaitable[None]] = wait_for_nothing
         self._change_kinds: tuple[ProblemType, ...] = ()
         self._hot: list[HotRoute] = []
         self._models: list[type[msgspec.Struct] | type[BaseModel]] = []
@@ -131,12 +132,19 @@ class Api:
         """Add the requests and replies of hot routes to the OpenAPI schemas."""
         self._models.extend(models)
 
-    def guard_changes(self, check: Callable[[], None], kinds: tuple[ProblemType, ...]) -> None:
-        """Call ``check`` before each request with an unsafe method, except those of hot routes.
+    def guard_changes(
+        self,
+        check: Callable[[], None],
+        settle: Callable[[], Awaitable[None]],
+        kinds: tuple[ProblemType, ...],
+    ) -> None:
+        """Call ``check`` before each request with an unsafe method, except those of hot routes, and
+        ``settle`` before its reply.
 
-        ``check`` raises a Problem of one of ``kinds`` while changes are not allowed.
+        ``check`` raises a Problem of one of ``kinds`` while changes are not allowed, ``settle``
+        where a change is not known to last.
         """
-        self._check_change, self._change_kinds = check, kinds
+        self._check_change, self._settle_change, self._change_kinds = check, settle, kinds
 
     def add_cold(
         self,
@@ -158,6 +166,8 @@ class Api:
         assert isinstance(route, ColdRoute)
         check = self._check_of(role, is_guarded=is_guarded)
         route.guard(check, documented, takes_shard=self.shards is not None)
+        if is_guarded and not SAFE_METHODS.issuperset(options.get("methods") or SAFE_METHODS):
+            route.settle = lambda: self._settle_change()
 
     def _check_of(self, role: Role, *, is_guarded: bool) -> Callable[[Request], Awaitable[None]]:
         auth, shards = self.auth, self.shards

@@ -28,12 +28,18 @@ async def _allow(request: Request) -> None:
     """Let a request pass, as a route without ``guard`` does."""
 
 
+async def wait_for_nothing() -> None:
+    """Return: what a request has done lasts already."""
+
+
 class ColdRoute(APIRoute):
     """A route whose query parameters and ``check`` come before its handler's parameters."""
 
     check: Callable[[Request], Awaitable[None]] = staticmethod(_allow)
     documented: Callable[[], Responses] = dict
     """Makes the OpenAPI responses that only this route has."""
+    settle: Callable[[], Awaitable[None]] = staticmethod(wait_for_nothing)
+    """Called behind the handler: returns once what it has done lasts."""
     takes_shard = False
 
     def guard(
@@ -57,7 +63,9 @@ class ColdRoute(APIRoute):
         async def checked(request: Request) -> Response:
             self._check_parameters(request)
             await self.check(request)
-            return await handle(request)
+            response = await handle(request)
+            await self.settle()
+            return response
 
         return checked
 

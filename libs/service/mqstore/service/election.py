@@ -76,9 +76,7 @@ class Addresses:
     url: str = ""
     """URL of its store-writer."""
     log: str = ""
-    """``host:port`` at which followers copy the log."""
-    tables: str = ""
-    """``host:port`` at which followers copy topics, groups and offsets."""
+    """``host:port`` at which followers copy the log and the tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +94,9 @@ class Lease:
     acknowledged as replicated."""
     successor: str = ""
     """Name of the replica to which the lease is handed over; empty without a hand-over."""
+    former: str = ""
+    """Name of the leader that released the lease; empty while there is a holder. It has all
+    messages, and may take the lease again. Another replica that takes it does not wait for it."""
     duration_s: float = DURATION_S
     version: str = ""
     """Version of the record as it was read, opaque; empty if the record does not exist."""
@@ -203,18 +204,17 @@ class Candidate:
         self._update(lambda seen: replace(seen, successor=successor))
 
     def release(self) -> None:
-        """Stop leading, and let the successor or another replica take the lease at once.
+        """Stop leading, and let the successor or another replica in sync take the lease at once.
 
-        Raises ElectionError; then it expires.
+        This replica stays in sync until another one has taken it: the others may all be dead.
+        Raises ElectionError; then the lease expires.
         """
         with self._lock:
             leads, self._leads_until = self.leads, -math.inf
             if leads and self._seen is not None:
                 self._is_in_doubt = True
                 seen = self._seen
-                others = tuple(name for name in seen.in_sync if name != self.name)
-                in_sync = others or seen.in_sync
-                released = replace(seen, holder="", addresses=Addresses(), in_sync=in_sync)
+                released = replace(seen, holder="", addresses=Addresses(), former=self.name)
                 self._seen, self._seen_at = self._store.write(released), self._clock()
 
     # under the lock
@@ -270,7 +270,8 @@ class Candidate:
         """Return the lease as this candidate takes it: without the former holder among those that
         may take it, which is unavailable."""
         seen = self._seen or Lease("", 0)
-        others = (name for name in seen.in_sync if name not in (seen.holder, self.name))
+        former = (seen.holder, seen.former, self.name)
+        others = (name for name in seen.in_sync if name not in former)
         return Lease(
             holder=self.name,
             epoch=max(seen.epoch, self._newest_epoch()) + 1,

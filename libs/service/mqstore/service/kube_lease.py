@@ -25,9 +25,9 @@ from mqstore.service.kube_access import BOUNDED, PATCH, api_client, own_namespac
 
 URL: Final = "mqstore/url"
 LOG: Final = "mqstore/log"
-TABLES: Final = "mqstore/tables"
 IN_SYNC: Final = "mqstore/in-sync"
 SUCCESSOR: Final = "mqstore/successor"
+FORMER: Final = "mqstore/former"
 """Annotations of the Lease; names of replicas are separated by spaces."""
 
 
@@ -88,9 +88,10 @@ def _lease(found: Any) -> Lease:
     return Lease(
         holder=spec.holder_identity or "",
         epoch=spec.lease_transitions or 0,
-        addresses=Addresses(given.get(URL, ""), given.get(LOG, ""), given.get(TABLES, "")),
+        addresses=Addresses(given.get(URL, ""), given.get(LOG, "")),
         in_sync=tuple(given.get(IN_SYNC, "").split()),
         successor=given.get(SUCCESSOR, ""),
+        former=given.get(FORMER, ""),
         duration_s=spec.lease_duration_seconds or DURATION_S,
         version=metadata.resource_version,
     )
@@ -103,9 +104,9 @@ def _body(lease: Lease) -> dict[str, Any]:
             "annotations": {
                 URL: lease.addresses.url,
                 LOG: lease.addresses.log,
-                TABLES: lease.addresses.tables,
                 IN_SYNC: " ".join(lease.in_sync),
                 SUCCESSOR: lease.successor,
+                FORMER: lease.former,
             }
         },
         "spec": {

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mqstore.service.slave_errors import SlaveNotAvailable, SlaveTimeout
+from mqstore.service.slave_errors import ChangeUnconfirmed, SlaveNotAvailable, SlaveTimeout
 from mqstore.storage import errors
 from mqstore.wire.problems import *
 
@@ -67,6 +67,7 @@ _RULES: Final = (
     _Rule(errors.StoreNotWritable, STORE_NOT_WRITABLE, ("status", "reason")),
     _Rule(errors.UniqueKeyTaken, UNIQUE_KEY_TAKEN, ("status", "index")),
     _Rule(errors.PutRefused, STORE_NOT_WRITABLE, ("status",)),
+    _Rule(ChangeUnconfirmed, CHANGE_UNCONFIRMED),
     _Rule(SlaveTimeout, FLUSH_SLAVE_TIMEOUT),
     _Rule(SlaveNotAvailable, SLAVE_NOT_AVAILABLE),
     _Rule(errors.FlushTimeout, FLUSH_TIMEOUT),

@@ -198,7 +198,16 @@ class Settings(BaseSettings):
     the host name, which in Kubernetes is that of the pod. It must not change."""
     ha_allowed_slaves: str = ""
     """IP addresses and blocks of RocketMQ slaves that may copy the log, joined by commas. Empty:
-    none, and no port is open for them. Their connections have neither token nor TLS."""
+    none, and no port is open for them. Their connections have neither token nor TLS, unless
+    `haTlsCert` is set."""
+    ha_tls_cert: Path | None = None
+    """PEM file with the certificate chain of this replica. With it followers connect to leaders by
+    TLS only, and RocketMQ's slaves cannot. Read again when it changes."""
+    ha_tls_key: Path | None = None
+    """PEM file with the key of `haTlsCert`."""
+    ha_tls_ca: Path | None = None
+    """PEM file of the authority of the replicas' certificates: each of its certificates admits to
+    the log."""
     slave_timeout: Annotated[int, Field(ge=1)] = 3_000
     """Milliseconds that a produce waits for a slave."""
     in_sync_replicas: Annotated[int, Field(ge=1)] = 2

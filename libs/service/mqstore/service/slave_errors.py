@@ -8,6 +8,10 @@ from __future__ import annotations
 from mqstore.storage.errors import FlushTimeout
 
 
+class ChangeUnconfirmed(FlushTimeout):
+    """Replicas in sync may lack a change of topics, groups or offsets that was made."""
+
+
 class SlaveTimeout(FlushTimeout):
     """No slave has acknowledged it within slaveTimeout: RocketMQ's FLUSH_SLAVE_TIMEOUT."""
 

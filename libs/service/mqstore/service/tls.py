@@ -24,18 +24,27 @@ _ABSENT: Final = (0, 0, 0)
 class ServerTls:
     """The TLS context of a service. Used on the event loop only."""
 
-    def __init__(self, cert: Path, key: Path, client_ca: Path | None) -> None:
-        """Load the files. Raises ConfigurationError for unreadable or invalid ones."""
+    def __init__(
+        self,
+        cert: Path,
+        key: Path,
+        client_ca: Path | None,
+        *,
+        # A client without one gets a problem instead of a TLS alert, and probes need none.
+        client_certificate: ssl.VerifyMode = ssl.CERT_OPTIONAL,
+        names: str = "tlsCert, tlsKey or tlsClientCa",
+    ) -> None:
+        """Load the files, of settings with these ``names``. ``client_certificate`` is needed with
+        ``client_ca``. Raises ConfigurationError for unreadable or invalid ones."""
         self._files = [cert, key] + ([client_ca] if client_ca is not None else [])
         self._cert, self._key, self._client_ca = cert, key, client_ca
+        self._client_certificate = client_certificate
         self._seen = self._fingerprint()
         try:
             self._current = self._load()
             self.context: Final = self._load()
         except (OSError, ValueError) as error:
-            raise ConfigurationError(
-                f"tlsCert, tlsKey or tlsClientCa cannot be used: {error}"
-            ) from None
+            raise ConfigurationError(f"{names} cannot be used: {error}") from None
         # Called in every handshake, also of clients that name no host.
         self.context.sni_callback = self._choose
 
@@ -78,8 +87,7 @@ class ServerTls:
         context.load_cert_chain(self._cert, self._key)
         if self._client_ca is not None:
             context.load_verify_locations(self._client_ca)
-            # A client without one gets a problem instead of a TLS alert, and probes need none.
-            context.verify_mode = ssl.CERT_OPTIONAL
+            context.verify_mode = self._client_certificate
         return context
 
     def _fingerprint(self) -> Fingerprint:

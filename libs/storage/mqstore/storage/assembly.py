@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from mqstore.storage._kernel import LogWindow
 from mqstore.storage.admin.administration import Administration, AdminTables
@@ -53,7 +54,8 @@ from mqstore.storage.rebuild.index_rebuilds import IndexRebuilds
 from mqstore.storage.recovery import Applier
 from mqstore.storage.replication.log_epochs import LogEpochs
 from mqstore.storage.replication.receiver import LogReceiver
-from mqstore.storage.replication.table_copies import TableCopies
+from mqstore.storage.replication.table_copies import CopiedTables, TableCopies, read_sealed
+from mqstore.storage.replication.table_feed import TableFeed, TableName
 from mqstore.storage.retention.cleaner import Retention
 from mqstore.storage.retention.groups import Groups
 from mqstore.storage.retention.removal import Removal
@@ -212,12 +214,14 @@ class StoreParts:
         """Takes a leader's bytes; None in a store that leads, or is only read."""
         self.dedup = self._make_dedup()
         self.delays = self._make_delays(levels, delay_offsets)
-        self.table_copies = self._make_table_copies()
-        """Takes a leader's config tables; None where there is no ``receiver``."""
         self.write_pause = WritePause(paths.write_pause, seams)
         self.retention = self._make_retention()
         self.rebuilds = self._make_rebuilds()
         self.admin = self._make_administration(bitmaps)
+        self.table_copies = self._make_table_copies()
+        """Takes a leader's tables; None where there is no ``receiver``."""
+        self.table_feed = self._make_table_feed(delay_offsets)
+        """The changes of tables, for followers."""
         self.quarantine_service = QuarantineService(
             recovery.quarantine, lambda: core.dispatcher.catch_up.complete
         )
@@ -282,8 +286,53 @@ class StoreParts:
     def _make_table_copies(self) -> TableCopies | None:
         if self.receiver is None:
             return None
-        tables = self.tables
-        return TableCopies(tables.topics, tables.groups, tables.offsets, self.delays.adopt)
+        tables, admin = self.tables, self.admin
+        copied = CopiedTables(
+            topics=tables.topics,
+            groups=tables.groups,
+            offsets=tables.offsets,
+            filters=tables.filters,
+            write_pause=self.write_pause,
+            adopt_delays=self.delays.adopt,
+            adopt_deletions=admin.topics.adopt_deletions,
+            adopt_filters=admin.subscriptions.adopt_topics,
+            save_offsets=admin.offsets.save,
+        )
+        return TableCopies(copied, self.seams.files, self._copied_metadata)
+
+    def _make_table_feed(self, delay_offsets: DelayOffsets) -> TableFeed:
+        tables, deleted, texts = self.tables, self.directory.deleted, self.table_texts
+        read = partial(read_sealed, self.seams.files)
+        feed = TableFeed(
+            {
+                TableName.DELETED_TOPICS: deleted.text,
+                TableName.TOPICS: texts.topics,
+                TableName.GROUPS: texts.groups,
+                TableName.FILTERS: tables.filters.text,
+                TableName.CONSUMER_OFFSETS: texts.consumer_offsets,
+                TableName.DELAY_OFFSETS: texts.delay_offsets,
+                TableName.WRITE_PAUSE: partial(read, self.write_pause.path),
+                **{name: partial(read, path) for name, path in self._copied_metadata.items()},
+            }
+        )
+        tables.topics.on_changes = partial(feed.note, TableName.TOPICS)
+        tables.groups.on_changes = partial(feed.note, TableName.GROUPS)
+        tables.filters.on_changes = partial(feed.note, TableName.FILTERS)
+        tables.offsets.on_forced = partial(feed.note, TableName.CONSUMER_OFFSETS)
+        deleted.on_change = partial(feed.note, TableName.DELETED_TOPICS)
+        self.write_pause.on_change = partial(feed.note, TableName.WRITE_PAUSE)
+        feed.look_at(TableName.CONSUMER_OFFSETS, lambda: tables.offsets.revision)
+        feed.look_at(TableName.DELAY_OFFSETS, lambda: delay_offsets.revision)
+        return feed
+
+    @property
+    def _copied_metadata(self) -> dict[TableName, Path]:
+        """The files of ours that followers copy for the time when they lead."""
+        paths = self.directory.paths
+        return {
+            TableName.DEAD_LETTERS: paths.dead_letters,
+            TableName.ORDERED_GROUPS: paths.ordered_groups,
+        }
 
     def _require_changeable(self) -> None:
         """Raise StoreFailed, or StoreNotWritable where topics, groups and offsets may not be

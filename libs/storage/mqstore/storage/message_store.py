@@ -147,7 +147,9 @@ class MessageStore:
         self.receiver = parts.receiver
         """Takes the leader's bytes in a store that follows one; else None."""
         self.table_copies = parts.table_copies
-        """Takes the leader's config tables in a store that follows one; else None."""
+        """Takes the leader's tables in a store that follows one; else None."""
+        self.table_feed = parts.table_feed
+        """The changes of tables, for followers."""
         self.delays = parts.delays
         self.write_pause = parts.write_pause
         """For services that put on behalf of clients; the engine itself ignores it."""

@@ -11,12 +11,22 @@ from mqstore.storage.metadata.quarantine_service import QuarantineService
 from mqstore.storage.metadata.truncation import Truncation
 from mqstore.storage.options import NEXT_EPOCH, Progress, RecoveredLog
 from mqstore.storage.recovery.report import RecoveryReport, RepairReport
+from mqstore.storage.replication.table_feed import (
+    BEFORE_LOG,
+    NOTHING,
+    TableBatch,
+    TableFeed,
+    TableName,
+    TableUpdate,
+)
 from mqstore.storage.retention.cleaner import Retention
 from mqstore.storage.scrub.service import ScrubProgress
 from mqstore.storage.store_status import StoreStatus
 
 __all__ = [
+    "BEFORE_LOG",
     "NEXT_EPOCH",
+    "NOTHING",
     "ClockStep",
     "Epoch",
     "LogHistory",
@@ -30,6 +40,10 @@ __all__ = [
     "Retention",
     "ScrubProgress",
     "StoreStatus",
+    "TableBatch",
+    "TableFeed",
+    "TableName",
+    "TableUpdate",
     "Truncation",
     "common_end",
 ]

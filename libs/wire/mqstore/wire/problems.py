@@ -500,8 +500,7 @@ FLUSH_SLAVE_TIMEOUT = register(
     "flush-slave-timeout",
     504,
     "Stored, but not known to be on a slave",
-    "The messages are stored but no slave has acknowledged them within slaveTimeout; `messages` "
-    "has their ids and offsets.",
+    "No slave has acknowledged the messages within slaveTimeout; `messages` has their places.",
     "Do not repeat the produce without its `uniqKey`; look at the lag of the slaves.",
 )
 SLAVE_NOT_AVAILABLE = register(
@@ -510,17 +509,14 @@ SLAVE_NOT_AVAILABLE = register(
     "Stored, and there is no slave",
     "The messages are stored, but no slave is connected, or the nearest one is "
     "haSlaveFallbehindMax or more behind; `messages` has their ids and offsets.",
-    "Do not repeat the produce without its `uniqKey`; start a slave, or wait until it has caught "
-    "up.",
+    "Do not repeat the produce without its `uniqKey`; start a slave, or wait for its catch-up.",
 )
 IN_SYNC_REPLICAS_NOT_ENOUGH = register(
     "in-sync-replicas-not-enough",
     503,
     "Too few copies are in sync",
-    "The reply was to wait for a replica, and fewer copies than `minInSyncReplicas` are in sync. "
-    "Nothing was stored.",
-    "Retry; look at the lag of the replicas. Where one copy is enough, send with durability "
-    "`async`.",
+    "Fewer copies than `minInSyncReplicas` are in sync; nothing was stored.",
+    "Retry; look at the lag of the replicas. One copy is enough with durability `async`.",
     retry_after_s=1,
 )
 OFFSET_NOT_REACHED = register(
@@ -531,6 +527,13 @@ OFFSET_NOT_REACHED = register(
     "seconds; `readableOffset` is how far it is, `behindBytes` how many bytes are missing.",
     "Retry, or read from the leader; look at the lag of the copy.",
     retry_after_s=1,
+)
+CHANGE_UNCONFIRMED = register(
+    "change-unconfirmed",
+    504,
+    "Changed, but not known to be on all replicas",
+    "A replica in sync has not acknowledged it within slaveTimeout, or the leader lost the lead.",
+    "Repeat the request at the leader, which `GET /v1/store/replication` names.",
 )
 WAIT_KINDS: Final = (FLUSH_TIMEOUT, FLUSH_SLAVE_TIMEOUT, SLAVE_NOT_AVAILABLE)
 """Problems of messages that are stored, and whose durability is not known."""
@@ -545,8 +548,8 @@ REPAIR_REFUSED = register(
     "repair-refused",
     503,
     "The log cannot be repaired now",
-    "The damaged bytes cannot be kept in quarantine; nothing was changed.",
-    "Make room or repair the disk, then repeat `POST /v1/store/scrub:repair`.",
+    "Damaged bytes cannot be kept, or a replica in sync did not reply; nothing was changed.",
+    "Make room, repair the disk or start the replica; repeat `POST /v1/store/scrub:repair`.",
 )
 DISK_FULL = register(
     "disk-full",

@@ -218,10 +218,12 @@ class LogRepair(Reply, title="Repaired"):
     offset: int
     length: int
     kind: str
-    """restore-bytes, place-tombstone or close-segment."""
+    """restore-bytes, fetch-bytes, place-tombstone or close-segment."""
     topic: str | None = None
     queue_id: int | None = None
     queue_offset: int | None = None
+    replica: str | None = None
+    """The replica that had the bytes."""
     quarantined: str
     repaired_at_ms: int
 

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import gc
 import os
+import sys
 import time
 from functools import cached_property, partial
 from ipaddress import ip_address
@@ -29,10 +30,11 @@ from mqstore.service.http import Front
 from mqstore.service.problems import STORE_NOT_READY, Problem
 from mqstore.service.settings import Settings
 from mqstore.service.shards import Shards
+from mqstore.service.slave_errors import ChangeUnconfirmed
 from mqstore.storage import MessageStore
 from mqstore.storage.admin import TopicConfig
 from mqstore.storage.directory import WriterNote, put_writer_note, remove_writer_note
-from mqstore.storage.errors import DataMissing, DiskRefuses, StorageError
+from mqstore.storage.errors import DataMissing, DiskRefuses, FlushTimeout, StorageError
 from mqstore.storage.host import production_seams
 from mqstore.storage.retention import FORCED_DELETION
 from mqstore.storage.settings import FlushDiskType
@@ -65,6 +67,14 @@ Messages are read at the query service (port 8082 by default).
 Begin with `PUT /v1/topics/orders`, then `POST /v1/topics/orders/messages`; the reply has the \
 `offsetMsgId` of each message, by which query finds it.
 """
+UNCONFIRMED: Final = (
+    "the change is made here, and not every replica in sync has acknowledged it within "
+    "slaveTimeout: the next leader may lack it; repeat the request"
+)
+LEAD_LOST: Final = (
+    "the change is made here, and this replica lost the lead of its shard meanwhile: the next "
+    "leader may lack it; repeat the request there"
+)
 TAGS: Final = {
     "messages": "Produce: one message or a batch, in JSON or as RocketMQ's clients encode it.",
     "topics": "Created before they take messages, unless autoCreateTopicEnable is set.",
@@ -107,6 +117,8 @@ class WriterService:
         self._retrying: asyncio.Task[None] | None = None
         self._shutting_down = asyncio.Event()
         self._durability: DurabilityWaiter | None = None
+        self._changes: Waiter | None = None
+        """Waits until replicas in sync have changes of tables."""
         self._waiters: dict[int, Waiter] = {}
         """By what is waited for."""
         self.topics: dict[str, TopicConfig] = {}
@@ -122,7 +134,8 @@ class WriterService:
             tags=TAGS,
             shards=self.shards,
         )
-        self.api.guard_changes(self.require_writable, problems.READ_ONLY_KINDS)
+        kinds = (*problems.READ_ONLY_KINDS, problems.CHANGE_UNCONFIRMED)
+        self.api.guard_changes(self.require_writable, self.settle_change, kinds)
         self.pending_files = PendingFiles()
         self._own_token = OwnToken(settings.tokens)
         self.writable_shards = WritableShards(self.shards, self._own_token)
@@ -252,6 +265,22 @@ class WriterService:
         headers = {"retry-after": str(self.opening.next_attempt_s)}
         raise Problem(problems.DISK_REFUSES, reason, headers=headers)
 
+    async def settle_change(self) -> None:
+        """Wait until all replicas in sync have all changes of tables but offsets that have grown.
+
+        Raises ChangeUnconfirmed.
+        """
+        store, watch = self._store, self.replica.leader.watch
+        if store is None or watch is None or self._changes is None:
+            return
+        watch.look()
+        try:
+            await self._changes.wait(store.table_feed.forced)
+        except FlushTimeout as error:
+            raise ChangeUnconfirmed(UNCONFIRMED) from error
+        if not self.replica.leads:
+            raise ChangeUnconfirmed(LEAD_LOST)
+
     def require_joined(self) -> None:
         """Raises Problem (503) while not all shards list this one, or this one lacks their topics.
 
@@ -375,6 +404,10 @@ class WriterService:
             settings.slave_timeout / 1000,
             settings.ha_slave_fallbehind_max,
             self.replica.leader.acknowledged,
+        )
+        leader = self.replica.leader
+        self._changes = ReplicaWaiter(
+            leader.ha, settings.slave_timeout / 1000, sys.maxsize, leader.tables_acknowledged
         )
         both = WaiterForBoth(self._durability, replicas)
         self._waiters = {DISK: self._durability, REPLICA: replicas, DISK | REPLICA: both}

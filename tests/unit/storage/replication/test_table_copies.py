@@ -1,4 +1,4 @@
-"""A follower's config tables become the leader's."""
+"""A follower's tables become those of a broker that it follows."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from mqstore.storage.admin.group_offsets import Commit
 from mqstore.storage.errors import ConfigTableError
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.replication import TableCopies
+from mqstore.storage.replication.table_feed import TableName
 from mqstore.storage.tables.config_tables import DelayOffsets
 from tests.unit.storage.stores import open_store, put_some
 
@@ -29,9 +30,9 @@ def texts_of(leader: MessageStore) -> dict[str, str]:
 
 def copy_all(store: MessageStore, texts: dict[str, str]) -> None:
     copies = copies_of(store)
-    copies.take_topics(texts["topics"])
-    copies.take_groups(texts["groups"])
-    copies.take_consumer_offsets(texts["offsets"])
+    copies.take_whole(TableName.TOPICS, texts["topics"])
+    copies.take_whole(TableName.GROUPS, texts["groups"])
+    copies.take_whole(TableName.CONSUMER_OFFSETS, texts["offsets"])
 
 
 def test_topics_groups_and_offsets_are_the_leaders_also_after_a_restart(tmp_path: Path) -> None:
@@ -70,7 +71,7 @@ def test_offsets_ahead_of_the_log_are_lowered_when_the_store_is_promoted(tmp_pat
 
 def test_the_progress_of_delayed_messages_is_the_leaders(tmp_path: Path) -> None:
     with open_store(tmp_path, leader=LEADER) as follower:
-        copies_of(follower).take_delay_offsets('{"offsetTable":{1:5,2:9}}')
+        copies_of(follower).take_whole(TableName.DELAY_OFFSETS, '{"offsetTable":{1:5,2:9}}')
         paths, seams = follower.paths, follower._parts.seams
         table = DelayOffsets.load(paths, follower.format, seams)
         assert table.all() == {1: 5, 2: 9}
@@ -81,7 +82,7 @@ def test_a_text_that_is_no_such_table_changes_nothing(tmp_path: Path, text: str)
     with open_store(tmp_path, leader=LEADER) as follower:
         before = texts_of(follower)
         with pytest.raises(ConfigTableError):
-            copies_of(follower).take_topics(text)
+            copies_of(follower).take_whole(TableName.TOPICS, text)
         assert texts_of(follower) == before
 
 

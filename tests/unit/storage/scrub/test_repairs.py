@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from mqstore.storage.message_store import Durability, MessageStore
 from mqstore.storage.metadata.block_files import blocks_of
 from mqstore.storage.paths import segment_name
 from mqstore.storage.recovery import Applier
-from mqstore.storage.recovery.report import PlaceTombstone, RestoreBytes
+from mqstore.storage.recovery.report import FetchBytes, PlaceTombstone, RestoreBytes
 from mqstore.storage.scrub import repairs
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.verify import Kind, Verification
@@ -315,3 +316,76 @@ def test_opening_puts_back_a_bit_that_flipped_above_the_watermark(
         assert (plan.damaged_count, plan.damaged_block_count) == (0, 0)
         assert served(store, due) == due
     assert log_of(root) == before
+
+
+def spoil(root: Path, hurt: Record) -> None:
+    """Change more of a body than the checksum of its block can restore."""
+    poke(root, hurt.physical_offset + 90, b"\xee" * 40)
+
+
+def test_a_record_that_would_be_lost_comes_from_a_replica(root: Path, due: list[Record]) -> None:
+    before = log_of(root)
+    spoil(root, due[HURT])
+
+    def fetch(offset: int, size: int, is_right: Callable[[bytes], bool]) -> tuple[str, bytes]:
+        data = before[offset : offset + size]
+        assert is_right(data)
+        assert not is_right(data[:-1])
+        assert not is_right(data[:-1] + bytes([data[-1] ^ 1, 0]))
+        assert not is_right(bytes(size))
+        return "other", data
+
+    with open_store(root, MANUAL) as store:
+        store.repairs.fetch = fetch
+        assert isinstance(store.plan_repairs().actions[0], PlaceTombstone)
+        report = store.repair_damage()
+        (action,) = report.plan.actions
+        assert isinstance(action, FetchBytes)
+        assert (action.offset, action.replica) == (due[HURT].physical_offset, "other")
+        assert "content" not in action.model_dump_json()
+        assert served(store, due) == due
+        assert changed_blocks(store) == 0
+        progress = store.scrub.progress
+        assert [(each.kind, each.replica) for each in progress.repairs] == [
+            ("fetch-bytes", "other")
+        ]
+        assert (progress.repair_count, progress.tombstone_count) == (1, 0)
+        assert report.quarantined
+    assert log_of(root) == before
+
+
+def test_a_record_that_no_replica_has_becomes_a_tombstone(root: Path, due: list[Record]) -> None:
+    spoil(root, due[HURT])
+    with open_store(root, MANUAL) as store:
+        store.repairs.fetch = lambda *_: None
+        (action,) = store.repair_damage().plan.actions
+        assert isinstance(action, PlaceTombstone)
+
+
+def test_nothing_is_lost_while_a_replica_may_have_it(root: Path, due: list[Record]) -> None:
+    spoil(root, due[HURT])
+    before = log_of(root)
+
+    def refuse(*_: object) -> None:
+        raise RepairRefused("a replica did not reply")
+
+    with open_store(root, CHOSEN) as store:
+        store.repairs.fetch = refuse
+        with pytest.raises(RepairRefused):
+            store.repair_damage()
+        run_pass(store.scrub)
+        assert store.scrub.progress.finding_count
+        store.repairs.fetch = refuse
+    assert log_of(root) == before
+
+
+def test_bytes_that_are_whole_are_never_replaced(root: Path, due: list[Record]) -> None:
+    fetched: list[int] = []
+
+    def fetch(offset: int, *_: object) -> None:
+        fetched.append(offset)
+
+    with open_store(root, MANUAL) as store:
+        store.repairs.fetch = fetch
+        assert not store.repair_damage().done
+    assert fetched == []

@@ -12,13 +12,20 @@ from typing import Any, Final
 
 import pytest
 
-from mqstore.service import ha_handover
-from mqstore.service.ha_frames import HEADER, Frame, FrameReader, encode_report
+from mqstore.service import ha_handover, ha_tables
+from mqstore.service.ha_frames import (
+    HEADER,
+    Fetch,
+    Frame,
+    FrameReader,
+    Tables,
+    encode_report,
+)
 from mqstore.service.ha_handover import FollowerIntroduction, LeaderIntroduction
 from mqstore.service.rate import Rate
 from mqstore.service.sockets import bind
 from mqstore.storage.message_store import MessageStore
-from mqstore.storage.status import Epoch
+from mqstore.storage.status import Epoch, TableBatch
 from mqstore.writer.replication.ha_server import HaServer
 from mqstore.writer.replication.slave import HaOptions
 from tests.unit.storage.stores import CONFIG, open_store, put_some
@@ -38,7 +45,7 @@ class RawSlave:
         self._reader = reader
         self._writer = writer
         self._frames = FrameReader()
-        self._pending: list[Frame] = []
+        self._pending: list[Frame | Tables | Fetch] = []
 
     def send(self, data: bytes) -> None:
         self._writer.write(data)
@@ -59,7 +66,27 @@ class RawSlave:
         return leader
 
     async def frame(self) -> Frame:
-        """The next frame. EOFError when the connection has ended."""
+        """The next frame of the log. EOFError when the connection has ended."""
+        while True:
+            found = await self._next()
+            if isinstance(found, Frame):
+                return found
+
+    async def until_tables(self) -> tuple[int, TableBatch]:
+        """The end of the log that comes before the next text of tables, and what that has."""
+        end = 0
+        while not isinstance(found := await self._next(), Tables):
+            if isinstance(found, Frame):
+                end = found.offset + len(found.body)
+        return end, ha_tables.decode(found.text)
+
+    async def until_fetch(self) -> Fetch:
+        """The next request for a range of the log."""
+        while not isinstance(found := await self._next(), Fetch):
+            pass
+        return found
+
+    async def _next(self) -> Frame | Tables | Fetch:
         while not self._pending:
             data = await self._read()
             if not data:
@@ -122,7 +149,7 @@ class Served:
 
 
 @asynccontextmanager
-async def _serving(
+async def serving(
     root: Path, options: HaOptions, allows: Callable[[str], bool] = lambda _: True
 ) -> AsyncIterator[Served]:
     with open_store(root) as store:
@@ -139,11 +166,11 @@ async def _serving(
             await server.close()
 
 
-def _run(
+def run_served(
     root: Path, scenario: Callable[[Served], Awaitable[None]], options: HaOptions = OPTIONS
 ) -> None:
     async def run() -> None:
-        async with _serving(root, options) as served:
+        async with serving(root, options) as served:
             await scenario(served)
 
     asyncio.run(run())
@@ -160,7 +187,7 @@ def test_an_empty_slave_gets_the_whole_log_and_what_is_put_later(root: Path) -> 
         assert copied == served.log
         slave.close()
 
-    _run(root, scenario)
+    run_served(root, scenario)
 
 
 def test_an_empty_slave_gets_the_last_segment_as_of_rocketmq_4_9(root: Path) -> None:
@@ -170,7 +197,7 @@ def test_an_empty_slave_gets_the_last_segment_as_of_rocketmq_4_9(root: Path) -> 
         start = end - end % SEGMENT
         assert await (await served.slave()).log_from(start, end) == served.log[start:]
 
-    _run(root, scenario, replace(OPTIONS, from_last_segment=True))
+    run_served(root, scenario, replace(OPTIONS, from_last_segment=True))
 
 
 def test_a_slave_goes_on_from_any_offset(root: Path) -> None:
@@ -182,7 +209,7 @@ def test_a_slave_goes_on_from_any_offset(root: Path) -> None:
             assert await slave.log_from(offset, len(log)) == log[offset:]
             slave.close()
 
-    _run(root, scenario)
+    run_served(root, scenario)
 
 
 def test_nothing_is_sent_before_the_first_report(root: Path) -> None:
@@ -196,7 +223,7 @@ def test_nothing_is_sent_before_the_first_report(root: Path) -> None:
         slave.send(encode_report(0)[7:])
         assert await slave.log_from(0, served.store.log.max_offset) == served.log
 
-    _run(root, scenario)
+    run_served(root, scenario)
 
 
 def test_two_slaves_copy_and_acknowledge_on_their_own(root: Path) -> None:
@@ -218,7 +245,7 @@ def test_two_slaves_copy_and_acknowledge_on_their_own(root: Path) -> None:
         first.close()
         await served.until(lambda: served.server.acknowledged_by(1) is None)
 
-    _run(root, scenario)
+    run_served(root, scenario)
 
 
 def test_a_slave_that_reads_nothing_holds_up_no_other(root: Path) -> None:
@@ -233,7 +260,7 @@ def test_a_slave_that_reads_nothing_holds_up_no_other(root: Path) -> None:
                 assert await slave.log_from(0, store.log.max_offset) == served.log
                 slave.close()
 
-    _run(root, scenario)
+    run_served(root, scenario)
 
 
 def test_a_heartbeat_names_the_next_offset(root: Path) -> None:
@@ -243,7 +270,7 @@ def test_a_heartbeat_names_the_next_offset(root: Path) -> None:
         slave = await served.slave(end)
         assert [await slave.frame() for _ in range(3)] == [Frame(end, b"")] * 3
 
-    _run(root, scenario, replace(OPTIONS, heartbeat_s=0.01))
+    run_served(root, scenario, replace(OPTIONS, heartbeat_s=0.01))
 
 
 def test_a_slave_without_reports_is_disconnected(root: Path) -> None:
@@ -251,7 +278,7 @@ def test_a_slave_without_reports_is_disconnected(root: Path) -> None:
         for offset in (0, None):
             assert await (await served.slave(offset)).ended()
 
-    _run(root, scenario, replace(OPTIONS, housekeeping_s=0.05))
+    run_served(root, scenario, replace(OPTIONS, housekeeping_s=0.05))
 
 
 @pytest.mark.parametrize("later", [False, True])
@@ -266,7 +293,7 @@ def test_a_slave_ahead_of_the_log_is_disconnected(root: Path, later: bool) -> No
         slave.report(end + 1)
         assert await slave.ended()
 
-    _run(root, scenario)
+    run_served(root, scenario)
 
 
 def test_a_slave_cannot_acknowledge_what_it_was_not_sent(root: Path) -> None:
@@ -277,7 +304,7 @@ def test_a_slave_cannot_acknowledge_what_it_was_not_sent(root: Path) -> None:
         slave.report(served.store.log.max_offset)
         await served.until(lambda: not served.server.slaves)
 
-    _run(root, scenario)
+    run_served(root, scenario)
 
 
 def test_a_slave_whose_segment_was_deleted_is_disconnected(root: Path) -> None:
@@ -289,7 +316,7 @@ def test_a_slave_whose_segment_was_deleted_is_disconnected(root: Path) -> None:
         copied = await (await served.slave(0)).log_from(SEGMENT, end)
         assert copied == served.log
 
-    _run(root, scenario)
+    run_served(root, scenario)
 
 
 @pytest.mark.parametrize("data", [b"\xfe" * 8, HEADER.pack(-2, 0)])
@@ -299,12 +326,12 @@ def test_bytes_that_are_no_report_end_the_connection(root: Path, data: bytes) ->
         slave.send(data)
         assert await slave.ended()
 
-    _run(root, scenario)
+    run_served(root, scenario)
 
 
 def test_a_slave_that_is_not_allowed_is_disconnected(root: Path) -> None:
     async def run() -> None:
-        async with _serving(root, OPTIONS, lambda address: address != "127.0.0.1") as served:
+        async with serving(root, OPTIONS, lambda address: address != "127.0.0.1") as served:
             assert await (await served.slave()).ended()
 
     asyncio.run(run())
@@ -317,7 +344,7 @@ def test_the_server_ends_all_connections_when_it_closes(root: Path) -> None:
         await served.server.close()
         assert await slave.ended()
 
-    _run(root, scenario)
+    run_served(root, scenario)
 
 
 def test_a_follower_has_the_name_that_it_gives_and_a_slave_its_address(root: Path) -> None:
@@ -336,7 +363,7 @@ def test_a_follower_has_the_name_that_it_gives_and_a_slave_its_address(root: Pat
         assert (found[True].name, found[True].acknowledged) == ("mqstore-0-1", end)
         assert found[False].name == found[False].address
 
-    _run(root, scenario)
+    run_served(root, scenario)
 
 
 def test_the_newest_connection_of_a_follower_ends_its_earlier_one(root: Path) -> None:
@@ -349,7 +376,7 @@ def test_the_newest_connection_of_a_follower_ends_its_earlier_one(root: Path) ->
         assert await first.ended()
         await served.until(lambda: len(served.server.slaves) == 1)
 
-    _run(root, scenario)
+    run_served(root, scenario)
 
 
 def test_two_followers_of_one_name_are_a_mistake(root: Path) -> None:
@@ -362,7 +389,7 @@ def test_two_followers_of_one_name_are_a_mistake(root: Path) -> None:
         assert await second.ended()
         assert served.server.refused == 1
 
-    _run(root, scenario)
+    run_served(root, scenario)
 
 
 def test_bytes_that_are_no_introduction_end_the_connection(root: Path) -> None:
@@ -373,7 +400,7 @@ def test_bytes_that_are_no_introduction_end_the_connection(root: Path) -> None:
             pass
         await served.until(lambda: served.server.refused == 1)
 
-    _run(root, scenario)
+    run_served(root, scenario)
 
 
 @pytest.mark.parametrize(
@@ -394,7 +421,7 @@ def test_a_follower_with_another_history_is_disconnected(
         assert await slave.ended()
         assert served.server.refused == 1
 
-    _run(root, scenario)
+    run_served(root, scenario)
 
 
 def test_slaves_share_the_limit_of_bytes_per_second(root: Path) -> None:
@@ -408,7 +435,7 @@ def test_slaves_share_the_limit_of_bytes_per_second(root: Path) -> None:
             assert await slave.log_from(0, end) == served.log
         assert limit.taken == 2 * end
 
-    _run(root, scenario, replace(OPTIONS, rate=limit))
+    run_served(root, scenario, replace(OPTIONS, rate=limit))
 
 
 class CountedRate(Rate):

@@ -10,8 +10,8 @@ from mqstore.writer.replication.in_sync import NEAR_S, InSyncSet
 BEHIND_MAX_S = 15.0
 
 
-def _alone(*members: str, joins_from: int = 0) -> InSyncSet:
-    return InSyncSet("a", members, behind_max_s=BEHIND_MAX_S, now=0.0, joins_from=joins_from)
+def _alone(*members: str) -> InSyncSet:
+    return InSyncSet("a", members, behind_max_s=BEHIND_MAX_S, now=0.0)
 
 
 def _publish(copies: InSyncSet, now: float) -> None:
@@ -46,11 +46,48 @@ def test_a_copy_joins_once_it_has_what_is_confirmed() -> None:
     assert copies.wanted(0.1) == frozenset({"a", "b"})
 
 
-def test_a_copy_joins_at_the_begin_of_the_epoch_at_least() -> None:
-    copies = _alone(joins_from=100)
-    copies.note_own(50, 50, 0.0)
+def test_a_copy_joins_once_it_has_the_tables_whose_changes_have_a_reply() -> None:
+    copies = _alone()
+    copies.note_own(100, 100, 0.0, tables=3)
+    copies.note_report("b", 100, 0.0, tables=2)
+    assert (copies.tables_replicated, copies.wanted(0.0)) == (3, None)
+    copies.note_report("b", 100, 0.1, tables=3)
+    assert copies.wanted(0.1) == frozenset({"a", "b"})
+
+
+def test_changes_of_tables_wait_for_a_copy_that_is_about_to_join() -> None:
+    copies = _alone()
+    copies.note_own(100, 100, 0.0, tables=3)
+    copies.note_report("b", 100, 0.0, tables=3)
+    copies.note_own(100, 100, 0.1, tables=4)
+    assert copies.tables_replicated == 3
+    copies.note_own(100, 100, NEAR_S, tables=4)
+    assert copies.tables_replicated == 4
+    assert copies.wanted(NEAR_S) is None
+
+
+def test_a_member_without_the_tables_leaves_after_the_time_of_one_without_the_log() -> None:
+    copies = _alone()
+    copies.note_own(100, 100, 0.0, tables=3)
+    copies.note_report("b", 100, 0.0, tables=3)
+    _publish(copies, 0.0)
+    copies.note_lost("b")
+    copies.note_report("b", 100, 1.0, tables=0)  # connected again
+    assert (copies.tables_replicated, copies.wanted(1.0)) == (0, None)
+    late = BEHIND_MAX_S + 1.1
+    copies.note_own(100, 100, late, tables=3)
+    assert copies.wanted(late) == frozenset({"a"})
+    _publish(copies, late)
+    assert copies.tables_replicated == 3
+
+
+def test_a_copy_joins_with_the_log_that_the_leader_began_with_at_least() -> None:
+    copies = _alone("c")
+    copies.note_own(100, 100, 0.0)
     copies.note_report("b", 50, 0.0)
-    assert copies.wanted(0.0) is None
+    assert (copies.confirmed, copies.wanted(0.0)) == (0, None)
+    copies.note_report("b", 100, 0.1)
+    assert copies.wanted(0.1) == frozenset({"a", "b", "c"})
 
 
 def test_a_copy_that_is_near_is_waited_for_and_joins_under_load() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ class _Slave:
         self.name, self.is_replica = name, is_replica
         self.address = f"{name}:1"
         self.acknowledged = 0
+        self.tables = sys.maxsize
 
 
 class _Server:

@@ -16,7 +16,7 @@ from mqstore.writer.replication.roles import (
     why_not_take,
 )
 
-AT = Addresses("http://b:8081", "b:10912", "b:10911")
+AT = Addresses("http://b:8081", "b:10912")
 
 
 def held(holder: str, epoch: int = 3) -> Lease:

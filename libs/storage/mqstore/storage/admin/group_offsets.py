@@ -282,6 +282,7 @@ class GroupOffsets:
         with self._lock:
             for change in changes:
                 self._table.put(group, change.topic, change.queue_id, change.after)
+            self._table.on_forced()
         self.save()
 
     def forget_group(self, group: str) -> None:

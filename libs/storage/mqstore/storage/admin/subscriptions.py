@@ -103,6 +103,17 @@ class Subscriptions:
                 self._save()
                 self._adopt(topic, [])
 
+    def adopt_topics(self, topics: list[str]) -> None:
+        """Have dispatch use the subscriptions to some topics, which a leader has changed. Their
+        bits are in none of the messages that were dispatched here before. Raises OSError."""
+        with self._lock:
+            for topic in topics:
+                newest_ms = self._adopt(topic, self._table.of_topic(topic))
+                for data in self._table.of_topic(topic):
+                    if data.positions and not data.is_dead and data.born_ms < newest_ms:
+                        self._table.put(replace(data, born_ms=newest_ms))
+            self._table.save_changes()
+
     def _build_registration(self, group: str, topic: str, expression: str) -> FilterData:
         now_ms = self._clock.now_ms()
         known = self._table.get(topic, group)

@@ -16,7 +16,7 @@ from typing import Final
 
 from mqstore.storage import topic_names
 from mqstore.storage.admin.group_offsets import GroupOffsets
-from mqstore.storage.errors import TopicConfigError, TopicUnknown
+from mqstore.storage.errors import ConfigTableError, TopicConfigError, TopicUnknown
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.log.commit_log import CommitLog
 from mqstore.storage.metadata.deleted_topics import DeletedTopics
@@ -158,6 +158,17 @@ class Topics:
             self._drop_queues(name)
         _log.warning("topic %s was deleted: %d queues, up to offset %d", name, gone.queues, end)
         return gone
+
+    def adopt_deletions(self, text: str) -> None:
+        """Delete the queues of topics that the leader of this store has deleted. Their records that
+        arrive later get no queue entry. Raises ConfigTableError, OSError."""
+        with self._lock:
+            try:
+                topics = self._deleted.adopt(text)
+            except ValueError as error:
+                raise ConfigTableError(f"these are no deleted topics ({error})") from error
+            for topic in topics:
+                self._drop_queues(topic)
 
     def _check(self, topic: TopicConfig) -> None:
         for what, count in (("read", topic.read_queues), ("write", topic.write_queues)):

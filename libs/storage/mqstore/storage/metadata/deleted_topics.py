@@ -11,7 +11,7 @@ recovery cuts below it. A note is removed when retention has passed it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -56,6 +56,8 @@ class DeletedTopics:
     def __init__(self, files: FileSystem, path: Path, notes: tuple[DeletedTopic, ...] = ()) -> None:
         self._files = files
         self._path = path
+        self.on_change: Callable[[], None] = lambda: None
+        """Called after a deletion was noted, before its queues are removed."""
         self._notes = {note.topic: note for note in notes}
 
     @classmethod
@@ -95,6 +97,20 @@ class DeletedTopics:
         note = DeletedTopic(topic=topic, offset=offset, deleted_ms=now_ms, queues=dict(queues))
         notes = {**self._notes, topic: note}
         self._save({name: each for name, each in notes.items() if each.offset > min_offset})
+        self.on_change()
+
+    def text(self) -> str:
+        """The notes in JSON, as ``adopt`` takes them."""
+        return _File(topics=tuple(self.all())).model_dump_json(by_alias=True)
+
+    def adopt(self, text: str) -> list[str]:
+        """Take over the notes of another copy of the log, durably; return the topics that have a
+        later one now. Notes that the other lacks stay. Raises ValueError, OSError."""
+        found = _File.model_validate_json(text).topics
+        new = {note.topic: note for note in found if note.offset > self.below(note.topic)}
+        if new:
+            self._save(self._notes | new)
+        return sorted(new)
 
     def end_at(self, end: int) -> None:
         """Lower the notes' offsets to the log's end, durably, before the first put.

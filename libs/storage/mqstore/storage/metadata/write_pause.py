@@ -7,6 +7,7 @@ and exists only during a pause.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -41,8 +42,10 @@ class WritePause:
 
     def __init__(self, path: Path, seams: Seams) -> None:
         """Load the file; while it cannot be read, writes stay paused."""
-        self._path = path
+        self.path = path
         self._seams = seams
+        self.on_change: Callable[[], None] = lambda: None
+        """Called after a pause began, changed or ended."""
         self.current: Pause | None = self._load()
 
     def begin(self, reason: str) -> Pause:
@@ -50,18 +53,24 @@ class WritePause:
         since = self._seams.clock.now_ms() if self.current is None else self.current.since_ms
         pause = Pause(reason=reason, since_ms=since)
         text = pause.model_dump_json(by_alias=True)
-        replace_file(self._seams.files, self._path, sealed_json.seal(text))
+        replace_file(self._seams.files, self.path, sealed_json.seal(text))
         self.current = pause
+        self.on_change()
         return pause
 
     def end(self) -> None:
         """End the pause, also one whose write failed half way. Raises OSError."""
-        remove_file(self._seams.files, self._path)
+        remove_file(self._seams.files, self.path)
         self.current = None
+        self.on_change()
+
+    def reload(self) -> None:
+        """Read the file again, which a copy of a leader's has replaced."""
+        self.current = self._load()
 
     def _load(self) -> Pause | None:
         try:
-            return read(self._seams.files, self._path)
+            return read(self._seams.files, self.path)
         except (OSError, ValueError) as error:
             log.error("whether writes are paused cannot be read, so they are: %s", error)
             return Pause(reason=UNREADABLE, since_ms=self._seams.clock.now_ms())

@@ -124,6 +124,16 @@ class RestoreBytes(_Value):
     """Physical offset of the record that contains them."""
 
 
+class FetchBytes(RestoreBytes):
+    """Restores whole records from a replica; the damaged bytes are kept in quarantine."""
+
+    kind: Literal["fetch-bytes"] = "fetch-bytes"  # type: ignore[assignment]
+    content: str = Field(exclude=True, repr=False)
+    """The replica's bytes, hexadecimal."""
+    replica: str
+    """The name of the replica."""
+
+
 class RefitQueueFile(_Value):
     """Replaces a queue file of a wrong length by one of the right length with the same first bytes;
     a copy is kept. Its missing entries are made again from the log."""
@@ -159,7 +169,7 @@ class SetQueuesAside(_Value):
     reason: str
 
 
-Repair = RestoreBytes | PlaceTombstone | CloseSegment
+Repair = RestoreBytes | FetchBytes | PlaceTombstone | CloseSegment
 
 Action = Annotated[
     ExtendSegment

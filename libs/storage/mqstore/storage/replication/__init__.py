@@ -1,4 +1,4 @@
-"""Replication: what a follower makes of its leader's log and config tables.
+"""Replication: what a leader sends of its tables, and what a follower makes of log and tables.
 
 Used by store-writer. ``MessageStore.receiver`` and ``MessageStore.table_copies`` are there when the
 store was opened with ``StoreOptions.leader``.

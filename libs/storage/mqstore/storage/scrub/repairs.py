@@ -11,18 +11,27 @@ Called from ``service``, which repairs by itself with ``damageRepair=automatic``
 from __future__ import annotations
 
 import logging
+import struct
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from threading import Lock
 from typing import Final
 
+from mqstore.storage._kernel import check_run
 from mqstore.storage.errors import RepairRefused, StoreFailed
+from mqstore.storage.layout import MAGIC_BLANK
 from mqstore.storage.log.block_cover import BlockCover
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
 from mqstore.storage.metadata.state_page import StatePage
 from mqstore.storage.recovery import Applier
 from mqstore.storage.recovery.repair_plan import plan_repairs
-from mqstore.storage.recovery.report import RepairPlan, RepairReport, RestoreBytes
+from mqstore.storage.recovery.report import (
+    FetchBytes,
+    Repair,
+    RepairPlan,
+    RepairReport,
+    RestoreBytes,
+)
 from mqstore.storage.recovery.view import Segment, Segments, StoreView
 
 AUTOMATIC_BYTES_MAX: Final = 16 << 20
@@ -32,7 +41,17 @@ More is not bit rot but a lost disk area: an operator decides whether a copy of 
 bytes.
 """
 
+Fetch = Callable[[int, int, Callable[[bytes], bool]], tuple[str, bytes] | None]
+"""Returns the name of a replica and so many bytes of its log at a physical offset, for which a
+predicate holds; None where no replica has them. Raises RepairRefused where one did not reply."""
+_BLANK_HEAD: Final = struct.Struct(">iI")
+"""TOTALSIZE, MAGICCODE."""
+
 log = logging.getLogger(__name__)
+
+
+def fetch_nothing(_: int, __: int, ___: Callable[[bytes], bool]) -> None:
+    """Return None: there are no replicas."""
 
 
 class LogRepairs:
@@ -55,6 +74,8 @@ class LogRepairs:
         self._cover = cover
         self._on_failure = on_failure
         self._running = Lock()
+        self.fetch: Fetch = fetch_nothing
+        """Fetches records that would be lost from a replica."""
 
     def plan(
         self,
@@ -83,21 +104,41 @@ class LogRepairs:
         *,
         bytes_max: int | None = None,
     ) -> RepairReport:
-        """Repair the damage that ``plan`` finds; durable at return.
+        """Repair the damage that ``plan`` finds; durable at return. A record that would be lost is
+        taken from a replica that has it whole.
 
         Nothing is done where the tombstones would take more than ``bytes_max`` bytes. Raises
-        RepairRefused where the damaged bytes cannot be kept (nothing was changed), StoreFailed
-        where the log cannot be changed.
+        RepairRefused where the damaged bytes cannot be kept, or a replica did not reply (nothing
+        was changed), StoreFailed where the log cannot be changed.
         """
         with self._running:
             try:
                 plan = self.plan(bases, progress)
             except FileNotFoundError as error:
                 raise RepairRefused(f"a segment went while it was read: {error}") from error
+            if self._cover is not None:
+                plan = plan.model_copy(update={"actions": tuple(map(self._fetched, plan.actions))})
             is_too_much = bytes_max is not None and plan.tombstone_bytes > bytes_max
             if not plan.actions or is_too_much or self._cover is None:
                 return RepairReport(plan=plan, done=False)
             return self._apply(plan, self._cover)
+
+    def _fetched(self, action: Repair) -> Repair:
+        """Return the restoration of a record from a replica in place of its loss, if one has it."""
+        if isinstance(action, RestoreBytes):
+            return action
+        offset, length = action.offset, action.length
+        found = self.fetch(offset, length, lambda data: _is_whole(data, offset, length))
+        if found is None:
+            return action
+        replica, data = found
+        return FetchBytes(
+            offset=offset,
+            length=length,
+            content=data.hex(),
+            record_offset=offset,
+            replica=replica,
+        )
 
     def _apply(self, plan: RepairPlan, cover: BlockCover) -> RepairReport:
         # The checksum of a restored word is already right.
@@ -122,3 +163,15 @@ class LogRepairs:
                 raise failure from error
         log.warning("repaired the log: %s", plan.model_dump_json(by_alias=True))
         return RepairReport(plan=plan, done=True, quarantined=tuple(kept))
+
+
+def _is_whole(data: bytes, offset: int, length: int) -> bool:
+    """Whether bytes at a physical offset are whole records, with their CRCs, maybe with the blank
+    record of a segment's end behind them."""
+    if len(data) != length:
+        return False
+    end = check_run(data, 0, length, offset, verify_body=True, max_records=length)[1]
+    rest = length - end
+    return not rest or (
+        rest >= _BLANK_HEAD.size and _BLANK_HEAD.unpack_from(data, end) == (rest, MAGIC_BLANK)
+    )

@@ -29,7 +29,7 @@ from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
 from mqstore.storage.metadata import sealed_json
 from mqstore.storage.metadata.block_files import BlockFiles
 from mqstore.storage.metadata.finding import Finding, explain
-from mqstore.storage.recovery.report import PlaceTombstone, RepairReport
+from mqstore.storage.recovery.report import RepairReport, RestoreBytes
 from mqstore.storage.scrub.repairs import AUTOMATIC_BYTES_MAX, LogRepairs
 from mqstore.storage.seams import FileSystem, Seams
 from mqstore.storage.system.atomic_file import replace_file
@@ -58,11 +58,13 @@ class RepairedPlace(BaseModel):
     offset: int
     length: int
     kind: str
-    """restore-bytes: the original bytes were restored; place-tombstone: the record there is lost;
-    close-segment: a segment's end was lost."""
+    """restore-bytes: the original bytes were restored; fetch-bytes: a replica had them;
+    place-tombstone: the record there is lost; close-segment: a segment's end was lost."""
     topic: str | None = None
     queue_id: int | None = None
     queue_offset: int | None = None
+    replica: str | None = None
+    """The replica that had the bytes."""
     quarantined: str
     """The entry of ``store/mqstore/quarantine`` with the damaged bytes."""
     repaired_at_ms: int
@@ -259,16 +261,12 @@ class Scrub:
                 kind=action.kind,
                 quarantined=name,
                 repaired_at_ms=now_ms,
-                **(
-                    action.model_dump(include={"topic", "queue_id", "queue_offset"})
-                    if isinstance(action, PlaceTombstone)
-                    else {}
-                ),
+                **action.model_dump(include={"topic", "queue_id", "queue_offset", "replica"}),
             )
             for action, name in zip(report.plan.actions, report.quarantined, strict=True)
         ]
         left = tuple(each for each in self.progress.findings if self._is_still(each))
-        lost = sum(each.kind != "restore-bytes" for each in done)
+        lost = sum(not isinstance(action, RestoreBytes) for action in report.plan.actions)
         self._change(
             findings=left,
             finding_count=self.progress.finding_count - len(self.progress.findings) + len(left),

@@ -41,6 +41,7 @@ from mqstore.storage.metadata.settled_letters import (
     Place,
     SettledLetters,
 )
+from mqstore.storage.replication.table_feed import TableName
 from mqstore.storage.seams import Seams
 from mqstore.storage.shared_groups import returned
 from mqstore.storage.shared_groups.storing import append, require_topic
@@ -392,6 +393,7 @@ class DeadLetters:
         others = {place: each for place, each in self._settled.items() if place[0] != topic}
         settled = others | {(topic, queue_id): each for queue_id, each in known.items()}
         settled_letters.save(self._files, self._path, settled)
+        self._store.table_feed.note(TableName.DEAD_LETTERS)
         self._settled = settled
 
 

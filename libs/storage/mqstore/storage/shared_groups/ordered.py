@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import Final
 
@@ -22,6 +23,7 @@ from mqstore.storage.errors import (
     TopicUnknown,
 )
 from mqstore.storage.message_store import MessageStore
+from mqstore.storage.replication.table_feed import TableName
 from mqstore.storage.seams import Seams
 from mqstore.storage.shared_groups.assignment import Queue
 from mqstore.storage.shared_groups.lease_table import LeaseTable
@@ -34,6 +36,9 @@ MEMBERS_MAX: Final = 256
 """Members of one group: consumers beyond the number of its queues have none."""
 QUEUES_MAX: Final = 4_096
 """Queues of one ordered group in one shard, which are saved with each change of its members."""
+EPOCHS_OF_LEADER: Final = 1 << 20
+"""Epochs of queues that one leader of a shard may use before they reach those of the next leader,
+which may not have the last ones."""
 GROUPS_MAX: Final = 1_000
 """Ordered groups of one store."""
 
@@ -72,7 +77,10 @@ class OrderedGroups:
         self._table = table
         self._clock = seams.clock
         self._shard = shard
-        self._file = MembersFile(seams, store.paths.ordered_groups)
+        self._file = MembersFile(
+            seams, store.paths.ordered_groups, store.epochs.newest * EPOCHS_OF_LEADER
+        )
+        self._file.on_change = partial(store.table_feed.note, TableName.ORDERED_GROUPS)
         now = self._clock.monotonic()
         self._of = {each.group: each.restore(shard, now) for each in self._file.groups}
 

@@ -8,6 +8,7 @@ time in milliseconds, which no earlier one has reached.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -96,13 +97,15 @@ class _Saved(BaseModel):
 class MembersFile:
     """The file of one store. Thread-safe."""
 
-    def __init__(self, seams: Seams, path: Path) -> None:
-        """Load the file."""
+    def __init__(self, seams: Seams, path: Path, epoch_min: int = 0) -> None:
+        """Load the file. All epochs are above ``epoch_min``."""
         self._files = seams.files
         self._path = path
         self._lock = Lock()
+        self.on_change: Callable[[], None] = lambda: None
+        """Called after a save, with a lock held: return at once."""
         saved = self._load(seams.clock.now_ms())
-        self._epoch = saved.epoch
+        self._epoch = max(saved.epoch, epoch_min)
         self._groups = {each.group: each for each in saved.groups}
 
     @property
@@ -126,6 +129,7 @@ class MembersFile:
                 self._groups.pop(group, None)
             saved = _Saved(epoch=self._epoch, groups=tuple(self._groups.values()))
             replace_file(self._files, self._path, sealed_json.seal(saved.model_dump_json()))
+            self.on_change()
 
     def _load(self, now_ms: int) -> _Saved:
         try:

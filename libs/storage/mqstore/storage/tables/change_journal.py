@@ -10,7 +10,6 @@ Each line is a CRC-32C in eight hexadecimal digits, a space, and a JSON object.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -125,16 +124,16 @@ class ChangeJournal:
         self._set_end(start + len(whole), whole)
         return whole[len(last) :]
 
-    def append(self, changes: Iterable[TableChange]) -> None:
-        """Append changes; durable at return. Raises OSError; part of a line may then be there."""
-        data = b"".join(change.encode() for change in changes)
+    def append(self, lines: bytes) -> None:
+        """Append the lines of changes; durable at return. Raises OSError; part of a line may then
+        be there."""
         is_new = not self.size
         if is_new:
             self._files.make_directories(self._path.parent)
-        self._files.append(self._path, data)
+        self._files.append(self._path, lines)
         if is_new:
             self._files.sync_directory(self._path.parent)
-        self.size += len(data)
+        self.size += len(lines)
 
     def drop(self, end: int) -> None:
         """Remove what is before a position, durably, and a torn end. Raises OSError."""

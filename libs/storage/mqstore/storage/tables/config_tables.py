@@ -111,6 +111,11 @@ class ConsumerOffsets(Table):
         super().__init__(path, store_format, seams)
         self.is_changed = False
         """Whether memory has changes that the file has not."""
+        self.revision = 0
+        """Number of changes in memory."""
+        self.on_forced: Callable[[], None] = lambda: None
+        """Called when an offset was lowered or removed: a copy of the table from before would skip
+        messages; and after a reset. The caller holds a lock: return at once."""
         self._topics: dict[str, dict[str, None]] | None = None
         """The topics of each group; None until they are first requested."""
 
@@ -147,9 +152,9 @@ class ConsumerOffsets(Table):
             if not isinstance(queues, dict):
                 queues = self.entries[key] = {}
                 self._add_topic(self._topics_by_group(), key)
-            queues.pop(str(queue_id), None)
+            before = integer(queues.pop(str(queue_id), queues.get(queue_id)), 0)
             queues[queue_id] = offset
-            self._note_change()
+            self._note_change(is_lowered=offset < before)
 
     def with_group(self, group: str, offsets: Iterable[tuple[str, int, int]]) -> ConsumerOffsets:
         """A copy in which a group has exactly these offsets: topic, queue id and offset of each."""
@@ -201,16 +206,20 @@ class ConsumerOffsets(Table):
                 del self.entries[key]
             if gone:
                 self._topics = None
-                self._note_change()
+                self._note_change(is_lowered=True)
 
     def _forget_all(self) -> None:
         self._topics = None
         self.is_changed = True
+        self.revision += 1
 
-    def _note_change(self) -> None:
+    def _note_change(self, *, is_lowered: bool) -> None:
         self.is_changed = True
+        self.revision += 1
         if self._format is StoreFormat.V5_X:
             self.touch()
+        if is_lowered:
+            self.on_forced()
 
     def groups(self) -> dict[str, list[str]]:
         """The topics in which each group has offsets."""
@@ -249,6 +258,11 @@ class DelayOffsets(Table):
     file_name = "delayOffset.json"
     table_name = "offsetTable"
 
+    def __init__(self, path: Path, store_format: StoreFormat, seams: Seams) -> None:
+        super().__init__(path, store_format, seams)
+        self.revision = 0
+        """Number of changes in memory."""
+
     def get(self, level: int) -> int:
         """The level's offset; 0 for a level that has delivered no message."""
         return self.all().get(level, 0)
@@ -263,6 +277,7 @@ class DelayOffsets(Table):
         with self._lock:
             changed = {**_integers(self.entries), level: offset}
             self.data[self.table_name] = dict(sorted(changed.items()))
+            self.revision += 1
             if self._format is StoreFormat.V5_X:
                 self.touch()
 

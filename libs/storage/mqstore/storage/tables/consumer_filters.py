@@ -112,6 +112,10 @@ class ConsumerFilters(JournaledTable):
             self._dead = None
             super()._apply(changes)
 
+    def _forget_all(self) -> None:
+        super()._forget_all()
+        self._dead = None
+
     def _dead_places(self) -> set[tuple[str, str]]:
         if self._dead is None:
             self._dead = {(each.topic, each.group) for each in self.all() if each.is_dead}

@@ -16,6 +16,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final, Self, TypeVar
 
+from mqstore.storage.errors import ConfigTableError
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import Seams
@@ -42,6 +43,9 @@ class JournaledTable(Table):
         """Whether the journal may end within a line: only ``save`` makes changes durable then."""
         self.on_unsaved: Callable[[], None] = lambda: None
         """Called when the file begins to lack a change that is to be durable."""
+        self.on_changes: Callable[[bytes | None], None] = lambda _: None
+        """Called with the lines of changes that are durable, in their order; with None where only
+        the whole table has them. The caller holds a lock: return at once."""
         self._unsaved: dict[str, bool] = {}
         """Names of entries whose change no file has, with whether each was new."""
         self._printed: dict[str | int, str] = {}
@@ -125,6 +129,22 @@ class JournaledTable(Table):
                 self._journal.drop(end)
                 self._is_torn = self._is_torn and not was_torn
 
+    def adopt_changes(self, lines: str) -> list[str]:
+        """Apply changes of another store's table, as ``on_changes`` has them; durable at return.
+
+        Returns the names of the entries. Raises OSError; ConfigTableError, and nothing changes.
+        """
+        changes, damaged = decode_lines(lines.encode())
+        if damaged or not changes:
+            raise ConfigTableError(f"these are no changes of {self.file_name}")
+        with self._lock:
+            known = [(change, change.name in self.entries) for change in changes]
+            self._apply(changes)
+            for change, is_known in known:
+                self._note(change.name, is_new=not is_known)
+        self.save_changes()
+        return [change.name for change in changes]
+
     def text(self) -> str:
         """The text that ``save`` writes; only changed entries are printed anew."""
         with self._lock:
@@ -183,13 +203,17 @@ class JournaledTable(Table):
     def _append_changes(self) -> None:
         """Append to the journal; where that fails, the file is to be saved instead."""
         if self._is_torn:
+            self.on_changes(None)
             return
         changes = self._take_changes()
+        if not changes:
+            return
+        lines = b"".join(change.encode() for change in changes)
         try:
-            if changes:
-                self._journal.append(changes)
+            self._journal.append(lines)
         except OSError:
             self._is_torn = True
+        self.on_changes(None if self._is_torn else lines)
 
     def _take_changes(self) -> list[TableChange]:
         with self._lock:

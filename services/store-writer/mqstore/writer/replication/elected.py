@@ -31,8 +31,6 @@ log = logs.get(__name__)
 CATCH_UP_S: Final = 5.0
 """Seconds for which messages are refused while a successor receives the last ones, at most."""
 POLL_S: Final = 0.01
-SUCCESSION_S: Final = 5.0
-"""Seconds for which a leader that has released the lease waits for its successor, at most."""
 
 
 class HandOverFailed(Exception):
@@ -51,8 +49,8 @@ class Store(Protocol):
     def acknowledged(self) -> dict[str, int]:
         """Return what each connected follower has acknowledged, by its name."""
 
-    def end(self) -> int:
-        """Return the end of the log."""
+    def has_all(self, follower: str) -> bool:
+        """Return whether a follower has acknowledged the log up to its end, and all tables."""
 
     def leave(self, reason: str) -> None:
         """End the process in an orderly way."""
@@ -167,7 +165,6 @@ class Elected:
                 raise
             self._events.publish("handed-over", successor=successor)
             log.info("the lead was handed over", successor=successor)
-        await self._await_successor(successor)
         self.leave("the lead was handed over")
         return successor
 
@@ -189,14 +186,10 @@ class Elected:
         service = self._service
 
         def is_complete() -> bool:
-            return service.acknowledged().get(successor, -1) >= service.end()
+            return service.has_all(successor)
 
         if not await _until(is_complete, CATCH_UP_S):
             raise HandOverFailed(f"{successor} did not catch up within {CATCH_UP_S:g} s")
-
-    async def _await_successor(self, successor: str) -> None:
-        """Serve the successor's last copy of the tables, until it disconnects to lead."""
-        await _until(lambda: successor not in self._service.acknowledged(), SUCCESSION_S)
 
     def _why_not_take(self, lease: Lease | None) -> str | None:
         return roles.why_not_take(
@@ -286,5 +279,4 @@ def own_addresses(settings: Settings) -> Addresses:
     return Addresses(
         url=f"{scheme}://{host}:{settings.writer_port}",
         log=f"{host}:{settings.ha_listen_port}",
-        tables=f"{host}:{settings.listen_port}",
     )

@@ -9,18 +9,37 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import groupby
 from typing import Final
 
-from mqstore.service import ha_handover, logs
+from mqstore.service import ha_handover, ha_tables, logs
 from mqstore.service.events import Events
-from mqstore.service.ha_frames import Frame, FrameCorrupt, FrameInvalid, FrameReader, encode_report
+from mqstore.service.ha_frames import (
+    Fetch,
+    Frame,
+    FrameCorrupt,
+    FrameInvalid,
+    FrameReader,
+    Tables,
+    encode_fetched,
+    encode_report,
+    encode_tables_report,
+)
 from mqstore.service.ha_handover import FollowerIntroduction, LeaderIntroduction
+from mqstore.service.ha_tls import HaTls
 from mqstore.storage import MessageStore
-from mqstore.storage.errors import FlushTimeout, LeaderLogRefused, StorageError, StoreFailed
+from mqstore.storage.errors import (
+    FlushTimeout,
+    LeaderLogRefused,
+    RecordExpired,
+    StorageError,
+    StoreFailed,
+)
 from mqstore.storage.status import common_end
 from mqstore.writer.durability import DurabilityWaiter
 
@@ -75,6 +94,24 @@ class Link:
     """The greatest end of the leader's log that is known."""
 
 
+@dataclass(slots=True)
+class CopiedTables:
+    """The last copy of a leader's tables."""
+
+    at_ms: int | None = None
+    """When there was one; None before the first one."""
+    reason: str | None = None
+    """Why the last attempt failed; None where it did not."""
+
+    def note(self, reason: str | None) -> None:
+        """Note the result of an attempt; a new reason is logged."""
+        if reason is None:
+            self.at_ms = _now_ms()
+        elif reason != self.reason:
+            log.warning("the leader's topics, groups and offsets are not copied", reason=reason)
+        self.reason = reason
+
+
 class Follower:
     """Keeps the store's log equal to a leader's. Used on one event loop."""
 
@@ -88,13 +125,17 @@ class Follower:
         heartbeat_s: float,
         housekeeping_s: float,
         name: str,
+        tls: HaTls | None = None,
         on_diverged: Callable[[LogDiverged], None],
     ) -> None:
         """``on_diverged`` is called once, when following has ended: the store must be opened again.
         ``heartbeat_s``: longest time between two reports; ``housekeeping_s``: longest time
-        without bytes of the leader; ``name``: its ``replicaName``."""
+        without bytes of the leader; ``name``: its ``replicaName``; ``tls``: None for a leader that
+        is reached without."""
         assert store.receiver is not None
+        assert store.table_copies is not None
         self._receiver = store.receiver
+        self._table_copies = store.table_copies
         self._store = store
         self._durability = durability
         self._events = events
@@ -102,11 +143,16 @@ class Follower:
         self._heartbeat_s = heartbeat_s
         self._housekeeping_s = housekeeping_s
         self._name = name
+        self._tls = tls
         self._on_diverged = on_diverged
         self._pause_s = PAUSE_FIRST_S
         self._has_grown = asyncio.Event()
-        self._confirms_itself = False
-        """Whether the leader is a master of RocketMQ, which does not say what is confirmed."""
+        self.is_slave = asyncio.Event()
+        """Set while the leader is a master of RocketMQ, which sends no tables on this connection,
+        and does not say what is confirmed."""
+        self._tables_version = 0
+        """Version of the leader's tables that are here, in this connection."""
+        self.tables = CopiedTables()
         self.corrupt_frames = 0
         """Frames whose bytes changed on the way; they were requested again."""
         host, port = address
@@ -135,8 +181,7 @@ class Follower:
         """Receive over one connection; raises the reason of its end."""
         end = await asyncio.to_thread(self._receiver.restart)
         await self._durability.wait(end)
-        async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            reader, writer = await asyncio.open_connection(*self._address, limit=READ_SIZE)
+        reader, writer = await self._connect()
         try:
             leader = await self._await_introduction(reader, writer)
             await asyncio.to_thread(self._compare, leader)
@@ -144,14 +189,24 @@ class Follower:
                 writer.write(ha_handover.encode(self._introduce()))
             writer.write(encode_report(end))
             async with asyncio.TaskGroup() as tasks:
-                self._confirms_itself = leader is None
+                self.is_slave.clear() if leader is not None else self.is_slave.set()
+                self._tables_version = 0
                 frames = FrameReader(has_checksum=leader is not None)
-                tasks.create_task(self._receive(reader, frames))
+                tasks.create_task(self._receive(reader, frames, writer))
                 tasks.create_task(self._report(writer))
         except ExceptionGroup as group:
             raise _first_of(group) from None
         finally:
             writer.transport.abort()
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to the leader. Raises OSError."""
+        tls = None if self._tls is None else await asyncio.to_thread(self._tls.client)
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                return await asyncio.open_connection(*self._address, limit=READ_SIZE, ssl=tls)
+        except ssl.SSLError as error:
+            raise ConnectionError(f"no TLS with the leader, see haTlsCert: {error}") from error
 
     async def _await_introduction(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -191,8 +246,11 @@ class Follower:
             raise LogDiverged(end, leader.history.newest)
         epochs.adopt(leader.history)
 
-    async def _receive(self, reader: asyncio.StreamReader, frames: FrameReader) -> None:
-        """Append what the leader sends. Raises OSError, FrameInvalid, StorageError."""
+    async def _receive(
+        self, reader: asyncio.StreamReader, frames: FrameReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Append what the leader sends, and send it what it requests. Raises OSError, FrameInvalid,
+        StorageError."""
         while True:
             async with asyncio.timeout(self._housekeeping_s):
                 data = await reader.read(READ_SIZE)
@@ -201,12 +259,45 @@ class Follower:
             received = list(frames.feed(data))
             if frames.confirmation is not None:
                 self._store.confirm(*frames.confirmation)
-            if not received:
-                continue
-            end = await asyncio.to_thread(self._append_all, received)
-            self._note_received(received, end)
-            if end - self._store.log.flushed_offset > UNSYNCED_MAX:
-                await self._durability.wait(end)
+            for is_log, items in groupby(received, lambda item: isinstance(item, Frame)):
+                if is_log:
+                    await self._take_log([item for item in items if isinstance(item, Frame)])
+                    continue
+                for item in items:
+                    if isinstance(item, Tables):
+                        await self._take_tables(item)
+                    elif isinstance(item, Fetch):
+                        data = await asyncio.to_thread(self._read_range, item)
+                        writer.write(encode_fetched(item.offset, data))
+
+    async def _take_log(self, frames: Sequence[Frame]) -> None:
+        end = await asyncio.to_thread(self._append_all, frames)
+        self._note_received(frames, end)
+        if end - self._store.log.flushed_offset > UNSYNCED_MAX:
+            await self._durability.wait(end)
+
+    def _read_range(self, wanted: Fetch) -> bytes:
+        """Read a range of the log on disk; nothing where a part is missing. Raises OSError."""
+        if wanted.offset + wanted.size > self._store.log.flushed_offset:
+            return b""
+        try:
+            return self._store.log_stream.read(*wanted)  # within a segment
+        except RecordExpired:
+            return b""
+
+    async def _take_tables(self, tables: Tables) -> None:
+        """Take changes of the leader's tables. A failure ends the connection: the next one begins
+        with all tables."""
+        try:
+            batch = await asyncio.to_thread(ha_tables.decode, tables.text)
+            await asyncio.to_thread(self._table_copies.take, batch)
+        except (FrameInvalid, StorageError, OSError) as error:
+            self.tables.note(str(error))
+            raise
+        if batch.version:
+            self.tables.note(None)
+            self._tables_version = batch.version
+            self._has_grown.set()
 
     def _append_all(self, frames: Sequence[Frame]) -> int:
         end = self._receiver.end
@@ -224,7 +315,8 @@ class Follower:
             self._has_grown.set()
 
     async def _report(self, writer: asyncio.StreamWriter) -> None:
-        """Report what is on disk: after each sync, and as a heartbeat."""
+        """Report what is on disk, after each sync and as a heartbeat, and which tables are here."""
+        reported = 0
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._heartbeat_s):
@@ -233,9 +325,12 @@ class Follower:
             with contextlib.suppress(FlushTimeout):
                 await self._durability.wait(self._receiver.end)
             flushed = self._store.log.flushed_offset
-            if self._confirms_itself:
+            if self.is_slave.is_set():
                 self._store.confirm(flushed, 0)
             writer.write(encode_report(flushed))
+            if self._tables_version > reported:
+                reported = self._tables_version
+                writer.write(encode_tables_report(reported))
             await writer.drain()
 
     def note_leader_end(self, end: int) -> None:

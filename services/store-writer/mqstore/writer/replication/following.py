@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from typing import Final
 
-from mqstore.service.election import Addresses
 from mqstore.service.events import Events
+from mqstore.service.ha_tls import HaTls
 from mqstore.service.remoting import RemotingClient
 from mqstore.service.settings import Settings, split_address
 from mqstore.storage import MessageStore
 from mqstore.writer.durability import DurabilityWaiter
 from mqstore.writer.replication.follower import Follower, LinkState, LogDiverged
-from mqstore.writer.replication.leader_tables import INTERVAL_S, LeaderTables
+from mqstore.writer.replication.leader_tables import LeaderTables
 
-INTERVAL_ELECTED_S: Final = 1.0
-"""Seconds between two copies of the tables of an elected leader, which may fail at any time."""
-COPY_TIMEOUT_S: Final = 1.0
 CANCEL_INTERVAL_S: Final = 0.1
 """Seconds until a task that goes on is cancelled again."""
 
@@ -32,30 +28,29 @@ class Following:
         store: MessageStore,
         durability: DurabilityWaiter,
         events: Events,
-        leader: Addresses,
+        leader: str,
         name: str,
+        tls: HaTls | None,
         on_diverged: Callable[[LogDiverged], None],
     ) -> None:
-        """Tables are copied where ``leader`` has the address of theirs. ``name`` is that of this
-        replica; ``on_diverged`` as of ``Follower``."""
-        self.follower = Follower(
-            *(store, durability, events, split_address(leader.log)),
+        """``leader`` is the address of its log. Those of a master's tables are ``masterAddress``;
+        a leader of mqstore sends them. ``name`` is that of this replica; ``tls`` and
+        ``on_diverged`` as of ``Follower``."""
+        self.follower = follower = Follower(
+            *(store, durability, events, split_address(leader)),
             heartbeat_s=settings.ha_send_heartbeat_interval / 1000,
             housekeeping_s=settings.ha_housekeeping_interval / 1000,
             name=name,
+            tls=tls,
             on_diverged=on_diverged,
         )
-        self.tables: LeaderTables | None = None
-        """None where the address of the leader's tables is not known."""
-        runs = [self.follower.run()]
-        if leader.tables:
-            client = RemotingClient(*split_address(leader.tables))
-            note_end = self.follower.note_leader_end
-            is_elected = settings.election_lease is not None
-            self.tables = LeaderTables(
-                *(store, client, note_end), INTERVAL_ELECTED_S if is_elected else INTERVAL_S
+        runs = [follower.run()]
+        if settings.election_lease is None and settings.master_address:
+            client = RemotingClient(*split_address(settings.master_address))
+            tables = LeaderTables(
+                *(store, client, follower.note_leader_end, follower.is_slave, follower.tables)
             )
-            runs.append(self.tables.run())
+            runs.append(tables.run())
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(each) for each in runs]
 
@@ -68,10 +63,3 @@ class Following:
             _, pending = await asyncio.wait(pending, timeout=CANCEL_INTERVAL_S)
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.follower.link.state = LinkState.STOPPED
-
-    async def copy_tables(self) -> None:
-        """Copy the tables once more, if the leader still replies within COPY_TIMEOUT_S."""
-        if self.tables is not None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(COPY_TIMEOUT_S):
-                    await self.tables.copy_once()

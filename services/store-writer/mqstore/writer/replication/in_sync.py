@@ -11,24 +11,35 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 NEAR_S: Final = 1.0
 """A copy that is less behind is waited for before it is in the set, so that it can join it while
 messages are stored."""
 
 
+class _Place(NamedTuple):
+    """An end of the log, and a version of the tables."""
+
+    log: int
+    tables: int
+
+    def covers(self, other: _Place) -> bool:
+        """Whether both are at least those of another place."""
+        return self.log >= other.log and self.tables >= other.tables
+
+
 @dataclass(slots=True)
 class _Copy:
-    """A copy that has reported where its log ends."""
+    """A copy that has reported where its log ends, and which tables it has."""
 
-    acknowledged: int
-    goal: int
-    """An end of the leader's log; once the copy has it, it was caught up at ``goal_at``."""
+    acknowledged: _Place
+    goal: _Place
+    """A place of the leader's; once the copy has it, it was caught up at ``goal_at``."""
     goal_at: float
     may_join: bool
     caught_up_at: float = -math.inf
-    """Latest time of which the copy is known to have the whole log as it was then."""
+    """Latest time of which the copy is known to have the log and the tables as they were then."""
     is_connected: bool = True
 
 
@@ -48,11 +59,11 @@ class InSyncSet:
         *,
         behind_max_s: float,
         now: float,
-        joins_from: int = 0,
     ) -> None:
         """``members`` are the names that were published last. Those that do not connect, and those
-        that are more than ``behind_max_s`` behind (haMaxTimeSlaveNotCatchup), leave. A copy joins
-        once it has the log up to ``joins_from``, the begin of the leader's epoch."""
+        that are more than ``behind_max_s`` behind (haMaxTimeSlaveNotCatchup), leave. ``note_own``
+        comes before the first report: a copy joins once it has the log as it was at that report,
+        and so all that earlier leaders have acknowledged."""
         self.own = own
         self.names = frozenset({own, *members})
         """The set that was published last."""
@@ -61,38 +72,42 @@ class InSyncSet:
         self._replied = 0
         """The greatest offset that ``replicated`` ever was: producers may have a reply up to it."""
         self._behind_max_s = behind_max_s
-        self._joins_from = joins_from
-        self._begun_at = now
-        self._end = self._own_flushed = 0
+        self._begun_at = self._now = now
+        self._own = _Place(0, 0)
+        self._own_flushed = 0
+        self._replied_tables = 0
+        """The greatest version that ``tables_replicated`` ever was: changes up to it may have a
+        reply."""
         self._copies: dict[str, _Copy] = {}
         self._in_doubt: frozenset[str] = frozenset()
         """Members of sets that were begun and not settled."""
 
     # what happens -------------------------------------------------------------------------
 
-    def note_own(self, end: int, flushed: int, now: float) -> None:
-        """Note the end of the leader's log, and what is on its disk."""
-        self._end, self._own_flushed = end, flushed
+    def note_own(self, end: int, flushed: int, now: float, *, tables: int = 0) -> None:
+        """Note the end of the leader's log, what is on its disk, and the version of its tables."""
+        self._own, self._own_flushed = _Place(end, tables), flushed
         for copy in self._copies.values():
-            if copy.is_connected and copy.acknowledged >= end:
+            if copy.is_connected and copy.acknowledged.covers(self._own):
                 copy.caught_up_at = now
         self._confirm(now)
 
     def note_report(
-        self, name: str, acknowledged: int, now: float, *, may_join: bool = True
+        self, name: str, acknowledged: int, now: float, *, tables: int = 0, may_join: bool = True
     ) -> None:
-        """Note that a copy has the log up to an offset on its disk; it may be less than before.
+        """Note that a copy has the log up to an offset on its disk, and the tables of a version; it
+        may be less than before.
 
         One that may not join has it in memory perhaps, or ends within a record: a slave of
         RocketMQ."""
-        copy = self._copies.get(name)
+        copy, place = self._copies.get(name), _Place(acknowledged, tables)
         if copy is None:
-            copy = self._copies[name] = _Copy(acknowledged, self._end, now, may_join)
-        copy.acknowledged, copy.is_connected = acknowledged, True
-        if acknowledged >= copy.goal:
+            copy = self._copies[name] = _Copy(place, self._own, now, may_join)
+        copy.acknowledged, copy.is_connected = place, True
+        if place.covers(copy.goal):
             copy.caught_up_at = max(copy.caught_up_at, copy.goal_at)
-            copy.goal, copy.goal_at = self._end, now
-        if acknowledged >= self._end:
+            copy.goal, copy.goal_at = self._own, now
+        if place.covers(self._own):
             copy.caught_up_at = now
         self._confirm(now)
 
@@ -136,10 +151,16 @@ class InSyncSet:
         others = (self.names | self._in_doubt) - {self.own}
         return min((self._acknowledged(name) for name in others), default=None)
 
+    @property
+    def tables_replicated(self) -> int:
+        """Every member, and every copy that is about to join, has the tables of this version."""
+        others = (self.names | self._in_doubt | self._near(self._now)) - {self.own}
+        return min((self._tables_of(name) for name in others), default=self._own.tables)
+
     def lag_s(self, name: str, now: float) -> float | None:
         """Return for how long a copy has lacked a part of the log, in seconds; None if unknown."""
         copy = self._copies.get(name)
-        if copy is not None and copy.acknowledged >= self._end:
+        if copy is not None and copy.acknowledged.log >= self._own.log:
             return 0.0
         return None if copy is None or copy.caught_up_at < 0 else max(0.0, now - copy.caught_up_at)
 
@@ -147,6 +168,8 @@ class InSyncSet:
         counted = self.names | self._in_doubt | self._near(now)
         self.confirmed = max(self.confirmed, min(map(self._acknowledged, counted)))
         self._replied = max(self._replied, self.replicated or 0)
+        self._now = now
+        self._replied_tables = max(self._replied_tables, self.tables_replicated)
 
     @property
     def _promised(self) -> int:
@@ -165,7 +188,11 @@ class InSyncSet:
         if name == self.own:
             return self._own_flushed
         copy = self._copies.get(name)
-        return 0 if copy is None else copy.acknowledged
+        return 0 if copy is None else copy.acknowledged.log
+
+    def _tables_of(self, name: str) -> int:
+        copy = self._copies.get(name)
+        return 0 if copy is None else copy.acknowledged.tables
 
     def _may_stay(self, name: str, now: float) -> bool:
         if name == self.own:
@@ -173,7 +200,7 @@ class InSyncSet:
         copy = self._copies.get(name)
         if copy is None:  # it has not connected to this leader yet
             return now - self._begun_at <= self._behind_max_s
-        if not copy.is_connected or copy.acknowledged < self._promised:
+        if not copy.is_connected or copy.acknowledged.log < self._promised:
             return False
         return now - max(copy.caught_up_at, self._begun_at) <= self._behind_max_s
 
@@ -183,4 +210,4 @@ class InSyncSet:
             return False
         if now - copy.caught_up_at > self._behind_max_s:
             return False
-        return copy.acknowledged >= max(self._promised, self._joins_from)
+        return copy.acknowledged.covers(_Place(self._promised, self._replied_tables))

@@ -101,6 +101,8 @@ class InSyncWatch:
         self._since_ms = {name: _now_ms() for name in copies.names}
         """When the members joined, by name."""
         self._confirmed: Confirmation | None = None
+        self._tables = 0
+        """Version of the tables that all copies in sync had at the last look."""
         self._timer: asyncio.TimerHandle | None = None
         self._publishing: asyncio.Task[None] | None = None
         if ha is not None:
@@ -154,9 +156,11 @@ class InSyncWatch:
         for name in [name for name in self._connections if name not in slaves]:
             self._note_lost(name)
         flushed = log_.flushed_offset
-        copies.note_own(log_.max_offset, flushed, now)
+        copies.note_own(log_.max_offset, flushed, now, tables=self._store.table_feed.version)
         for name, slave in slaves.items():
-            copies.note_report(name, slave.acknowledged, now, may_join=slave.is_replica)
+            copies.note_report(
+                *(name, slave.acknowledged, now), tables=slave.tables, may_join=slave.is_replica
+            )
             self._note_connected(name, slave, now)
         self._confirm()
         if self._syncs and not self._is_syncing and flushed < log_.max_offset:
@@ -176,13 +180,16 @@ class InSyncWatch:
         self.look()
         names = self.copies.wanted(self._loop.time())
         if names is not None and self._publishing is None:
+            self.copies.begin(names)  # before another acknowledgement counts
             self._publishing = self._loop.create_task(self._change(names))
             self._publishing.add_done_callback(self._note_published)
+        if self._ha is not None and self.copies.tables_replicated > self._tables:
+            self._tables = self.copies.tables_replicated
+            self._ha.notify()
         self._timer = self._loop.call_later(LOOK_INTERVAL_S, self._tick)
 
     async def _change(self, names: frozenset[str]) -> None:
         before = self.copies.names
-        self.copies.begin(names)
         try:
             await self._publish(names)
         except Exception as error:

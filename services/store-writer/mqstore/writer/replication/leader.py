@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Iterable
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Final
@@ -11,6 +12,7 @@ from typing import Final
 from mqstore.service import logs
 from mqstore.service.configuration_error import ConfigurationError
 from mqstore.service.events import Events
+from mqstore.service.ha_tls import HaTls
 from mqstore.service.rate import Rate
 from mqstore.service.remoting import RemotingServer
 from mqstore.service.settings import Settings
@@ -59,6 +61,7 @@ class Leader:
         self._publish = publish
         self._in_sync_min = settings.min_in_sync_replicas
         self._allowed = AllowedSlaves(settings.ha_allowed_slaves)
+        self._tls = HaTls.of(settings)
         if settings.broker_role == "SYNC_MASTER" and not self._allowed:
             raise ConfigurationError(
                 "brokerRole is SYNC_MASTER, and no slave may connect: name the addresses of slaves "
@@ -88,13 +91,16 @@ class Leader:
         count = max(1, self._settings.in_sync_replicas - 1)
         return None if self.ha is None else self.ha.acknowledged_by(count)
 
-    async def start(
-        self, store: MessageStore, name: str, members: Iterable[str] = (), joins_from: int = 0
-    ) -> None:
+    def tables_acknowledged(self) -> int | None:
+        """Return the version of the tables that all copies in sync have; None where none may
+        connect."""
+        return None if self.watch is None else self.watch.copies.tables_replicated
+
+    async def start(self, store: MessageStore, name: str, members: Iterable[str] = ()) -> None:
         """Open the ports, if slaves are allowed, and watch which copies are in sync.
 
-        ``name`` is that of this replica; ``members`` and ``joins_from`` as of ``InSyncSet``. Raises
-        ConfigurationError where a port is in use.
+        ``name`` is that of this replica; ``members`` as of ``InSyncSet``. Raises ConfigurationError
+        where a port is in use.
         """
         if self._allowed:
             await self._open_ports(store)
@@ -105,7 +111,6 @@ class Leader:
                 members,
                 behind_max_s=settings.ha_max_time_slave_not_catchup / 1000,
                 now=asyncio.get_running_loop().time(),
-                joins_from=joins_from,
             )
             self.watch = InSyncWatch(
                 *(copies, store, self.ha, self._events, self._publish),
@@ -117,8 +122,12 @@ class Leader:
         settings = self._settings
         listener = bind(settings.host, settings.ha_listen_port)
         ha_port = listener.getsockname()[1]
-        self.ha = HaServer(store, _options(settings), self._allowed.__contains__)
+        options = _options(settings, None if self._tls is None else self._tls.server)
+        self.ha = HaServer(store, options, self._allowed.__contains__)
         await self.ha.start(listener)
+        if self._tls is not None:  # followers only, which need no other port
+            log.info("followers may copy the log by TLS", ha=address_of(listener))
+            return
         self._remoting = RemotingServer(
             handlers(store, settings.listen_port, ha_port),
             allows=self._allowed.__contains__,
@@ -150,7 +159,7 @@ def _block(text: str) -> IPv4Network | IPv6Network:
         ) from None
 
 
-def _options(settings: Settings) -> HaOptions:
+def _options(settings: Settings, tls: ssl.SSLContext | None) -> HaOptions:
     limit = settings.max_ha_transfer_byte_in_second if settings.ha_flow_control_enable else 0
     batch_size = settings.ha_transfer_batch_size
     return HaOptions(
@@ -159,4 +168,5 @@ def _options(settings: Settings) -> HaOptions:
         housekeeping_s=settings.ha_housekeeping_interval / 1000,
         batch_size=min(batch_size, limit or batch_size),
         from_last_segment=settings.sync_from_last_file,
+        tls=tls,
     )

@@ -1,4 +1,4 @@
-"""Copies a leader's config tables over RocketMQ's remoting protocol, as a slave does.
+"""Copies a master's config tables over RocketMQ's remoting protocol, as a slave does.
 
 Source: SlaveSynchronize of 4.9.7: every 10 seconds all topics, consumer offsets, delay offsets and
 subscription groups. RocketMQ's HA protocol does not say where the leader's log ends; a broker
@@ -8,18 +8,16 @@ reports it among its runtime information.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
-from mqstore.service import logs
 from mqstore.service.remoting import CommandRefused, RemotingClient, RemotingError
 from mqstore.storage import MessageStore
 from mqstore.storage.errors import StorageError
-
-log = logs.get(__name__)
+from mqstore.storage.status import TableName
+from mqstore.writer.replication.follower import CopiedTables
 
 INTERVAL_S: Final = 10.0
 """Seconds between two copies, as in RocketMQ."""
@@ -28,6 +26,12 @@ GET_BROKER_RUNTIME_INFO: Final = 28
 GET_ALL_CONSUMER_OFFSET: Final = 43
 GET_ALL_DELAY_OFFSET: Final = 45
 GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Final = 201
+TABLES: Final = (
+    (GET_ALL_TOPIC_CONFIG, TableName.TOPICS),
+    (GET_ALL_SUBSCRIPTIONGROUP_CONFIG, TableName.GROUPS),
+    (GET_ALL_CONSUMER_OFFSET, TableName.CONSUMER_OFFSETS),
+    (GET_ALL_DELAY_OFFSET, TableName.DELAY_OFFSETS),
+)
 
 
 class _RuntimeInfo(msgspec.Struct):
@@ -42,29 +46,26 @@ class LeaderTables:
         store: MessageStore,
         client: RemotingClient,
         on_end: Callable[[int], None],
+        is_slave: asyncio.Event,
+        tables: CopiedTables,
         interval_s: float = INTERVAL_S,
     ) -> None:
-        """``on_end`` is called with the end of the leader's log."""
+        """``on_end`` is called with the end of the leader's log. Nothing is copied unless
+        ``is_slave`` is set: a leader of mqstore sends its tables. ``tables`` notes the results."""
         copies = store.table_copies
         assert copies is not None
         self._client = client
         self._on_end = on_end
+        self._is_slave = is_slave
+        self._tables = tables
         self._interval_s = interval_s
-        self._tables = (
-            (GET_ALL_TOPIC_CONFIG, copies.take_topics),
-            (GET_ALL_SUBSCRIPTIONGROUP_CONFIG, copies.take_groups),
-            (GET_ALL_CONSUMER_OFFSET, copies.take_consumer_offsets),
-            (GET_ALL_DELAY_OFFSET, copies.take_delay_offsets),
-        )
-        self.copied_at_ms: int | None = None
-        """Time of the last copy of all tables; None before the first one."""
-        self.reason: str | None = None
-        """Why the last attempt failed; None where it did not."""
+        self._take = copies.take_whole
 
     async def run(self) -> None:
         """Copy until the task is cancelled."""
         try:
             while True:
+                await self._is_slave.wait()
                 await self.copy_once()
                 await asyncio.sleep(self._interval_s)
         finally:
@@ -74,19 +75,15 @@ class LeaderTables:
         """Copy each table once; a failure is logged."""
         try:
             await self.copy()
-            reason = None
+            self._tables.note(None)
         except (RemotingError, StorageError, OSError, UnicodeDecodeError) as error:
-            reason = str(error)
-        if reason is not None and reason != self.reason:
-            log.warning("the leader's topics, groups and offsets are not copied", reason=reason)
-        self.reason = reason
+            self._tables.note(str(error))
 
     async def copy(self) -> None:
         """Copy each table once. Raises RemotingError, StorageError, OSError, UnicodeDecodeError."""
-        for code, take in self._tables:
+        for code, table in TABLES:
             response = await self._client.request(code)
-            await asyncio.to_thread(take, response.body.decode())
-        self.copied_at_ms = time.time_ns() // 1_000_000
+            await asyncio.to_thread(self._take, table, response.body.decode())
         await self._look_at_end()
 
     async def _look_at_end(self) -> None:

@@ -54,6 +54,11 @@ class ReplicationMetrics(Collector):
             value=0 if server is None else server.sent_bytes,
         )
         yield CounterMetricFamily(
+            "mqstore_replication_fetched_bytes",
+            "Bytes of damaged records that were fetched from followers in sync.",
+            value=0 if server is None else server.fetched_bytes,
+        )
+        yield CounterMetricFamily(
             "mqstore_replication_refused",
             "Connections that were closed because the slave cannot copy this log from its end, as "
             "the log of store-writer says.",

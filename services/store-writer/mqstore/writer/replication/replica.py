@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mqstore.service import logs
 from mqstore.service.election import Addresses, ElectionError
+from mqstore.service.ha_tls import HaTls
 from mqstore.storage import MessageStore
 from mqstore.storage.errors import StorageError
 from mqstore.storage.status import NEXT_EPOCH
@@ -31,10 +33,12 @@ class Replica:
         self._service = service
         self._settings = service.settings
         self.leader = Leader(service.settings, service.events, self._publish)
+        self._tls = HaTls.of(service.settings)
         self.following: Following | None = None
         """Copies a leader's log and tables; None where the store leads, or no leader is known."""
         self.elected: Elected | None = None
         """Elects the leader among the replicas of this shard; None where settings name it."""
+        self._loop = asyncio.get_running_loop()
         self._changing = asyncio.Lock()
         self._cutting: asyncio.Task[None] | None = None
 
@@ -50,24 +54,23 @@ class Replica:
 
     async def start_leading(self, store: MessageStore) -> None:
         """Let other replicas copy the store, which takes messages from now on."""
+        store.repairs.fetch = self._fetch
         if self.elected is None or (lease := self.elected.lease) is None:
             await self.leader.start(store, self._settings.own_replica_name)
             return
-        begin = store.epochs.history.epochs[-1].start
-        await self.leader.start(store, self.elected.name, lease.in_sync, begin)
+        await self.leader.start(store, self.elected.name, lease.in_sync)
 
     def start_following(self, store: MessageStore) -> None:
         """Follow the leader of the settings, or the elected one once it is known."""
         settings = self._settings
         if settings.election_lease is None:
             assert settings.ha_master_address is not None
-            tables = settings.master_address or ""
-            self._follow(store, Addresses(log=settings.ha_master_address, tables=tables))
+            self._follow(store, settings.ha_master_address)
         elif self.elected is None:
             self.elected = Elected(settings, store, self, self._service.events)
             self.elected.start()
         elif isinstance(role := self.elected.role, FollowingRole):
-            self._follow(store, role.addresses)
+            self._follow(store, role.addresses.log)
 
     async def stop(self) -> None:
         """Stop all tasks. The store is open still."""
@@ -109,6 +112,18 @@ class Replica:
             service.events.publish("promoted", offset=store.log.max_offset)
             return True
 
+    def _fetch(
+        self, offset: int, size: int, is_right: Callable[[bytes], bool]
+    ) -> tuple[str, bytes] | None:
+        """Fetch a range of the log from a follower in sync. Called from threads of the store.
+        Raises RepairRefused."""
+        ha, watch = self.leader.ha, self.leader.watch
+        followers = frozenset() if watch is None else watch.copies.names - {watch.copies.own}
+        if ha is None or not followers:
+            return None
+        fetch = ha.fetch(followers, offset, size, is_right)
+        return asyncio.run_coroutine_threadsafe(fetch, self._loop).result()
+
     # see ``elected.Store``
 
     async def follow_leader(self, leader: Addresses) -> None:
@@ -117,12 +132,10 @@ class Replica:
             store = self._service.open_store
             if store is not None and store.receiver is not None:
                 await self._stop_following()
-                self._follow(store, leader)
+                self._follow(store, leader.log)
 
     async def lead(self, epoch: int) -> None:
         """See ``elected.Store``."""
-        if self.following is not None:
-            await self.following.copy_tables()
         await self.promote(epoch)
         store = self._service.open_store
         if store is None or store.read_only_reason is not None:
@@ -133,9 +146,15 @@ class Replica:
         slaves = [] if self.leader.ha is None else self.leader.ha.slaves
         return {each.name: each.acknowledged for each in slaves}
 
-    def end(self) -> int:
+    def has_all(self, follower: str) -> bool:
         """See ``elected.Store``."""
-        return self._service.store.log.max_offset
+        store, ha = self._service.store, self.leader.ha
+        store.table_feed.refresh()
+        place = store.log.max_offset, store.table_feed.version
+        return ha is not None and any(
+            each.name == follower and each.acknowledged >= place[0] and each.tables >= place[1]
+            for each in ha.slaves
+        )
 
     def leave(self, reason: str) -> None:
         """See ``elected.Store``."""
@@ -150,13 +169,13 @@ class Replica:
         if self.elected is not None:
             await self.elected.publish(names)
 
-    def _follow(self, store: MessageStore, leader: Addresses) -> None:
+    def _follow(self, store: MessageStore, leader: str) -> None:
         service, settings = self._service, self._settings
         elects = settings.election_lease is not None
         name = replica_name(settings, store) if elects else settings.own_replica_name
         self.following = Following(
             *(settings, store, service.durability, service.events, leader, name),
-            self._note_diverged,
+            *(self._tls, self._note_diverged),
         )
 
     async def _stop_following(self) -> None:

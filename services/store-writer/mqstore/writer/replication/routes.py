@@ -57,7 +57,7 @@ class ReplicationRoutes:
         )
 
     def _following(self, found: FollowingTasks) -> Following:
-        store, follower, tables = self._service.store, found.follower, found.tables
+        store, follower = self._service.store, found.follower
         assert store.receiver is not None
         link = follower.link
         return Following(
@@ -70,8 +70,8 @@ class ReplicationRoutes:
             leader_offset=max(link.leader_end, store.receiver.end),
             lag_bytes=follower.lag,
             damaged_records=store.receiver.damaged,
-            tables_copied_at_ms=None if tables is None else tables.copied_at_ms,
-            tables_reason=None if tables is None else tables.reason,
+            tables_copied_at_ms=follower.tables.at_ms,
+            tables_reason=follower.tables.reason,
         )
 
     async def promote(self) -> Replication:

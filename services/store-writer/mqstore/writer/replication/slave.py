@@ -11,22 +11,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
+import sys
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from mqstore.service import ha_handover, logs
 from mqstore.service.ha_frames import (
     REPORT,
     Confirmation,
+    Frame,
     FrameInvalid,
     ReportReader,
     encode_confirmation,
+    encode_fetch,
     encode_frame,
+    encode_tables,
 )
 from mqstore.service.ha_handover import FollowerIntroduction, LeaderIntroduction
+from mqstore.service.ha_tls import HELLO
 from mqstore.service.rate import Rate
 from mqstore.storage.errors import RecordExpired
 from mqstore.storage.reads import LogStream
+from mqstore.storage.status import NOTHING, TableFeed
+from mqstore.writer.replication.tables_sender import TablesSender
 
 log = logs.get(__name__)
 
@@ -35,6 +43,10 @@ READ_SIZE: Final = 1 << 20
 UNSENT_MAX: Final = 256 << 10
 """Bytes for a slave that wait in memory for its connection, beyond those of one read."""
 REPORTS_SIZE: Final = 1 << 16
+FETCH_TIMEOUT_S: Final = 5.0
+"""Seconds in which a follower must send a requested range of its log."""
+HANDSHAKE_TIMEOUT_S: Final = 10.0
+"""Seconds in which a slave must complete its TLS handshake."""
 
 
 class SlaveRefused(Exception):
@@ -52,6 +64,8 @@ class HaOptions:
     """Whether an empty slave gets the last segment only."""
     rate: Rate = field(default_factory=lambda: Rate(0))
     """The limit of all connections together."""
+    tls: ssl.SSLContext | None = None
+    """None: connections are not encrypted."""
 
 
 class SlaveObserver(Protocol):
@@ -83,6 +97,7 @@ class Slave:
     def __init__(
         self,
         stream: LogStream,
+        feed: TableFeed,
         options: HaOptions,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
@@ -99,6 +114,8 @@ class Slave:
         self.sent = 0
         """The end of what was sent."""
         self._stream = stream
+        self._tables = TablesSender(feed, stream)
+        self._acknowledged_tables = NOTHING
         self._options = options
         self._reader = reader
         self._writer = writer
@@ -109,7 +126,11 @@ class Slave:
         self._written_at = self._loop.time()
         self._has_requested = asyncio.Event()
         self._has_more = asyncio.Event()
-        writer.transport.set_write_buffer_limits(high=UNSENT_MAX)
+        self._fetching = asyncio.Lock()
+        self._fetched: asyncio.Future[Frame] | None = None
+        """The range that the follower is to send."""
+        if options.tls is not None:  # nothing is read before the handshake begins
+            cast(asyncio.ReadTransport, writer.transport).pause_reading()
 
     @property
     def name(self) -> str:
@@ -121,6 +142,22 @@ class Slave:
         """Whether it is a follower of mqstore."""
         return self.follower is not None
 
+    @property
+    def tables(self) -> int:
+        """The version of the tables that a follower has; a slave of RocketMQ copies them by
+        itself."""
+        return self._acknowledged_tables if self.is_replica else sys.maxsize
+
+    async def fetch(self, offset: int, size: int) -> bytes:
+        """Return a range of the follower's log; nothing where it lacks a part of it. Raises
+        TimeoutError, ConnectionError."""
+        async with self._fetching:
+            self._fetched = self._loop.create_future()
+            self._write(encode_fetch(offset, size))
+            async with asyncio.timeout(FETCH_TIMEOUT_S):
+                frame = await self._fetched
+        return frame.body if frame.offset == offset else b""
+
     def disconnect(self) -> None:
         """End the connection."""
         self._writer.transport.abort()
@@ -131,6 +168,9 @@ class Slave:
 
     async def serve(self) -> None:
         """Serve the slave until its connection ends. Raises nothing but cancellation."""
+        if not await self._begin_tls():
+            return
+        self._writer.transport.set_write_buffer_limits(high=UNSENT_MAX)
         tasks = [self._loop.create_task(each) for each in (self._receive(), self._send())]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -140,6 +180,22 @@ class Slave:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             self._writer.transport.abort()
+            if self._fetched is not None and not self._fetched.done():
+                self._fetched.set_exception(ConnectionResetError("the follower is gone"))
+
+    async def _begin_tls(self) -> bool:
+        """Encrypt the connection, if the settings say so; return whether it goes on."""
+        if self._options.tls is None:
+            return True
+        try:
+            timeout_s = HANDSHAKE_TIMEOUT_S
+            await self._writer.start_tls(self._options.tls, ssl_handshake_timeout=timeout_s)
+        except OSError as error:
+            self._observer.note_refusal()
+            log.warning("a slave is refused: no TLS", slave=self.address, reason=str(error))
+            self._writer.transport.abort()
+            return False
+        return True
 
     def _note_end(self, errors: list[BaseException | None]) -> None:
         error = next((each for each in errors if each is not None), None)
@@ -161,8 +217,11 @@ class Slave:
         reports = ReportReader()
         async with asyncio.timeout(self._options.housekeeping_s):
             first = await self._reader.readexactly(REPORT.size)
+            if first.startswith(HELLO):
+                raise SlaveRefused("it connects by TLS, and haTlsCert is not set here")
             if first == ha_handover.REQUEST:
                 await self._hand_over()
+                reports = ReportReader(has_tables=True)
             elif (offset := reports.feed(first)) is not None:
                 self._take_report(offset)
         while True:
@@ -171,6 +230,9 @@ class Slave:
             if not data:
                 return
             offset = reports.feed(data)
+            self._take_tables_report(reports.tables)
+            while reports.fetched:
+                self._take_fetched(reports.fetched.pop(0))
             if offset is not None:
                 self._take_report(offset)
 
@@ -195,22 +257,45 @@ class Slave:
         self.acknowledged = offset
         self._observer.note_report()
 
+    def _take_tables_report(self, version: int) -> None:
+        if version > self._tables.sent:
+            raise SlaveRefused(
+                f"it has tables of version {version}, and was sent those of {self._tables.sent}"
+            )
+        if version > self._acknowledged_tables:
+            self._acknowledged_tables = version
+            self._observer.note_report()
+
+    def _take_fetched(self, frame: Frame) -> None:
+        if self._fetched is None or self._fetched.done():
+            raise FrameInvalid("it sends a range of its log that was not requested, or too late")
+        self._fetched.set_result(frame)
+
     async def _send(self) -> None:
-        """Send the log as it grows, and heartbeats. Raises OSError, SlaveRefused."""
+        """Send the log and the tables as they change, and heartbeats. Raises OSError,
+        SlaveRefused, TablesTooLong."""
         await self._has_requested.wait()
         self.sent = self._first_offset()
         log.info("a slave copies the log", slave=self.name, at=self.requested, sent=self.sent)
         while True:
+            self._has_more.clear()
             self._send_confirmation()
+            if self.is_replica:
+                await self._tables.take()
             try:
                 data = await self._next_bytes()
             except RecordExpired as error:
                 raise SlaveRefused(
                     f"it is at {self.sent}, and {error}: empty its store, then it gets the log anew"
                 ) from None
+            if self.is_replica:
+                await self._send_tables(await self._tables.before_log())
             if data:
                 await self._send_frames(data)
-            else:
+            tables = self._tables.behind_log(self.sent) if self.is_replica else None
+            if tables is not None:
+                await self._send_tables(tables)
+            elif not data:
                 await self._await_more()
 
     def _first_offset(self) -> int:
@@ -221,7 +306,6 @@ class Slave:
         return stream.last_segment if self._options.from_last_segment else stream.start
 
     async def _next_bytes(self) -> bytes:
-        self._has_more.clear()
         found = self._stream.take(self.sent, self._options.batch_size)
         if found is None:
             found = await asyncio.to_thread(self._stream.read, self.sent, READ_SIZE)
@@ -239,6 +323,11 @@ class Slave:
         self._observer.note_sent(len(data))
         await self._writer.drain()
         await asyncio.sleep(0)
+
+    async def _send_tables(self, text: bytes | None) -> None:
+        for frame in encode_tables(text) if text is not None else ():
+            self._write(frame)
+            await self._writer.drain()
 
     async def _await_more(self) -> None:
         """Wait until the log may have grown. Send a heartbeat when one is due."""

@@ -1,0 +1,55 @@
+"""Changes of a leader's tables on their way to one follower of mqstore.
+
+Called from ``slave``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from mqstore.service import ha_tables
+from mqstore.storage.reads import LogStream
+from mqstore.storage.status import BEFORE_LOG, NOTHING, TableFeed
+
+
+class TablesSender:
+    """Decides which texts are sent, and where in the log. Used on one event loop.
+
+    Those that a follower needs before the log are sent before the log that was read with them. The
+    others refer to messages, and are sent behind the log up to its end when they were taken.
+    """
+
+    def __init__(self, feed: TableFeed, stream: LogStream) -> None:
+        self.sent = NOTHING
+        """The version that was sent last."""
+        self._feed = feed
+        self._stream = stream
+        self._before_log = NOTHING
+        """Version of the last change of tables that are sent before the log."""
+        self._taken: tuple[int, bytes] | None = None
+        """Changes, and the end of the log that is to be sent before."""
+
+    async def take(self) -> None:
+        """Take the changes since, unless some are on their way."""
+        if self._taken is None and self._feed.version > self.sent:
+            self._taken = await asyncio.to_thread(self._take)
+
+    def _take(self) -> tuple[int, bytes]:
+        batch = self._feed.take(self.sent)
+        self.sent = batch.version
+        return self._stream.end, ha_tables.encode(batch)
+
+    async def before_log(self) -> bytes | None:
+        """Return changes that come before what was read of the log; None without one."""
+        changed = self._feed.changed(self._before_log, BEFORE_LOG)
+        if changed == self._before_log:
+            return None
+        self._before_log = changed
+        return await asyncio.to_thread(lambda: ha_tables.encode(self._feed.take_before_log()))
+
+    def behind_log(self, sent: int) -> bytes | None:
+        """Return the changes that come behind the log up to ``sent``; None without one."""
+        if self._taken is None or self._taken[0] > sent:
+            return None
+        (_, text), self._taken = self._taken, None
+        return text
