@@ -15,6 +15,9 @@ COPY requirements/build.txt requirements/run.txt requirements/
 RUN python3 -m venv /opt/tools \
     && /opt/tools/bin/pip install -q --require-hashes -r requirements/build.txt \
     && pip install -q --require-hashes -r requirements/run.txt
+# Further packages, such as s3fs for backups to s3:// URLs.
+ARG PACKAGES=
+RUN [ -z "$PACKAGES" ] || pip install -q $PACKAGES
 COPY LICENSE ./
 COPY libs libs
 COPY services services

@@ -35,8 +35,9 @@ LOCAL: Final = re.compile(r"curl |(\.venv/bin/)?mqstore |cp |make (?!images)|pri
 """Beginnings of blocks that need no cluster."""
 RUN_HERE: Final = {
     ("archive-messages", "curl -X DELETE"),
-    ("back-up-and-restore", ".venv/bin/mqstore store verify"),
-    ("back-up-and-restore", "curl -X PUT"),
+    ("back-up-and-restore", ".venv/bin/mqstore backup create"),
+    ("back-up-and-restore", ".venv/bin/mqstore backup prune"),
+    ("back-up-and-restore", ".venv/bin/mqstore restore BACKUPS RESTORED --dry-run"),
     ("call-from-javascript", "curl 'localhost:8082/v1/topics/orders/queues/0/messages"),
     ("check-a-clock-step", "chronyc"),
     ("consume-in-order", "curl -X PUT localhost:8081/v1/groups/billing/members"),
@@ -78,6 +79,8 @@ RUN_HERE: Final = {
 """Page and beginning of each block that a test of this module runs."""
 NOT_RUN: Final = {
     ("archive-messages", "make expiry-report"): "needs an object store; tests/spark archives",
+    ("back-up-and-restore", ".venv/bin/mqstore restore BACKUPS RESTORED --to-time"): "needs a log"
+    " of two hours; test_restored_stores ends logs",
     ("everyday-commands", ".venv/bin/mqstore bench"): "is slow; test_command_line_walk has it",
     ("everyday-commands", ".venv/bin/mqstore context add"): "changes the user's file;"
     " test_contexts has it",
@@ -507,16 +510,20 @@ def test_archive_messages(reader: Reader) -> None:
     reader.replies(_block("archive-messages", "curl -X DELETE"))
 
 
-def test_back_up_without_kubernetes(reader: Reader, tmp_path: Path) -> None:
-    pinned, listed, _ = reader.replies(_block("back-up-and-restore", "curl -X PUT"))
-    assert pinned["name"] == "backup"
-    assert listed["segments"][0]["name"] == "0" * 20
-    assert (reader.home / ("0" * 20)).stat().st_size == listed["segments"][0]["size"]
-    store = _closed_store(tmp_path)
-    verify, copy = _block("back-up-and-restore", ".venv/bin/mqstore store verify")
-    at_rest = Reader(reader.run, store, tmp_path)
-    at_rest.replies([verify, copy], COPY=str(tmp_path / "copy"))
-    assert (tmp_path / "copy" / "commitlog").is_dir()
+def test_back_up_without_kubernetes(reader: Reader) -> None:
+    page = "back-up-and-restore"
+    names = {each: str(reader.home / each.lower()) for each in ("BACKUPS", "RESTORED")}
+    created, listed, flaws = reader.replies(
+        _block(page, ".venv/bin/mqstore backup create"), **names
+    )
+    assert (created["id"], flaws) == (listed["id"], "")
+    beginning = ".venv/bin/mqstore restore BACKUPS RESTORED --dry-run"
+    dry, restored, verified = reader.replies(_block(page, beginning), **names)
+    assert (dry["backup"], dry["replaces"]) == (created["id"], False)
+    assert restored["end"] == created["end"] > 0
+    assert verified["findings"] == 0
+    plan, pruned = reader.replies(_block(page, ".venv/bin/mqstore backup prune"), **names)
+    assert plan["kept"] == pruned["kept"] == [created["id"]]
 
 
 def _closed_store(home: Path) -> Path:

@@ -49,6 +49,11 @@ checksum/config: {{ include (print .Template.BasePath "/configmap.yaml") . | sha
 {{ .Values.sparkImage.repository }}:{{ .Values.sparkImage.tag | default .Chart.AppVersion }}
 {{- end -}}
 
+{{/* The services' image, or one with the client library of the place of backups. */}}
+{{- define "mqstore.backupImage" -}}
+{{ .Values.backup.image | default (include "mqstore.image" .) }}
+{{- end -}}
+
 {{/* Names of the jobs that are installed, with commas between. */}}
 {{- define "mqstore.jobs" -}}
 {{- if or .Values.jobs.output.uri .Values.jobs.output.existingClaim -}}expiry-report,{{- end -}}

@@ -46,10 +46,12 @@ NEED_AN_EXTRA: Final = {
 
 
 PROGRAMS: Final = ("mqstore", "kubectl")
+BACKUP_LS: Final = ("mqstore", "backup", "ls", "DIR")
 COMMANDS: Final = [
     *((program, "--help") for program in PROGRAMS),
     *(("mqstore", *words, "--help") for words in NEED_AN_EXTRA.values()),
     *(("mqstore", *words) for words in NEED_AN_EXTRA.values()),
+    BACKUP_LS,
 ]
 
 Ends = dict[tuple[str, ...], tuple[int, str, str]]
@@ -96,6 +98,11 @@ def test_a_command_names_the_extra_that_it_lacks(ends: Ends, words: list[str]) -
     assert (code, output) == (2, "")
     why = f"mqstore.storage is not installed: pip install 'mqstore-cli[{words[0]}]'"
     assert errors == f"mqstore: {why}\n"
+
+
+def test_backups_in_a_directory_need_the_engine_only(ends: Ends) -> None:
+    why = "mqstore.storage is not installed: pip install 'mqstore-cli[store]'"
+    assert ends[BACKUP_LS] == (2, "", f"mqstore: {why}\n")
 
 
 def test_every_command_of_a_store_is_among_them() -> None:

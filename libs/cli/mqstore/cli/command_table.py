@@ -108,6 +108,16 @@ COMMANDS: Final[Mapping[str, Entry]] = {
             "show": Leaf("context_commands:show", "Show a context, by default the one in use."),
         },
     ),
+    "backup": Group(
+        "Backups of a store: create, list, verify and prune them.",
+        {
+            "create": Leaf("backup_create:create", "Back up a store, also beside its writer."),
+            "ls": Leaf("backup_ls:ls", "List the backups of a place."),
+            "verify": Leaf("backup_verify:verify", "Read a backup, and compare its checksums."),
+            "prune": Leaf("backup_prune:prune", "Remove old backups."),
+        },
+    ),
+    "restore": Leaf("restore:restore", "Restore a store from a backup."),
     "run": Leaf("run:run", "Run all services over a store directory, until Ctrl-C."),
     "follow": Leaf("follow_leader:follow_leader", "Copy the store of a running broker."),
     "promote": Leaf("promote:promote", "Stop following the leader, and open the store."),

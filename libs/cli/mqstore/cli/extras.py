@@ -11,6 +11,7 @@ from mqstore.cli.exit_codes import EXIT_REFUSED, refuse
 
 PACKAGES: Final = {
     "store": ("mqstore.storage",),
+    "backup": ("mqstore.storage", "fsspec"),
     "run": (
         *("mqstore.storage", "mqstore.service"),
         *("mqstore.writer", "mqstore.query", "mqstore.coordinator"),
@@ -19,7 +20,7 @@ PACKAGES: Final = {
 """Packages that each extra installs; pyproject.toml names the distributions."""
 
 
-def require(extra: Literal["store", "run"]) -> None:
+def require(extra: Literal["store", "backup", "run"]) -> None:
     """Check that an extra is installed, before a command imports modules that need it.
 
     Raises typer.Exit with code 2, after one line that names the extra.

@@ -143,16 +143,8 @@ class Session:
             client.close()
 
     def confirm(self, question: str, *, yes: bool) -> None:
-        """Wait for the user's consent to a destruction, unless ``yes``.
-
-        Raises ValueError without it, and without a terminal.
-        """
-        if yes:
-            return
-        if not sys.stdin.isatty():
-            raise ValueError(f"{question} Repeat the command with --yes, or see --dry-run")
-        if not typer.confirm(question, err=True):
-            raise ValueError("nothing was changed")
+        """See ``confirm``."""
+        confirm(question, yes=yes)
 
     def warn_of_missing(self, shards: Shards | None) -> int:
         """Print the shards that did not reply to stderr; return 1 with one, else 0."""
@@ -161,6 +153,19 @@ class Session:
         for number in shards.missing:
             refuse(f"shard {number} is not included: {shards.why[str(number)]}")
         return EXIT_FINDINGS
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Wait for the user's consent to a destruction, unless ``yes``.
+
+    Raises ValueError without it, and without a terminal.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise ValueError(f"{question} Repeat the command with --yes, or see --dry-run")
+    if not typer.confirm(question, err=True):
+        raise ValueError("nothing was changed")
 
 
 def _shared(
@@ -177,7 +182,7 @@ def _shared(
 ) -> Session:
     """The session of the options that all commands of services share."""
     given = Given(writer_url, query_url, coordinator_url, token, token_file, None, ca)
-    return Session(Access(find(given, context), shard), Output(_form(output, as_json)))
+    return Session(Access(find(given, context), shard), Output(choose_form(output, as_json)))
 
 
 _SHARED: Final = tuple(
@@ -257,7 +262,8 @@ def _address(session: Session, error: str) -> str:
     return found.get(error.partition(" ")[0], session.access.urls[0])
 
 
-def _form(output: Format | None, as_json: bool | None) -> Format:
+def choose_form(output: Format | None, as_json: bool | None = None) -> Format:
+    """The form of output that options or the environment name. Raises ValueError."""
     if output is not None:
         return output
     if as_json is not None:

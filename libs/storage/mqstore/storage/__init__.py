@@ -31,6 +31,7 @@ __all__ = [
     "StoreOptions",
     "StoreReader",
     "admin",
+    "backup",
     "directory",
     "errors",
     "exchanges",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -72,6 +73,8 @@ _NO_DELETION: Final = {
     "clean_file_forcibly_enable": False,
 }
 """Settings with which retention deletes nothing; of one process, never the store's."""
+_INDEXES_ALL: Final = {"index_catch_up_size": sys.maxsize}
+"""A setting of one process, as above."""
 
 log = logging.getLogger(__name__)
 
@@ -227,7 +230,7 @@ def _identify(
         state.bound_reads()
     return OpenedDirectory(
         paths=paths,
-        config=config if options.deletes else config.model_copy(update=_NO_DELETION),
+        config=_of_this_process(config, options),
         format=content,
         lock=lock,
         state=state,
@@ -245,6 +248,12 @@ def _identify(
         odd=aside.odd,
         quarantined=aside.names,
     )
+
+
+def _of_this_process(config: StoreConfig, options: StoreOptions) -> StoreConfig:
+    """The settings with those that concern this opening only."""
+    update = {} if options.deletes else dict(_NO_DELETION)
+    return config.model_copy(update=update | (_INDEXES_ALL if options.indexes_all else {}))
 
 
 def _read_facts(

@@ -80,6 +80,8 @@ class StoreOptions:
     replaces_index: bool = False
     """True: the index is about to be made anew. Dispatch leaves it alone, and index files that are
     not to be trusted stay where they are."""
+    indexes_all: bool = False
+    """True: the opening's index catches up whatever it lacks, beyond indexCatchUpSize too."""
     leader: str | None = None
     """Address of the leader whose log this store receives (``MessageStore.receiver``): nothing
     else writes to the log then, and puts are rejected. None for a store that leads."""

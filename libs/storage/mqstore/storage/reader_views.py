@@ -157,7 +157,7 @@ class ReaderQueue:
         basis = (self._state.epoch, self._state.min_offset)
         if self._minimum is not None and self._minimum[0] == basis:
             return self._minimum[1]
-        found = self._find_minimum(basis[1])
+        found = self.find_by_physical(basis[1])
         if self.max_index > 0:
             self._minimum = (basis, found)
         return found
@@ -239,7 +239,8 @@ class ReaderQueue:
         if self._units is not None:
             self._units.close()
 
-    def _find_minimum(self, min_physical: int) -> int:
+    def find_by_physical(self, min_physical: int) -> int:
+        """The first entry at or above a physical offset; ``max_index`` when there is none."""
         files = self._segments.follow()
         low = files[0].base_offset // QUEUE_ENTRY_SIZE if files else 0
         high = self.max_index

@@ -35,9 +35,12 @@ def store_time(physical_offset: int, log: LogView) -> int | None:
     if not log.min_offset <= physical_offset < log.max_offset:
         return None
     view = log.select(physical_offset, _STORE_TIME_AT_V6 + _LONG.size)
-    if view is None:
-        return None
-    sys_flag: int = _INT.unpack_from(view, _SYS_FLAG_AT)[0]
+    return None if view is None else store_time_at(view, 0)
+
+
+def store_time_at(view: memoryview, position: int) -> int | None:
+    """STORETIMESTAMP of the whole record at a position, in ms; None for 0."""
+    sys_flag: int = _INT.unpack_from(view, position + _SYS_FLAG_AT)[0]
     at = _STORE_TIME_AT_V6 if sys_flag & SysFlag.BORN_HOST_V6 else _STORE_TIME_AT
-    stored: int = _LONG.unpack_from(view, at)[0]
+    stored: int = _LONG.unpack_from(view, position + at)[0]
     return stored or None

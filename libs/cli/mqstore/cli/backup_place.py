@@ -1,0 +1,91 @@
+"""Options, places and output that the commands of backups share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from mqstore.cli.exit_codes import EXIT_FINDINGS, refuse
+from mqstore.cli.extras import require
+from mqstore.cli.output import Column, Format, Output, size
+from mqstore.cli.session import choose_form
+from mqstore.cli.times import show_time
+from mqstore.wire.environment import OUTPUT_VARIABLE
+
+if TYPE_CHECKING:
+    from mqstore.storage.backup import Repository
+
+Url = Annotated[
+    str,
+    typer.Argument(
+        help="Directory of the backups, or a URL of fsspec, as s3://bucket/shard-0 (extra backup).",
+        metavar="URL",
+    ),
+]
+BackupId = Annotated[
+    str | None,
+    typer.Option("--backup", help="Id of the backup. [default: the newest]", metavar="ID"),
+]
+Form = Annotated[
+    Format | None,
+    typer.Option(
+        "--output",
+        "-o",
+        help=f"Form of the output; json has one object a line. Variable: {OUTPUT_VARIABLE}."
+        " [default: table]",
+    ),
+]
+_FILE: Final = "file://"
+
+BACKUP_COLUMNS: Final = (
+    Column("backup", lambda each: each["id"]),
+    Column("created", lambda each: each["createdMs"], show_time),
+    Column("begin", lambda each: each["begin"], right=True),
+    Column("end", lambda each: each["end"], right=True),
+    Column("last-message", lambda each: each["lastMs"], show_time),
+    Column("log", lambda each: each["logBytes"], size, right=True),
+    Column("copied", lambda each: each["copiedBytes"], size, right=True),
+    Column("damaged-blocks", lambda each: each["damagedBlocks"], right=True),
+)
+_SHOWN: Final = frozenset(
+    {"id", "created_ms", "ended_ms", "store_id", "shard", "begin", "end", "last_ms"}
+    | {"copied_bytes", "damaged_blocks"}
+)
+
+
+def backup_item(backup: Any) -> dict[str, Any]:
+    """A backup as a document: its manifest without the objects."""
+    found: dict[str, Any] = backup.model_dump(mode="json", by_alias=True, include=set(_SHOWN))
+    return {**found, "logBytes": backup.log_bytes}
+
+
+def run_backup_command(command: Callable[[Output], int], output: Format | None) -> typer.Exit:
+    """Run a command of backups; returns the Exit that the caller raises.
+
+    Its code is that of ``command``; 2 for a refusal.
+    """
+    require("store")
+    from mqstore.cli import store_command  # slow, and not needed for help
+
+    def run() -> int:
+        return command(Output(choose_form(output)))
+
+    return typer.Exit(store_command.run_command(run, refuse, unread=EXIT_FINDINGS))
+
+
+def open_repository(url: str) -> Repository:
+    """The repository in a directory, or at a URL. Raises OSError."""
+    from mqstore.storage.backup import DirectoryObjects, Repository
+    from mqstore.storage.host import production_seams
+
+    seams = production_seams()
+    path = url.removeprefix(_FILE)
+    if "://" not in path:
+        return Repository(DirectoryObjects(seams.files, Path(path).absolute()), seams)
+    require("backup")
+    from mqstore.cli.url_objects import UrlObjects
+
+    return Repository(UrlObjects(url), seams)

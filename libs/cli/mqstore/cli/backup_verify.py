@@ -1,0 +1,67 @@
+"""``mqstore backup verify``: reads backups and compares their checksums."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Final
+
+import typer
+
+from mqstore.cli.backup_place import BackupId, Form, Url, open_repository, run_backup_command
+from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK, refuse
+from mqstore.cli.output import Column, Output, size
+from mqstore.cli.progress import show_progress
+
+_COLUMNS: Final = (
+    Column("object", lambda each: each["name"]),
+    Column("finding", lambda each: each["why"]),
+    Column("backups", lambda each: each["backups"], " ".join),
+)
+
+
+def verify(
+    url: Url,
+    backup_id: BackupId = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Verify all backups; shared objects are read once.")
+    ] = False,
+    output: Form = None,
+) -> None:
+    """Read all objects of a backup, and compare sizes and CRC-32C with its manifest.
+
+    Prints the damaged objects and the backups that need them. Exit code 0: the backup is whole; 1:
+    something is damaged; 2: refused.
+
+    Examples:
+
+    \b
+        mqstore backup verify /mnt/backups/shard-0
+        mqstore backup verify s3://bucket/shard-0 --all -o json
+    """
+    if every and backup_id is not None:
+        raise typer.BadParameter("give --all or --backup, not both")
+    raise run_backup_command(lambda out: _verify(out, url, backup_id, every=every), output)
+
+
+def _verify(out: Output, url: str, backup_id: str | None, *, every: bool) -> int:
+    from mqstore.storage.backup import flaws_of
+
+    repository = open_repository(url)
+    unreadable = []
+    if every:
+        listed = repository.listed()
+        unreadable = [each for each in listed if each.backup is None]
+        backups = [each.backup for each in listed if each.backup is not None]
+    else:
+        backups = [repository.get(backup_id)]
+    with show_progress(in_lines=True) as progress:
+        found = list(flaws_of(repository, backups, progress))
+    for each in unreadable:
+        refuse(f"backup {each.id}: {each.why}")
+    if found or not out.is_table:
+        out.items(map(asdict, found), _COLUMNS)
+    elif backups:
+        read = {part.name: part.size for each in backups for part in each.objects()}
+        ids = f"{len(backups)} backups are" if every else f"backup {backups[0].id} is"
+        out.line(f"{ids} whole: {len(read)} objects, {size(sum(read.values()))}")
+    return EXIT_FINDINGS if found or unreadable else EXIT_OK

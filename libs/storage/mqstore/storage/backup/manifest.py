@@ -1,0 +1,176 @@
+"""The documents of a backup: its manifest, and its small files (``Tables``).
+
+A manifest names every object of one backup with its size and CRC-32C. It is written last; an object
+that no manifest names belongs to no backup. Both documents are sealed by a checksum of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final, Literal, Self, TypeVar
+
+from crc32c import crc32c
+from pydantic import Base64Bytes, BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from mqstore.storage.backup.errors import BackupDamaged
+from mqstore.storage.layout import BLOCK_SIZE, StoreFormat
+from mqstore.storage.metadata import sealed_json
+
+MAGIC: Final = "mqstore-backup"
+VERSION: Final = 1
+LOG: Final = "log"
+"""Folder of the parts of segments."""
+TABLES: Final = "tables"
+BACKUPS: Final = "backups"
+"""Folder of the manifests."""
+LOCKS: Final = "locks"
+ID: Final = re.compile(r"\d{8}T\d{6}\.\d{3}Z")
+SUFFIX: Final = ".json"
+
+_Document = TypeVar("_Document", bound=BaseModel)
+
+
+class Value(BaseModel):
+    """An immutable value with camelCase names in JSON; unknown members are left out."""
+
+    model_config = ConfigDict(
+        frozen=True, alias_generator=to_camel, populate_by_name=True, extra="ignore"
+    )
+
+
+class StoredObject(Value):
+    """An object of the repository."""
+
+    name: str
+    size: Annotated[int, Field(ge=0)]
+    crc32c: int
+
+
+class Part(StoredObject):
+    """A range of a segment; positions are counted from the segment's begin."""
+
+    start: Annotated[int, Field(ge=0)]
+    blocks_crc32c: int | None
+    """CRC-32C of the store's checksums of its blocks; None where a block had none."""
+
+    @property
+    def stop(self) -> int:
+        """The position after its last byte."""
+        return self.start + self.size
+
+
+class BackedUpSegment(Value):
+    """The part of a segment that is in a backup."""
+
+    offset: Annotated[int, Field(ge=0)]
+    """Physical offset of its first byte."""
+    first_ms: int | None
+    """STORETIMESTAMP of its first record; None without a readable one."""
+    parts: tuple[Part, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of bytes."""
+        return self.parts[-1].stop if self.parts else 0
+
+    @property
+    def end(self) -> int:
+        """Physical offset after its last byte."""
+        return self.offset + self.size
+
+
+class Backup(Value):
+    """A manifest. Offsets are physical, times milliseconds since the epoch."""
+
+    magic: Literal["mqstore-backup"] = "mqstore-backup"
+    version: Annotated[int, Field(le=VERSION)] = VERSION
+    id: str
+    created_ms: int
+    ended_ms: int
+    store_id: str
+    shard: str
+    rocketmq_format: StoreFormat
+    segment_size: Annotated[int, Field(gt=0)]
+    begin: int
+    end: int
+    """The log from ``begin`` to before this offset, the end of a record, is in the backup."""
+    last_ms: int | None
+    """STORETIMESTAMP of the last record; None without a record in the last segment."""
+    copied_bytes: int
+    """Bytes that this backup added to the repository."""
+    damaged_blocks: int
+    """Blocks of the log that did not match their checksums when they were copied."""
+    segments: tuple[BackedUpSegment, ...]
+    tables: StoredObject
+
+    @property
+    def log_bytes(self) -> int:
+        """Bytes of log."""
+        return sum(each.size for each in self.segments)
+
+    def objects(self) -> list[StoredObject]:
+        """All objects that the backup consists of."""
+        return [self.tables, *(part for each in self.segments for part in each.parts)]
+
+
+class QueueStart(Value):
+    """A queue's first entry at or above the begin of the backup's log, and the entry before it.
+
+    Entries below come from records that have expired: the log alone would let the queue begin at 0.
+    """
+
+    topic: str
+    queue_id: int
+    index: int
+    """The queue offset of that first entry."""
+    physical_offset: int
+    size: int
+    tags_code: int
+
+
+class Tables(Value):
+    """The small files of a store, by path relative to its root, and the begins of its queues."""
+
+    files: dict[str, Base64Bytes]
+    queue_starts: tuple[QueueStart, ...]
+
+
+def manifest_name(backup_id: str) -> str:
+    """The name of a backup's manifest."""
+    return f"{BACKUPS}/{backup_id}{SUFFIX}"
+
+
+def seal(document: BaseModel) -> bytes:
+    """The bytes of a document."""
+    return sealed_json.seal(document.model_dump_json(by_alias=True))
+
+
+def unseal(raw: bytes, kind: type[_Document], name: str) -> _Document:
+    """The document in some bytes. Raises BackupDamaged."""
+    try:
+        return kind.model_validate_json(sealed_json.unseal(raw))
+    except ValueError as error:
+        why = str(error).splitlines()[0]
+        raise BackupDamaged(f"{name} cannot be read: {why}") from error
+
+
+def digest_of_blocks(checksums: list[int | None], size: int) -> int | None:
+    """The checksum over the checksums of all blocks of ``size`` bytes, or None: a block has
+    none."""
+    known = [each for each in checksums if each is not None]
+    if len(known) * BLOCK_SIZE != size:
+        return None
+    return crc32c(b"".join(each.to_bytes(4) for each in known))
+
+
+class Cut(Value):
+    """The end of a restored log: at an offset, or before the first record after a time."""
+
+    offset: int | None = None
+    ms: int | None = None
+
+    @classmethod
+    def at(cls, offset: int | None, ms: int | None) -> Self | None:
+        """The cut of these options; None without one."""
+        return None if offset is None and ms is None else cls(offset=offset, ms=ms)
