@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mqstore.storage.codec import record
 from mqstore.storage.errors import RecordError
-from mqstore.storage.shared_groups import Delivered
+from mqstore.storage.shared_groups import Delivered, DeliveredLot, Received
 from mqstore.writer.consumers.leased_messages import LeasedMessages
 from tests.unit.service.stored import stored
 from tests.unit.storage.record_examples import encoded_records
@@ -17,29 +17,55 @@ EXPIRES_MS = 1_700_000_000_000
 MESSAGES = LeasedMessages(3)
 
 
-def check(found: list[Delivered]) -> None:
-    general = msgspec.json.encode([MESSAGES.view(each, EXPIRES_MS) for each in found])
-    assert bytes(MESSAGES.encode(found, EXPIRES_MS)) == general
+def check(lots: list[DeliveredLot]) -> None:
+    found = Received(lots=lots, expired=3, is_full=True)
+    general = LeasedMessages(3)
+    general._kernel_form = None
+    assert MESSAGES.encode("g", found, EXPIRES_MS) == general.encode("g", found, EXPIRES_MS)
 
 
 @given(
     st.lists(
-        st.tuples(encoded_records(), st.integers(1, 2**31), st.sampled_from(["T", "\u00e9%|x"])),
+        st.tuples(
+            encoded_records(),
+            st.integers(1, 2**31),
+            st.integers(0, 36**6 - 1),
+            st.integers(1, 2**63 - 1),
+            st.sampled_from(["T", "\u00e9%|x"]),
+        ),
         max_size=4,
     )
 )
-def test_any_records_are_encoded_alike(drawn: list[tuple[bytes, int, str]]) -> None:
-    found = []
-    for number, (raw, attempt, topic) in enumerate(drawn):
+def test_any_records_are_encoded_alike(drawn: list[tuple[bytes, int, int, int, str]]) -> None:
+    lots = []
+    for raw, attempts, number, lease, topic in drawn:
         try:
             decoded = record.decode(raw, 0, len(raw), physical_offset=0)
         except RecordError:
             continue
-        found.append(Delivered(decoded, f"0.1.{number}.zz.{topic}", attempt, topic))
-    check(found)
+        lots.append(DeliveredLot(number, topic, number, lease, [decoded], [attempts], topic))
+    check(lots)
 
 
-@given(st.lists(st.text(max_size=40), max_size=5))
-def test_plain_messages_are_encoded_alike(bodies: list[str]) -> None:
-    bodies = [each.encode(errors="replace").decode() for each in bodies]
-    check([Delivered(stored(each.encode()), "0.0.0.1.T", 2, "T") for each in bodies])
+@given(st.lists(st.lists(st.text(max_size=40), max_size=5), max_size=3))
+def test_lots_of_plain_messages_are_encoded_alike(drawn: list[list[str]]) -> None:
+    lots = []
+    for number, bodies in enumerate(drawn):
+        records = [stored(each.encode(errors="replace")) for each in bodies]
+        attempts = list(range(len(records)))
+        lots.append(DeliveredLot(0, "T", number, 2**62, records, attempts, "U"))
+    check(lots)
+
+
+def test_messages_that_the_kernel_encodes_are_no_objects() -> None:
+    lot = DeliveredLot(0, "T", 1, 7, [stored(b"a"), stored(b"b")], [1, 2], "T")
+    found = _NoMessages(lots=[lot])
+    reply = msgspec.json.decode(MESSAGES.encode("g", found, EXPIRES_MS))
+    assert [each["receipt"] for each in reply["messages"]] == ["0.1.0.7.T"] * 2
+    assert [each["deliveryAttempt"] for each in reply["messages"]] == [1, 2]
+
+
+class _NoMessages(Received):
+    @property
+    def messages(self) -> list[Delivered]:
+        raise AssertionError("each message would be an object")

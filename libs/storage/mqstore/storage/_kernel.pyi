@@ -185,7 +185,7 @@ from mqstore.storage.kernel.read import (
     split_properties as split_properties,
 )
 from mqstore.storage.kernel.receipts import (
-    receipts_of as receipts_of,
+    receipts_by_queue as receipts_by_queue,
 )
 from mqstore.storage.kernel.segment import (
     Segment as Segment,

@@ -21,6 +21,7 @@ from mqstore.storage.shared_groups import (
     Received,
     SharedGroups,
     Subscription,
+    decode_by_queue,
     decode_receipts,
     queue_leases,
 )
@@ -133,7 +134,7 @@ def test_messages_in_memory_do_not_overtake_those_to_be_delivered_again(
 
 def test_an_acknowledgement_does_not_wait_for_another_call(consumers: Consumers) -> None:
     (found,) = consumers.receive(1).messages
-    given = decode_receipts([found.receipt])
+    given = decode_by_queue([found.receipt])
     with consumers.groups._table.lock_of("g"):
         assert consumers.groups.acknowledge_at_once("g", given) is None
         assert consumers.receive_in_memory() is None

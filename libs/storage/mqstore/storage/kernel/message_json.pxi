@@ -6,6 +6,7 @@
 
 cdef enum:
     PROPERTIES_SHOWN = 64  # of a record; each name is compared with those before
+    BASE36_MAX = 13  # digits of 64 bits
 
 
 cdef struct Output:
@@ -322,33 +323,64 @@ def message_json(MessageForm form not None, StoredRecord record not None):
         free(out.base)
 
 
-def leased_json(MessageForm form not None, delivered not None, dict ends not None):
+cdef inline char *add_base36(char *p, uint64_t value) noexcept:
+    cdef char digits[BASE36_MAX]
+    cdef int at = BASE36_MAX
+    cdef int digit
+    while True:
+        at -= 1
+        digit = <int> (value % 36)
+        digits[at] = <char> (c"0" + digit if digit < 10 else c"a" + digit - 10)
+        value //= 36
+        if value == 0:
+            break
+    memcpy(p, digits + at, BASE36_MAX - at)
+    return p + BASE36_MAX - at
+
+
+cdef bint append_lot(
+    MessageForm form, Output *out, list records, list attempts, bytes start, bytes end, bytes rest
+) except -1:
+    """Append messages with a comma behind each; False where one is not plain."""
     cdef Layout r
+    cdef StoredRecord record
+    cdef Py_ssize_t i
+    cdef Text receipt_start = text_of(start), receipt_end = text_of(end), ending = text_of(rest)
+    for i in range(len(records)):
+        record = records[i]
+        if parse(record.at, record.held(), -1, &r) != DEFECT_NONE:
+            return False
+        if not form.append_message(out, record.at, &r):
+            return False
+        out.used -= 1  # the brace
+        append(out, RECEIPT)
+        append(out, receipt_start)
+        out.used = add_base36(reserve(out, BASE36_MAX), get64(record.at + 20)) - out.base
+        append(out, receipt_end)
+        append_number(
+            out, ATTEMPT, <int32_t> get32(record.at + r.body_at - 16) + <int64_t> attempts[i]
+        )
+        append(out, ending)
+        append_byte(out, c",")
+    return True
+
+
+def leased_json(
+    MessageForm form not None, lots not None, bytes before not None, bytes behind not None
+):
     cdef Output out
-    cdef Text text
-    cdef bytes raw, end
-    cdef str receipt
-    cdef Py_ssize_t length
+    cdef list records, attempts
+    cdef bytes start, end, rest
+    cdef int64_t begun
     out.base, out.used, out.room = NULL, 0, 0
     try:
-        append_byte(&out, c"[")
-        for record, receipt, attempt, source_topic in delivered:
-            raw = (<StoredRecord?> record).raw
-            if inspect(bytes_of(raw), len(raw), -1, True, &r) != DEFECT_NONE:
+        append(&out, text_of(before))
+        begun = out.used
+        for records, attempts, start, end, rest in lots:
+            if not append_lot(form, &out, records, attempts, start, end, rest):
                 return None
-            if not form.append_message(&out, bytes_of(raw), &r):
-                return None
-            out.used -= 1  # the brace
-            text.at = <const uint8_t *> PyUnicode_AsUTF8AndSize(receipt, &length)
-            text.length = <uint32_t> length
-            append(&out, RECEIPT)
-            append_quoted(&out, text)
-            append_number(&out, ATTEMPT, attempt)
-            end = ends[source_topic]
-            append(&out, text_of(end))
-            append_byte(&out, c",")
-        out.used -= len(delivered) > 0
-        append_byte(&out, c"]")
+        out.used -= out.used > begun  # the last comma
+        append(&out, text_of(behind))
         return PyBytes_FromStringAndSize(out.base, out.used)
     finally:
         free(out.base)

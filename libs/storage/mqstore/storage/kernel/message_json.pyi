@@ -1,8 +1,9 @@
 """Messages as JSON, as query shows them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import final
 
+from mqstore.storage._kernel import R
 from mqstore.storage.kernel.read import StoredRecord
 
 @final
@@ -24,11 +25,13 @@ def message_json(form: MessageForm, record: StoredRecord) -> bytes | None:
 
 def leased_json(
     form: MessageForm,
-    delivered: Sequence[tuple[StoredRecord, str, int, str]],
-    ends: dict[str, bytes],
+    lots: Iterable[tuple[list[R], list[int], bytes, bytes, bytes]],
+    before: bytes,
+    behind: bytes,
 ) -> bytes | None:
-    """Encode leased messages as a list of ``LeasedMessage`` of the REST contract; None as
-    ``message_json``.
+    """Encode leased messages as ``LeasedMessage`` structs of the REST contract, with commas between
+    them, between two texts; None as ``message_json``.
 
-    Each has record, receipt, attempt and source topic; ``ends`` has the members behind the attempt
-    and the closing brace, by source topic. Raises KeyError for a source topic without an end."""
+    Each lot has records, and how often each was delivered beside its reconsumeTimes; the JSON of
+    its receipts before and behind the offset; and the members behind the attempt, with the
+    brace."""

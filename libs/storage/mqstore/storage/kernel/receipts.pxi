@@ -3,6 +3,10 @@
 # Their form is in ``shared_groups.receipts``.
 
 
+cdef enum:
+    EPOCH_SHIFT = 20  # of the epoch in the lease of an ordered group
+
+
 cdef inline int64_t base36(const uint8_t **at, const uint8_t *end, int digits_max) noexcept:
     """Read a number up to the dot behind it, and pass the dot; -1 for another form."""
     cdef const uint8_t *p = at[0]
@@ -28,29 +32,63 @@ cdef inline bint is_topic_byte(uint8_t byte) noexcept:
     )
 
 
-def receipts_of(texts not None, type kind not None):
-    cdef const uint8_t *p
-    cdef const uint8_t *end
-    cdef const uint8_t *before = NULL  # the topic of the receipt before
-    cdef Py_ssize_t size, i, before_size = -1
-    cdef int64_t shard, queue_id, offset, lease
-    cdef str text, topic = None
-    cdef list found = []
-    for text in texts:
-        p = <const uint8_t *> PyUnicode_AsUTF8AndSize(text, &size)
-        end = p + size
-        shard = base36(&p, end, 6)
-        queue_id = base36(&p, end, 6) if shard >= 0 else -1
-        offset = base36(&p, end, 12) if queue_id >= 0 else -1
-        lease = base36(&p, end, 13) if offset >= 0 else -1
-        size = end - p
-        if lease < 0 or not 0 < size <= 255:
+cdef struct ReceiptText:
+    int64_t shard, queue_id, offset, lease
+    const uint8_t *topic
+    Py_ssize_t topic_size
+
+
+cdef bint read_receipt(str text, ReceiptText *found) except -1:
+    """False for a text of another form; ``found`` points into the text."""
+    cdef Py_ssize_t size, i
+    cdef const uint8_t *p = <const uint8_t *> PyUnicode_AsUTF8AndSize(text, &size)
+    cdef const uint8_t *end = p + size
+    found.shard = base36(&p, end, 6)
+    found.queue_id = base36(&p, end, 6) if found.shard >= 0 else -1
+    found.offset = base36(&p, end, 12) if found.queue_id >= 0 else -1
+    found.lease = base36(&p, end, 13) if found.offset >= 0 else -1
+    found.topic, found.topic_size = p, end - p
+    if found.lease < 0 or not 0 < found.topic_size <= 255:
+        return False
+    for i in range(found.topic_size):
+        if not is_topic_byte(p[i]):
+            return False
+    return True
+
+
+cdef inline int64_t epoch_in(int64_t lease) noexcept:
+    """-1 for a lease of a shared group."""
+    return -1 if lease & 1 else lease >> EPOCH_SHIFT
+
+
+cdef inline bint of_one_queue(const ReceiptText *a, const ReceiptText *b) noexcept:
+    return (
+        a.shard == b.shard and a.queue_id == b.queue_id
+        and epoch_in(a.lease) == epoch_in(b.lease) and a.topic_size == b.topic_size
+        and memcmp(a.topic, b.topic, a.topic_size) == 0
+    )
+
+
+def receipts_by_queue(list texts not None, type kind not None):
+    cdef ReceiptText receipt, before
+    cdef Py_ssize_t number
+    cdef dict by_queue = {}
+    cdef list found = [], numbers = None, offsets = None, leases = None
+    for number in range(len(texts)):
+        if not read_receipt(texts[number], &receipt):
             return None
-        if size != before_size or memcmp(p, before, size):
-            for i in range(size):
-                if not is_topic_byte(p[i]):
-                    return None
-            topic = PyUnicode_DecodeUTF8(<const char *> p, size, NULL)
-            before, before_size = p, size  # ``texts`` keeps its bytes
-        found.append(kind(shard, topic, queue_id, offset, lease))
+        if numbers is None or not of_one_queue(&receipt, &before):
+            topic = PyUnicode_DecodeUTF8(<const char *> receipt.topic, receipt.topic_size, NULL)
+            key = (receipt.shard, topic, receipt.queue_id, epoch_in(receipt.lease))
+            queue = by_queue.get(key)
+            if queue is None:
+                epoch = None if receipt.lease & 1 else epoch_in(receipt.lease)
+                queue = kind(receipt.shard, topic, receipt.queue_id, epoch, [], [], [])
+                by_queue[key] = queue
+                found.append(queue)
+            numbers, offsets, leases = queue.numbers, queue.offsets, queue.leases
+        numbers.append(number)
+        offsets.append(receipt.offset)
+        leases.append(receipt.lease)
+        before = receipt  # ``texts`` keeps its bytes
     return found

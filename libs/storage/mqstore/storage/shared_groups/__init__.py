@@ -36,9 +36,16 @@ from mqstore.storage.shared_groups.dead_letters import (
 from mqstore.storage.shared_groups.engine import SharedGroups
 from mqstore.storage.shared_groups.group_states import PendingCounts
 from mqstore.storage.shared_groups.ordered import MemberView
-from mqstore.storage.shared_groups.receipts import Receipt, decode_receipts
+from mqstore.storage.shared_groups.receipts import (
+    QueueReceipts,
+    Receipt,
+    decode_by_queue,
+    decode_receipts,
+    texts_beside_offset,
+)
 from mqstore.storage.shared_groups.results import (
     Delivered,
+    DeliveredLot,
     ReceiptStatus,
     Received,
     Subscription,
@@ -47,17 +54,21 @@ from mqstore.storage.shared_groups.results import (
 __all__ = [
     "DeadLetters",
     "Delivered",
+    "DeliveredLot",
     "LetterResult",
     "LetterResults",
     "LetterStatus",
     "MemberView",
     "PendingCounts",
     "PurgedQueue",
+    "QueueReceipts",
     "Receipt",
     "ReceiptStatus",
     "Received",
     "ResendTarget",
     "SharedGroups",
     "Subscription",
+    "decode_by_queue",
     "decode_receipts",
+    "texts_beside_offset",
 ]

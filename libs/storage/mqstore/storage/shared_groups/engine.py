@@ -12,7 +12,6 @@ are delivered again; none is skipped.
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Final
@@ -39,9 +38,10 @@ from mqstore.storage.shared_groups.group_states import PendingCounts
 from mqstore.storage.shared_groups.lease_table import LeaseTable
 from mqstore.storage.shared_groups.ordered import MemberView, OrderedGroups
 from mqstore.storage.shared_groups.queue_leases import QueueLeases
-from mqstore.storage.shared_groups.receipts import Receipt
+from mqstore.storage.shared_groups.receipts import QueueReceipts, Receipt, group_by_queue
 from mqstore.storage.shared_groups.results import (
     Delivered,
+    DeliveredLot,
     Limits,
     ReceiptStatus,
     Received,
@@ -137,7 +137,7 @@ class SharedGroups:
             if self._ordered.knows(group):
                 return None
             found = self._receive(config, subscriptions, limits)
-            if limits.is_cut and not found.messages:
+            if limits.is_cut and not found.lots:
                 self._turn -= 1  # the call that may read the disk begins with the same queue
                 return None
             return found
@@ -251,7 +251,7 @@ class SharedGroups:
                 limits.cut()
             return
         for offset in leases.waiting(limits.count):
-            if limits.bytes <= 0 and found.messages:
+            if limits.bytes <= 0 and found.lots:
                 return
             record = self._read(place, offset, found)
             if record is None:
@@ -275,12 +275,13 @@ class SharedGroups:
         if leases.room <= 0:
             found.is_full = True
             return
-        if limits.bytes <= 0 and found.messages:
+        if limits.bytes <= 0 and found.lots:
             return
         pull = self._pull(place, wanted, leases, limits)
         if pull is None:
             return
-        self._deliver(place, leases, pull.records, limits, found)
+        if pull.records:
+            self._deliver(place, leases, pull.records, limits, found)
         found.unreadable += pull.unreadable
         leases.pass_to(pull.next_offset)
 
@@ -304,7 +305,7 @@ class SharedGroups:
         self,
         place: Place,
         leases: QueueLeases,
-        records: Sequence[Record],
+        records: list[Record],
         limits: Limits,
         found: Received,
     ) -> None:
@@ -313,20 +314,14 @@ class SharedGroups:
             limits.lease = receipts.lease_of_epoch(self._random, epoch)
         elif not limits.lease:
             limits.lease = receipts.new_lease(self._random)
-        lease = limits.lease
-        receipt = receipts.encoder(self._shard, place.topic, place.queue_id, lease)
         offsets = [record.queue_offset for record in records]
-        attempts = leases.lease(offsets, lease, limits.deadline)
-        source = None if place.topic.startswith(RETRY_PREFIX) else place.topic
-        found.messages += [
-            Delivered(
-                record,
-                receipt(offset),
-                record.reconsume_times + times,
-                source or returned.source_topic(record),
-            )
-            for record, offset, times in zip(records, offsets, attempts, strict=True)
-        ]
+        attempts = leases.lease(offsets, limits.lease, limits.deadline)
+        where = self._shard, place.topic, place.queue_id
+        lot = DeliveredLot(*where, limits.lease, records, attempts, place.topic)
+        if place.topic.startswith(RETRY_PREFIX):
+            found.lots += returned.by_source(lot)
+        else:
+            found.lots.append(lot)
         size = sum([record.size for record in records])
         found.size += size
         limits.count -= len(records)
@@ -359,7 +354,7 @@ class SharedGroups:
         return self._settle(group, given, acknowledge, in_order=True)
 
     def acknowledge_at_once(
-        self, group: str, given: Sequence[Receipt]
+        self, group: str, given: Sequence[QueueReceipts]
     ) -> list[ReceiptStatus] | None:
         """Acknowledge as ``acknowledge`` in a shared group; None, with no effect, in another, and
         where that waits for another call."""
@@ -370,7 +365,7 @@ class SharedGroups:
         try:
             if self._ordered.knows(group):
                 return None
-            return self._settle_all(group, given, acknowledge, in_order=True)
+            return self._settle_queues(group, given, acknowledge, in_order=True)
         finally:
             lock.release()
 
@@ -468,12 +463,12 @@ class SharedGroups:
     ) -> list[ReceiptStatus]:
         topic_names.check_group(group)
         with self._table.lock_of(group):
-            return self._settle_all(group, given, act, in_order=in_order)
+            return self._settle_queues(group, group_by_queue(given), act, in_order=in_order)
 
-    def _settle_all(
+    def _settle_queues(
         self,
         group: str,
-        given: Sequence[Receipt],
+        given: Sequence[QueueReceipts],
         act: Callable[[QueueLeases, Receipt], None],
         *,
         in_order: bool,
@@ -482,25 +477,20 @@ class SharedGroups:
 
         ``in_order``: in ordered groups, only the first message of a queue that is not acknowledged.
         """
-        by_queue = defaultdict[tuple[str, int, int | None], list[int]](list)
-        for number, (_, topic, queue_id, _, lease) in enumerate(given):
-            by_queue[topic, queue_id, receipts.epoch_of(lease)].append(number)
-        found = [ReceiptStatus.STALE] * len(given)
-        for (topic, queue_id, epoch), numbers in by_queue.items():
-            if not self._ordered.is_current(group, Queue(topic, queue_id), epoch):
+        found = [ReceiptStatus.STALE] * sum([len(each.numbers) for each in given])
+        for of_queue in given:
+            place = Place(group, of_queue.topic, of_queue.queue_id)
+            if not self._ordered.is_current(group, Queue(*place[1:]), of_queue.epoch):
                 continue
-            if epoch is not None:
-                numbers.sort(key=lambda number: given[number].offset)
-            place = Place(group, topic, queue_id)
+            ready = of_queue if of_queue.epoch is None else of_queue.by_offset()
             committed = self._store.offsets.committed(*place)
             leases = self._table.get(place, committed)
-            settled = [given[number] for number in numbers]
             try:
-                statuses = settle_queue(leases, committed, settled, act, in_order=in_order)
+                statuses = settle_queue(leases, committed, ready, act, in_order=in_order)
             finally:
                 if leases is not None:
                     self._table.keep(place, leases)
-            for number, status in zip(numbers, statuses, strict=True):
+            for number, status in zip(ready.numbers, statuses, strict=True):
                 found[number] = status
         return found
 

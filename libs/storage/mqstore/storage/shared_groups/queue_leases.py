@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from heapq import heapify, heappop, heappush
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple
 
 PENDING_MAX: Final = 2_048
 """Maximum number of messages of one group and queue that are delivered and not acknowledged. Their
@@ -56,20 +56,13 @@ class Lease:
         return self.deadline < other.deadline
 
 
-@dataclass(slots=True)
-class Pending:
-    """A message that was delivered, and is not acknowledged."""
+class Pending(NamedTuple):
+    """A message that was delivered, and is not acknowledged. Those of a lot share one."""
 
     attempts: int
     """How often it was delivered."""
     lease: Lease | None
     """The present lease; None while it waits to be delivered again."""
-
-    def end_lease(self) -> None:
-        """Count the message out of its lease."""
-        if self.lease is not None:
-            self.lease.held -= 1
-            self.lease = None
 
 
 class QueueLeases:
@@ -155,7 +148,7 @@ class QueueLeases:
             for offset in expired.offsets:
                 known = self._pending.get(offset)
                 if known is not None and known.lease is expired:
-                    known.lease = None
+                    self._pending[offset] = Pending(known.attempts, None)
                     heappush(self._waiting, offset)
 
     def waiting(self, count: int) -> Sequence[int]:
@@ -181,23 +174,23 @@ class QueueLeases:
             self.next, self.is_changed = offset, True
 
     def lease(self, offsets: Sequence[int], lease: int, deadline: float) -> list[int]:
-        """Lease messages that wait, or those at ``next`` and behind it, in order; return the
+        """Lease messages that all wait, or are all at ``next`` or behind it, in order; return the
         attempts of each."""
-        pending, made, found = self._pending, Lease(lease, deadline, offsets, len(offsets)), []
-        for offset in offsets:
-            known = pending.get(offset)
-            if known is None:
-                assert offset >= self.next, "what is in front of `next` is pending or acknowledged"
-                pending[offset] = Pending(1, made)
-                self.next = offset + 1
-                found.append(1)
-            else:
-                assert known.lease is None, "one lease at a time"
-                known.attempts, known.lease = known.attempts + 1, made
-                found.append(known.attempts)
+        made = Lease(lease, deadline, offsets, len(offsets))
+        if offsets[0] >= self.next:
+            self._pending.update(dict.fromkeys(offsets, Pending(1, made)))
+            self.next, found = offsets[-1] + 1, [1] * len(offsets)
+        else:
+            found = [self._lease_again(offset, made) for offset in offsets]
         self._add(made)
         self.is_changed = True
         return found
+
+    def _lease_again(self, offset: int, made: Lease) -> int:
+        known = self._pending[offset]
+        assert known.lease is None, "one lease at a time"
+        self._pending[offset] = Pending(known.attempts + 1, made)
+        return known.attempts + 1
 
     def state_of(self, offset: int, lease: int) -> LeaseState:
         """The state of the message of a lease."""
@@ -211,29 +204,32 @@ class QueueLeases:
         """Note that a pending message needs no delivery any more."""
         known = self._pending.pop(offset, None)
         if known is not None:
-            known.end_lease()
+            _end_lease(known)
             self.is_changed = True
 
-    def acknowledge_held(self, held: Iterable[tuple[int, int]]) -> list[LeaseState]:
-        """Acknowledge messages by offset and lease where ``state_of`` is HELD; return the states
-        before."""
-        pending, found = self._pending, []
-        for offset, lease in held:
+    def acknowledge_held(
+        self, offsets: Sequence[int], leases: Sequence[int]
+    ) -> dict[int, LeaseState]:
+        """Acknowledge messages by offset and lease where ``state_of`` is HELD; return the other
+        states, by the place of the message."""
+        pending, others = self._pending, dict[int, LeaseState]()
+        for at, offset in enumerate(offsets):
             known = pending.get(offset)
-            if known is None or (known.lease is not None and known.lease.id != lease):
-                found.append(self.state_of(offset, lease))
+            if known is None or ((held := known.lease) and held.id != leases[at]):
+                others[at] = self.state_of(offset, leases[at])
                 continue
             del pending[offset]
-            known.end_lease()
+            if held:
+                held.held -= 1
             self.is_changed = True
-            found.append(LeaseState.HELD)
-        return found
+        return others
 
     def release(self, offset: int) -> None:
         """End the lease of a pending message: it waits to be delivered again."""
         known = self._pending[offset]
         if known.lease is not None:
-            known.end_lease()
+            _end_lease(known)
+            self._pending[offset] = Pending(known.attempts, None)
             heappush(self._waiting, offset)
             self._drop_outdated()
 
@@ -247,7 +243,7 @@ class QueueLeases:
         if self._first_lease != NO_LEASE:
             return False
         for offset in list(self._pending)[1:]:
-            self._pending.pop(offset).end_lease()
+            _end_lease(self._pending.pop(offset))
         if self._pending and self.next != self.floor + 1:
             self.next, self.is_changed = self.floor + 1, True
         return True
@@ -267,22 +263,22 @@ class QueueLeases:
         """Undo a lease whose message reached no consumer, unless the message was leased again."""
         known = self._pending.get(offset)
         if known is not None and (known.lease is None or known.lease.id == lease):
-            known.attempts -= 1
+            self._pending[offset] = known._replace(attempts=known.attempts - 1)
             self.is_changed = True
             self.release(offset)
 
     def extend(self, offset: int, lease: int, deadline: float) -> None:
         """Lease a held message until another deadline."""
-        known = self._pending[offset]
-        known.end_lease()
-        known.lease = Lease(lease, deadline, (offset,), 1)
-        self._add(known.lease)
+        known, made = self._pending[offset], Lease(lease, deadline, (offset,), 1)
+        _end_lease(known)
+        self._pending[offset] = Pending(known.attempts, made)
+        self._add(made)
 
     def drop_below(self, offset: int) -> int:
         """Forget messages in front of an offset; return how many were pending."""
         gone = [each for each in self._pending if each < offset]
         for each in gone:
-            self._pending.pop(each).end_lease()
+            _end_lease(self._pending.pop(each))
         self.pass_to(offset)
         self.is_changed = self.is_changed or bool(gone)
         return len(gone)
@@ -299,3 +295,9 @@ class QueueLeases:
         self._waiting = [offset for offset, each in pending if each.lease is None]
         self._leases = [each for each in self._leases if each.held]
         heapify(self._leases)
+
+
+def _end_lease(pending: Pending) -> None:
+    """Count a message out of its lease."""
+    if pending.lease is not None:
+        pending.lease.held -= 1

@@ -8,11 +8,11 @@ A receipt is no secret: any client that may consume as the group may acknowledge
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Final, NamedTuple
 
-from mqstore.storage._kernel import receipts_of
+from mqstore.storage._kernel import receipts_by_queue
 from mqstore.storage.errors import ReceiptInvalid
 
 LENGTH_MAX: Final = 512
@@ -25,8 +25,6 @@ LEASE_BITS: Final = 62
 agree by chance."""
 _EPOCH_SHIFT: Final = 20
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
-_PAIRS: Final = [first + second for first in _DIGITS for second in _DIGITS]
-"""Two digits by their value."""
 
 
 class Receipt(NamedTuple):
@@ -45,7 +43,35 @@ class Receipt(NamedTuple):
 
     def encode(self) -> str:
         """The text of the receipt."""
-        return encoder(self.shard, self.topic, self.queue_id, self.lease)(self.offset)
+        before, behind = texts_beside_offset(self.shard, self.topic, self.queue_id, self.lease)
+        return before + _base36(self.offset) + behind
+
+
+class QueueReceipts(NamedTuple):
+    """Receipts of one queue; in an ordered group of one epoch."""
+
+    shard: int
+    topic: str
+    queue_id: int
+    epoch: int | None
+    numbers: list[int]
+    """The place of each in its request."""
+    offsets: list[int]
+    leases: list[int]
+
+    def receipts(self) -> list[Receipt]:
+        """The receipts one by one."""
+        shard, topic, queue_id = self[:3]
+        return [
+            Receipt(shard, topic, queue_id, *each)
+            for each in zip(self.offsets, self.leases, strict=True)
+        ]
+
+    def by_offset(self) -> QueueReceipts:
+        """The same receipts in the order of their messages."""
+        order = sorted(range(len(self.offsets)), key=self.offsets.__getitem__)
+        lists = (self.numbers, self.offsets, self.leases)
+        return QueueReceipts(*self[:4], *([each[at] for at in order] for each in lists))
 
 
 def new_lease(random: Random) -> int:
@@ -63,21 +89,9 @@ def epoch_of(lease: int) -> int | None:
     return None if lease & 1 else lease >> _EPOCH_SHIFT
 
 
-def encoder(shard: int, topic: str, queue_id: int, lease: int) -> Callable[[int], str]:
-    """Return a function that encodes receipts of one queue and lease id by their offsets."""
-    before, behind = f"{_base36(shard)}.{_base36(queue_id)}.", f".{_base36(lease)}.{topic}"
-    high, start = 0, before  # offsets of one lot agree in all digits but the last two
-
-    def encode(offset: int) -> str:
-        nonlocal high, start
-        found, pair = divmod(offset, 1296)
-        if not found:
-            return before + _base36(pair) + behind
-        if found != high:
-            high, start = found, before + _base36(found)
-        return start + _PAIRS[pair] + behind
-
-    return encode
+def texts_beside_offset(shard: int, topic: str, queue_id: int, lease: int) -> tuple[str, str]:
+    """Return the text before the offset, and that behind it, of all receipts of a lease."""
+    return f"{_base36(shard)}.{_base36(queue_id)}.", f".{_base36(lease)}.{topic}"
 
 
 def decode(text: str) -> Receipt:
@@ -89,16 +103,32 @@ def decode(text: str) -> Receipt:
     return Receipt(int(shard, 36), topic, int(queue_id, 36), int(offset, 36), int(lease, 36))
 
 
+def decode_by_queue(texts: Sequence[str]) -> list[QueueReceipts]:
+    """Parse receipts, and group them by queue. Raises ReceiptInvalid."""
+    found = receipts_by_queue(list(texts), QueueReceipts)
+    return group_by_queue([decode(each) for each in texts]) if found is None else found
+
+
+def group_by_queue(receipts: Iterable[Receipt]) -> list[QueueReceipts]:
+    """Group receipts by queue, and by epoch."""
+    found: dict[tuple[int, str, int, int | None], QueueReceipts] = {}
+    for number, each in enumerate(receipts):
+        key = each.shard, each.topic, each.queue_id, each.epoch
+        queue = found.setdefault(key, QueueReceipts(*key, [], [], []))
+        queue.numbers.append(number)
+        queue.offsets.append(each.offset)
+        queue.leases.append(each.lease)
+    return list(found.values())
+
+
 def decode_receipts(texts: Iterable[str]) -> list[Receipt]:
     """Parse receipts. Raises ReceiptInvalid."""
-    texts = list(texts)
-    found = receipts_of(texts, Receipt)
-    return [decode(each) for each in texts] if found is None else found
+    return [decode(each) for each in texts]
 
 
 def _base36(number: int) -> str:
     digits = ""
     while number:
-        number, pair = divmod(number, 1296)
-        digits = _PAIRS[pair] + digits
-    return digits.lstrip("0") or "0"
+        number, digit = divmod(number, 36)
+        digits = _DIGITS[digit] + digits
+    return digits or "0"

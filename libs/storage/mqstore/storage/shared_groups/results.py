@@ -11,6 +11,7 @@ from mqstore.storage.codec.record import Record
 from mqstore.storage.lookup.answers import Unreadable
 from mqstore.storage.lookup.pull_filter import PullFilter
 from mqstore.storage.shared_groups.ordered import Turn
+from mqstore.storage.shared_groups.receipts import Receipt
 
 
 class ReceiptStatus(StrEnum):
@@ -50,11 +51,38 @@ class Delivered(NamedTuple):
     """The topic that it was produced to; ``record.topic`` may be the group's retry topic."""
 
 
+class DeliveredLot(NamedTuple):
+    """Messages of one queue that were leased together, and produced to one topic."""
+
+    shard: int
+    topic: str
+    queue_id: int
+    lease: int
+    records: list[Record]
+    attempts: list[int]
+    """How often each was delivered from this queue."""
+    source_topic: str
+    """As that of ``Delivered``."""
+
+    def messages(self) -> list[Delivered]:
+        """The messages one by one."""
+        where = self.shard, self.topic, self.queue_id
+        return [
+            Delivered(
+                record,
+                Receipt(*where, record.queue_offset, self.lease).encode(),
+                record.reconsume_times + times,
+                self.source_topic,
+            )
+            for record, times in zip(self.records, self.attempts, strict=True)
+        ]
+
+
 @dataclass(slots=True)
 class Received:
     """The result of one receive."""
 
-    messages: list[Delivered] = field(default_factory=list)
+    lots: list[DeliveredLot] = field(default_factory=list)
     size: int = 0
     """Bytes of the records."""
     unreadable: list[Unreadable] = field(default_factory=list)
@@ -75,6 +103,11 @@ class Received:
     """Whether all queues were read, and nothing was left for want of room in this receive."""
     end: int = 0
     """Physical offset below which the log has what this call appended."""
+
+    @property
+    def messages(self) -> list[Delivered]:
+        """The leased messages one by one."""
+        return [message for each in self.lots for message in each.messages()]
 
 
 @dataclass(slots=True)

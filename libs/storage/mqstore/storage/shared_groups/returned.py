@@ -28,6 +28,7 @@ from mqstore.storage.layout import (
     StoreFormat,
 )
 from mqstore.storage.lookup.dead_letters import DeadLetter
+from mqstore.storage.shared_groups.results import DeliveredLot
 from mqstore.storage.topic_names import DLQ_PREFIX, RETRY_PREFIX
 
 FIRST_RETRY_LEVEL: Final = 3
@@ -148,3 +149,11 @@ def _copy(
         sys_flag=found.sys_flag,
         reconsume_times=reconsume_times,
     )
+
+
+def by_source(lot: DeliveredLot) -> list[DeliveredLot]:
+    """Divide messages of a retry topic by the topics that they were produced to."""
+    return [
+        lot._replace(records=[record], attempts=[times], source_topic=source_topic(record))
+        for record, times in zip(lot.records, lot.attempts, strict=True)
+    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from mqstore.storage.errors import (
@@ -13,7 +13,7 @@ from mqstore.storage.errors import (
     PropertyError,
 )
 from mqstore.storage.shared_groups.queue_leases import LeaseState, QueueLeases
-from mqstore.storage.shared_groups.receipts import Receipt
+from mqstore.storage.shared_groups.receipts import QueueReceipts, Receipt
 from mqstore.storage.shared_groups.results import ReceiptStatus
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ _STATUSES: Final = {
 def settle_queue(
     leases: QueueLeases | None,
     committed: int | None,
-    given: Sequence[Receipt],
+    given: QueueReceipts,
     act: Callable[[QueueLeases, Receipt], None],
     *,
     in_order: bool,
@@ -41,13 +41,15 @@ def settle_queue(
 
     ``in_order``: in an ordered group, only the first message that is not acknowledged.
     """
-    if leases is not None and act is acknowledge and given[0].epoch is None:
-        states = leases.acknowledge_held([(each.offset, each.lease) for each in given])
-        return [_STATUSES[each] for each in states]
-    if leases is not None:
-        return [_settle(leases, receipt, act, in_order=in_order) for receipt in given]
-    end = committed or 0  # nothing is pending: all below the group's offset is acknowledged
-    return [ReceiptStatus.OK if each.offset < end else ReceiptStatus.UNKNOWN for each in given]
+    if leases is None:  # nothing is pending: all below the group's offset is acknowledged
+        end = committed or 0
+        return [ReceiptStatus.OK if each < end else ReceiptStatus.UNKNOWN for each in given.offsets]
+    if act is acknowledge and given.epoch is None:
+        statuses = [ReceiptStatus.OK] * len(given.offsets)
+        for at, state in leases.acknowledge_held(given.offsets, given.leases).items():
+            statuses[at] = _STATUSES[state]
+        return statuses
+    return [_settle(leases, each, act, in_order=in_order) for each in given.receipts()]
 
 
 def acknowledge(leases: QueueLeases, receipt: Receipt) -> None:

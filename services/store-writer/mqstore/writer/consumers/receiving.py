@@ -128,7 +128,7 @@ class Receiving:
         found.dead += self._found.dead
         self._found = found
         is_over = self._until <= self._loop.time() or self._lines.arrivals.interrupted
-        if found.messages or is_over or self._looks >= EMPTY_LOOKS_MAX:
+        if found.lots or is_over or self._looks >= EMPTY_LOOKS_MAX:
             self._finish(found if is_current else None)
         elif not is_current:
             self.look()

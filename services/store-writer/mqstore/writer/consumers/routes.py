@@ -25,14 +25,15 @@ from mqstore.service.http import (
     refuse_unknown,
 )
 from mqstore.service.limits import client_of
-from mqstore.service.message_views import unreadable
 from mqstore.service.problems import Problem
 from mqstore.storage import topic_names
 from mqstore.storage.reads import PullFilter, SqlFilter, parse_tags
 from mqstore.storage.shared_groups import (
     Receipt,
+    ReceiptStatus,
     Received,
     Subscription,
+    decode_by_queue,
     decode_receipts,
 )
 from mqstore.wire import consumers as operations
@@ -48,6 +49,8 @@ _ACKNOWLEDGE: Final = msgspec.json.Decoder(message_structs.Acknowledgement)
 _RETURN: Final = msgspec.json.Decoder(message_structs.Return)
 _EXTEND: Final = msgspec.json.Decoder(message_structs.Extension)
 _encode: Final = msgspec.json.Encoder().encode
+_OK: Final = '","status":"ok"},{"receipt":"'
+"""Text between two receipts that are settled."""
 
 
 class ConsumerRoutes:
@@ -99,7 +102,7 @@ class ConsumerRoutes:
                 wanted = [Subscription(topic) for topic in spec.topics]
                 first = self._begin(group, spec, wanted, spec.wait if alone else 0.0)
                 encode = partial(self._encode, group, spec.invisible_s)
-                if first.is_done and (alone or first.result().messages):
+                if first.is_done and (alone or first.result().lots):
                     return encode(first.result())
                 if alone:
                     return _ReceiveReply(first, encode)
@@ -128,7 +131,7 @@ class ConsumerRoutes:
         receiving = first or self._begin(group, spec, wanted, spec.wait if alone else 0.0)
         while True:
             found = await receiving.finished()
-            if found.messages or alone:
+            if found.lots or alone:
                 break
             members: dict[str, Any] = msgspec.json.decode(body)
             there = await self._sharded.receive(request, members, spec.max)
@@ -184,15 +187,7 @@ class ConsumerRoutes:
 
     def _encode(self, group: str, invisible_s: float, found: Received) -> bytes:
         expires_ms = int((time.time() + invisible_s) * 1000)
-        view = message_structs.ReceivedMessages(
-            group=group,
-            messages=self._messages.encode(found.messages, expires_ms),
-            unreadable=tuple([unreadable(each) for each in found.unreadable]),
-            expired=found.expired,
-            dead=found.dead,
-            full=found.is_full,
-        )
-        return _encode(view)
+        return self._messages.encode(group, found, expires_ms)
 
     # acknowledge, return, extend ----------------------------------------------------------
 
@@ -217,7 +212,7 @@ class ConsumerRoutes:
         def begin(body: bytes, _: Mapping[str, str]) -> HotResult:
             service = self._service
             texts = bodies.decode(_ACKNOWLEDGE, body).receipts
-            receipts = decode_receipts(texts)
+            receipts = decode_by_queue(texts)
             if self._other_shard(request) is not None:
                 return None
             if any(each.shard != service.shards.own for each in receipts):
@@ -315,11 +310,16 @@ class _ReceiveReply(DeferredReply):
 def encode_results(group: str, texts: Sequence[str], statuses: Sequence[str]) -> bytes:
     """Encode ``ReceiptResults``. The receipts were decoded before: no character of theirs needs to
     be escaped."""
-    results = [
-        f'{{"receipt":"{text}","status":"{status}"}}'
-        for text, status in zip(texts, statuses, strict=True)
-    ]
-    return b'{"group":%b,"results":[%b]}' % (_encode(group), ",".join(results).encode())
+    if statuses and statuses.count(ReceiptStatus.OK) == len(statuses):
+        results = f'{{"receipt":"{_OK.join(texts)}","status":"ok"}}'
+    else:
+        results = ",".join(
+            [
+                f'{{"receipt":"{text}","status":"{status}"}}'
+                for text, status in zip(texts, statuses, strict=True)
+            ]
+        )
+    return b'{"group":%b,"results":[%b]}' % (_encode(group), results.encode())
 
 
 def _require_json(request: HotRequest) -> None:
