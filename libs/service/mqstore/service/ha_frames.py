@@ -170,7 +170,7 @@ class ReportReader:
         offset, size = HEADER.unpack_from(self._rest, start)
         if offset < 0 or not 0 <= size <= FETCH_SIZE_MAX:
             raise FrameInvalid(f"the follower sends {size} bytes of its log at offset {offset}")
-        end = at + CHECKSUM.size + size
+        end: int = at + CHECKSUM.size + size
         if len(self._rest) < end:
             return None
         body = bytes(self._rest[at + CHECKSUM.size : end])
