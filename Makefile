@@ -26,6 +26,7 @@ SEED ?=
 PART ?=
 JOBS ?=
 FUZZ_RECORDS ?= 10000000
+KILLS ?= 100
 MINUTES ?= 60
 IMAGES ?= services spark
 IMAGE_PREFIX ?=
@@ -57,7 +58,7 @@ SPARK_READY := $(VENV)/.ready-for-spark
 DOCS_READY := $(VENV)/.ready-for-docs
 SANITIZE := -fsanitize=address,undefined
 
-.PHONY: run test test-ci e2e e2e-full images previous promtool nightly setup index-rebuild expiry-report bench growth simulate simulate-shard soak \
+.PHONY: run test test-ci e2e e2e-full e2e-failover images previous promtool nightly setup index-rebuild expiry-report bench growth simulate simulate-shard soak \
 	fuzz docs lint fmt clean help
 
 run: export MQSTORE_STORE = $(STORE)
@@ -85,19 +86,24 @@ previous: ## build chart and image of the previous release (PREVIOUS=REF), from 
 	@git archive $(PREVIOUS) | tar -x -C build/previous
 	@$(KUBE)/build-image build/previous/docker/services.Dockerfile build/previous mqstore/services:previous
 
+e2e e2e-full: E2E_TESTS := tests/e2e
 e2e: E2E := cluster and not nightly
 e2e: E2E_IMAGES := services
 e2e-full: E2E := cluster
 e2e-full: E2E_IMAGES := services spark
 e2e-full: E2E_BEFORE := previous
-e2e e2e-full: $(TEST_READY) ## test the chart on the cluster that KUBECONFIG names; e2e-full: the long tests too, with PREVIOUS=REF
+e2e-failover: E2E := cluster
+e2e-failover: E2E_IMAGES := services
+e2e-failover: E2E_TESTS := -s tests/e2e/test_many_failovers.py
+e2e-failover: export MQSTORE_E2E_KILLS = $(KILLS)
+e2e e2e-full e2e-failover: $(TEST_READY) ## test the chart on KUBECONFIG's cluster; e2e-full: long tests too, with PREVIOUS=REF; e2e-failover: KILLS=100 leaders
 	@[ -n "$$KUBECONFIG" ] || { echo "make $@ needs a cluster: set KUBECONFIG" >&2; exit 2; }
 	@# The test cluster's tools lie beside its KUBECONFIG; any other one pulls IMAGE_PREFIX's images.
 	@tools=$$(dirname "$$KUBECONFIG")/bin; [ ! -x "$$tools/kubectl" ] || export PATH="$$tools:$$PATH"; \
 		if [ -x "$$tools/kubectl" ] && [ -x $(KUBE)/build-image ]; then \
 			$(MAKE) $(E2E_BEFORE) images IMAGES="$(E2E_IMAGES)" IMAGE_BUILD=$(KUBE)/build-image || exit; fi; \
 		MQSTORE_E2E_IMAGE_PREFIX=$(IMAGE_PREFIX) MQSTORE_E2E_KUBE=$(KUBE) \
-		$(BIN)/python -m pytest -m "$(E2E)" tests/e2e $(AGAIN) $(ARGS)
+		$(BIN)/python -m pytest -m "$(E2E)" $(E2E_TESTS) $(AGAIN) $(ARGS)
 
 promtool: ## get build/promtool from Debian's package of Prometheus; `make test` tests the alerts with it
 	@rm -rf build/prometheus && mkdir -p build/prometheus && cd build/prometheus && \

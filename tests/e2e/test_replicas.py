@@ -7,20 +7,28 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.e2e.cluster import ClientPod, Release, namespace, small_values, until
-from tests.e2e.operators import operator_of
+from tests.e2e.operators import Operator, operator_of
+from tests.e2e.replica_state import (
+    FAILOVER_MAX_S,
+    assert_nothing_is_lost,
+    await_another,
+    await_replicas,
+    epoch,
+    in_sync,
+    leader,
+    load,
+    uids,
+)
 
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.skipif("KUBECONFIG" not in os.environ, reason="needs a cluster; set KUBECONFIG"),
     pytest.mark.timeout(600),
 ]
-FAILOVER_MAX_S = 30.0
-"""Far above what it takes (docs/reliability.md), as the machine may be busy."""
 
 
 @pytest.fixture(scope="module")
@@ -29,58 +37,6 @@ def replicated() -> Iterator[Release]:
         release = Release(name, "shop", small_values(replicas=3))
         release.install()
         yield release
-
-
-def lease(release: Release) -> dict[str, Any]:
-    found: dict[str, Any] = release.get("lease", release.shard)
-    return found
-
-
-def leader(release: Release) -> str:
-    """The pod that holds the lease."""
-    holder = lease(release)["spec"].get("holderIdentity", "")
-    return str(holder.partition("/")[0])
-
-
-def in_sync(release: Release) -> list[str]:
-    given = lease(release)["metadata"].get("annotations", {})
-    return [name.partition("/")[0] for name in given.get("mqstore/in-sync", "").split()]
-
-
-def await_replicas(release: Release) -> None:
-    """Wait until all three are in sync, and one leads."""
-    until(lambda: len(in_sync(release)) == 3 and leader(release), "three replicas are in sync")
-
-
-def load(release: Release, durability: str = "replicated") -> ClientPod:
-    """Start to produce; messages are acknowledged."""
-    name = f"load-{uuid.uuid4().hex[:8]}"
-    env: dict[str, Any] = {
-        "TOPIC": name,
-        "DURABILITY": durability,
-        "TIMEOUT_S": "2",
-        "PAUSE_S": "0.02",
-    }
-    client = release.client_pod(name, "produce", **env)
-    client.says("acked", 50)
-    return client
-
-
-def acked(client: ClientPod) -> int:
-    return max(int(line.get("acked", 0)) for line in client.lines())
-
-
-def await_another(release: Release, former: str) -> None:
-    until(lambda: leader(release) not in ("", former), "another replica leads")
-
-
-def assert_nothing_is_lost(client: ClientPod) -> dict[str, Any]:
-    """Every acknowledged message is there once; returns what the client found."""
-    client.says("acked", acked(client) + 100)
-    client.stop()
-    found = client.ends()[-1]
-    assert (found["lost"], found["doubled"]) == ([], [])
-    return found
 
 
 def seconds_until_acknowledged(client: ClientPod, since_ms: int) -> float:
@@ -133,3 +89,44 @@ def test_a_hand_over_is_short_and_loses_nothing(replicated: Release, tmp_path: P
     found = assert_nothing_is_lost(client)
     print("slowest put over a hand-over", found["slowest"])
     await_replicas(replicated)
+
+
+def test_an_upgrade_restarts_each_replica_and_hands_the_lead_over_twice_at_most(
+    replicated: Release,
+) -> None:
+    await_replicas(replicated)
+    client, before, first_epoch = load(replicated), uids(replicated), epoch(replicated)
+    replicated.values["store"] = replicated.values["store"] | {"fileReservedTime": 71}
+    replicated.install()
+    after = uids(replicated)
+    assert after.keys() == before.keys()
+    assert not set(after.values()) & set(before.values())
+    assert epoch(replicated) - first_epoch <= 2
+    found = assert_nothing_is_lost(client)
+    assert found["slowest"] < FAILOVER_MAX_S
+    print("slowest put over an upgrade", found["slowest"])
+    await_replicas(replicated)
+
+
+def test_events_of_a_shard_are_on_the_pod_of_its_leader(replicated: Release) -> None:
+    operator = Operator(Path(os.environ["KUBECONFIG"]), replicated.namespace)
+    await_replicas(replicated)
+    former = leader(replicated)
+    for to in (None, next(name for name in in_sync(replicated) if name != former)):
+        if to is not None:
+            operator.does("switchover", "0", "--to", to)
+        pod = to or former
+        operator.does("pause", "--reason", f"a test of {pod}")
+        operator.does("resume")
+        until(lambda pod=pod: _is_event_of(replicated, pod), f"an Event is on {pod}")
+    await_replicas(replicated)
+
+
+def _is_event_of(release: Release, pod: str) -> bool:
+    uid = release.get("pod", pod)["metadata"]["uid"]
+    selector = f"--field-selector=source=mqstore,involvedObject.name={pod}"
+    found = release.get("events", selector)["items"]
+    return any(
+        each["involvedObject"].get("uid") == uid and f"a test of {pod}" in each["message"]
+        for each in found
+    )

@@ -55,7 +55,7 @@ def _plugin_status(client: Client, patch: pytest.MonkeyPatch) -> Callable[..., R
     stateful_set = {"metadata": {"name": "mq-shard"}, "spec": {"replicas": 1}}
     patch.setattr(Kubectl, "items", lambda *_: [pod])
     patch.setattr(Release, "client", lambda *_: contextlib.nullcontext(client))
-    patch.setattr(commands, "find", lambda kubectl, _: Release(kubectl, "mq", stateful_set))
+    patch.setattr(commands, "find", lambda kubectl, _: Release(kubectl, "mq", (stateful_set,)))
     return lambda *options: CliRunner().invoke(app, ["status", *options])
 
 

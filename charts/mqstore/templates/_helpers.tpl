@@ -188,9 +188,12 @@ The number of a pod's shard: its ordinal, or with replicas that of its StatefulS
   {{- end }}
 {{- end -}}
 
-{{/* Names of a shard's pods, joined by spaces. Called with (dict "root" $ "number" SHARD). */}}
+{{/*
+Names that a shard's pods may have, joined by spaces: those of the most replicas that there may be, so
+that a change of their number restarts none. Called with (dict "root" $ "number" SHARD).
+*/}}
 {{- define "mqstore.replicaPods" -}}
-{{- range $replica := until (int .root.Values.replicas) -}}
+{{- range $replica := until 9 -}}
 {{- if $replica }} {{ end -}}
 {{ include "mqstore.fullname" $.root }}-shard-{{ $.number }}-{{ $replica }}
 {{- end -}}
@@ -228,46 +231,97 @@ The number of a pod's shard: its ordinal, or with replicas that of its StatefulS
 {{- end -}}
 
 {{/*
-An upgrade to fewer shards hides every message of those that go. It is refused unless
-`kubectl mqstore scale` has removed them or abandonShards names them. Rendering without a cluster
-(helm template, a dry run of the client) finds no StatefulSet and refuses nothing.
+An upgrade must not hide messages: of shards that go, of replicas that go, or in volumes whose claims
+have other names. Rendering without a cluster (helm template, a dry run of the client) finds nothing and
+refuses nothing.
 */}}
+{{- define "mqstore.requireKeptMessages" -}}
+{{- include "mqstore.requireNamedVolumes" . -}}
+{{- if gt (int .Values.replicas) 1 -}}
+{{- include "mqstore.requireKeptReplicas" . -}}
+{{- end -}}
+{{- include "mqstore.requireKeptShards" . -}}
+{{- end -}}
+
+{{/* Numbers of pods of the StatefulSets in the namespace, by name, in JSON. */}}
+{{- define "mqstore.installedPods" -}}
+{{- $found := dict -}}
+{{- range (lookup "apps/v1" "StatefulSet" .Release.Namespace "").items -}}
+{{- $_ := set $found .metadata.name (int .spec.replicas) -}}
+{{- end -}}
+{{- toJson $found -}}
+{{- end -}}
+
+{{/*
+The claims of one replica and of several have different names, so StatefulSets of the other kind would
+begin with empty volumes.
+*/}}
+{{- define "mqstore.requireNamedVolumes" -}}
+{{- $set := printf "%s-shard" (include "mqstore.fullname" .) -}}
+{{- $isReplicated := gt (int .Values.replicas) 1 -}}
+{{- $claims := dict -}}
+{{- range (lookup "v1" "PersistentVolumeClaim" .Release.Namespace "").items -}}
+{{- $_ := set $claims .metadata.name true -}}
+{{- end -}}
+{{- $other := ternary $set (printf "%s-0" $set) $isReplicated -}}
+{{- $isOther := gt (int (get (include "mqstore.installedPods" . | fromJson) $other)) 0 -}}
+{{- range $shard := until (int .Values.shards) -}}
+{{- $one := hasKey $claims (printf "store-%s-%d" $set $shard) -}}
+{{- $first := hasKey $claims (printf "store-%s-%d-0" $set $shard) -}}
+{{- $isOther = or $isOther (ternary (and $one (not $first)) (and $first (not $one)) $isReplicated) -}}
+{{- end -}}
+{{- if $isOther -}}
+{{- $count := int .Values.replicas -}}
+{{- fail (printf "replicas: %d would begin with empty volumes, as the claims of one replica and of several have different names. Run `kubectl mqstore replicas %d`, which stops the shards and gives the volume of each shard's first replica to a claim of the new name, and then upgrade" $count $count) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A replica that is in sync stays in each shard. */}}
+{{- define "mqstore.requireKeptReplicas" -}}
+{{- $installed := include "mqstore.installedPods" . | fromJson -}}
+{{- range $shard := until (int .Values.shards) -}}
+{{- $set := printf "%s-shard-%d" (include "mqstore.fullname" $) $shard -}}
+{{- if gt (int (get $installed $set)) (int $.Values.replicas) -}}
+{{- $lease := lookup "coordination.k8s.io/v1" "Lease" $.Release.Namespace $set -}}
+{{- $given := dig "metadata" "annotations" "mqstore/in-sync" "" $lease -}}
+{{- $kept := list -}}
+{{- range $name := splitList " " $given | compact -}}
+{{- $pod := first (splitList "/" $name) -}}
+{{- if lt (int (trimPrefix (printf "%s-" $set) $pod)) (int $.Values.replicas) -}}
+{{- $kept = append $kept $pod -}}
+{{- end -}}
+{{- end -}}
+{{- if not $kept -}}
+{{- fail (printf "replicas: %d removes every replica of shard %d that has all messages (in sync: %s). Wait until another one is in sync: kubectl get lease %s -o yaml" (int $.Values.replicas) $shard ($given | default "none") $set) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Shards go once `kubectl mqstore scale` has removed them, or abandonShards names them. */}}
 {{- define "mqstore.requireKeptShards" -}}
 {{- $name := printf "%s-shard" (include "mqstore.fullname" .) -}}
-{{- $installed := lookup "apps/v1" "StatefulSet" .Release.Namespace $name -}}
-{{- $isReplicated := gt (int .Values.replicas) 1 -}}
-{{- $replicated := lookup "apps/v1" "StatefulSet" .Release.Namespace (printf "%s-0" $name) -}}
-{{- if and $isReplicated $installed -}}
-{{- fail (printf "replicas: this release has one replica of each shard, in StatefulSet %s, and replicas have volumes of other names; see docs/how-to/run-replicas.md" $name) -}}
+{{- $installed := include "mqstore.installedPods" . | fromJson -}}
+{{- $running := int (get $installed $name) -}}
+{{- if gt (int .Values.replicas) 1 -}}
+{{- range $shard := until 250 -}}
+{{- if gt (int (get $installed (printf "%s-%d" $name $shard))) 0 -}}
+{{- $running = add1 $shard -}}
 {{- end -}}
-{{- if and $replicated (not $isReplicated) -}}
-{{- fail "replicas: this release has several replicas of each shard; one replica would begin with an empty volume; see docs/how-to/run-replicas.md" -}}
 {{- end -}}
-{{- if $replicated -}}
-{{- include "mqstore.requireKeptReplicatedShards" . -}}
 {{- end -}}
-{{- if $installed -}}
 {{- $given := list -}}
 {{- range .Values.abandonShards -}}
 {{- $given = append $given (toString (int .)) -}}
 {{- end -}}
 {{- $lost := list -}}
-{{- range $shard := untilStep (int .Values.shards) (int $installed.spec.replicas) 1 -}}
+{{- range $shard := untilStep (int .Values.shards) (int $running) 1 -}}
 {{- if not (has (toString $shard) $given) -}}
 {{- $lost = append $lost (toString $shard) -}}
 {{- end -}}
 {{- end -}}
 {{- if $lost -}}
 {{- fail (printf "shards: %d removes shard %s, and its messages can no longer be read. Remove empty shards with `kubectl mqstore scale %d`, which checks them, and then upgrade. To give up the messages of these shards set abandonShards={%s}" (int .Values.shards) (join ", " $lost) (int .Values.shards) (join "," $lost)) -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-
-{{/* The same with replicas, whose shards are StatefulSets. */}}
-{{- define "mqstore.requireKeptReplicatedShards" -}}
-{{- $next := printf "%s-shard-%d" (include "mqstore.fullname" .) (int .Values.shards) -}}
-{{- if and (lookup "apps/v1" "StatefulSet" .Release.Namespace $next) (not (has (int .Values.shards) .Values.abandonShards)) -}}
-{{- fail (printf "shards: %d removes shard %d, and its messages can no longer be read. To give up the messages of these shards name them in abandonShards" (int .Values.shards) (int .Values.shards)) -}}
 {{- end -}}
 {{- end -}}
 

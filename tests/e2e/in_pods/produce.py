@@ -21,6 +21,7 @@ TOPIC = os.environ.get("TOPIC", "load")
 DURABILITY: Any = os.environ.get("DURABILITY", "sync")
 TIMEOUT_S = float(os.environ.get("TIMEOUT_S", "5"))
 PAUSE_S = float(os.environ.get("PAUSE_S", "0.1"))
+PATIENCE_S = float(os.environ.get("PATIENCE_S", "120"))
 REPORT_EVERY = 50
 SLOW_S = 0.3
 
@@ -33,8 +34,8 @@ def acknowledged(client: Client, key: str) -> float:
         try:
             client.produce(TOPIC, [message], durability=DURABILITY)
         except ClientError as error:
-            if time.monotonic() - began > 120:
-                raise SystemExit(f"nothing was acknowledged for 120 s: {error}") from error
+            if time.monotonic() - began > PATIENCE_S:
+                raise SystemExit(f"nothing acknowledged for {PATIENCE_S:g} s: {error}") from error
             time.sleep(PAUSE_S)
         else:
             return time.monotonic() - began

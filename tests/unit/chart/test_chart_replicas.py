@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import Any, Final
 
 import yaml
 
-from tests.unit.chart.settings_schema import CHART
+from tests.unit.chart.settings_schema import CHART, SCHEMA
 from tests.unit.chart.test_chart import Rendered, needs_helm, pods, refusal, render
 
+MOST: Final = 9
+"""The greatest value of ``replicas``."""
 SHARD: dict[str, str] = {
     "app.kubernetes.io/name": "mqstore",
     "app.kubernetes.io/instance": "shop",
@@ -55,8 +58,34 @@ def test_each_shard_is_a_set_of_pods_with_a_volume_each_that_elects_its_leader()
         "shop-mqstore-shard-1-0",
     )
     assert given["MQSTORE_ELECTION_LEASE"] == "kubernetes:shop-mqstore-shard-1"
-    assert given["MQSTORE_REPLICA_PODS"].split() == [f"shop-mqstore-shard-1-{n}" for n in range(3)]
     assert given["MQSTORE_STORE_HOST"] == "198.18.0.$(MQSTORE_SHARD):10911"
+
+
+@needs_helm
+def test_a_change_of_replicas_restarts_no_pod() -> None:
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    assert schema["properties"]["replicas"]["maximum"] == MOST
+    name = "shop-mqstore-shard-0"
+    few, many = replicated(), render(replicas=MOST, shards=2)
+    assert (
+        few["StatefulSet"][name]["spec"]["template"]
+        == (many["StatefulSet"][name]["spec"]["template"])
+    )
+    labelled = environment(few, name)["MQSTORE_REPLICA_PODS"].split()
+    assert labelled == [f"{name}-{number}" for number in range(MOST)]
+
+
+@needs_helm
+def test_operators_reach_the_objects_of_each_shard() -> None:
+    rules = replicated()["Role"]["shop-mqstore-operator"]["rules"]
+    names = ["shop-mqstore-shard-0", "shop-mqstore-shard-1"]
+    for resource in ("statefulsets/scale", "leases"):
+        (rule,) = (each for each in rules if resource in each["resources"])
+        assert rule["resourceNames"] == names
+    deleted = [each["resourceNames"] for each in rules if each["verbs"] == ["delete"]]
+    assert names in deleted
+    assert [each for found in deleted for each in found if each.endswith("shard-1-8")]
+    assert not [each for found in deleted for each in found if each.endswith("shard-1-0")]
 
 
 @needs_helm
@@ -97,7 +126,7 @@ def test_a_shard_may_touch_its_own_lease_and_pods_only() -> None:
         {
             "apiGroups": [""],
             "resources": ["pods"],
-            "resourceNames": [f"shop-mqstore-shard-1-{number}" for number in range(3)],
+            "resourceNames": [f"shop-mqstore-shard-1-{number}" for number in range(MOST)],
             "verbs": ["patch"],
         },
     ]
@@ -106,6 +135,13 @@ def test_a_shard_may_touch_its_own_lease_and_pods_only() -> None:
     assert pod["automountServiceAccountToken"] is False
     mounts = [[each["name"] for each in one["volumeMounts"]] for one in pod["containers"]]
     assert ["account" in names for names in mounts] == [True, False]
+
+
+@needs_helm
+def test_a_terminated_leader_serves_reads_while_it_hands_over() -> None:
+    query = pods(replicated())["shop-mqstore-shard-0"]["containers"][1]
+    assert query["lifecycle"]["preStop"]["exec"]["command"] == ["sleep", "3"]
+    assert "lifecycle" not in pods(render())["shop-mqstore-shard"]["containers"][1]
 
 
 @needs_helm

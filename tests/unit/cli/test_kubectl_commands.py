@@ -82,8 +82,15 @@ class Cluster:
 
     def requests(self, pattern: str) -> list[str]:
         """Standard input of each command that matches the pattern."""
+        return [given for said, given in self._all() if re.search(pattern, said)]
+
+    def commands(self, pattern: str) -> list[str]:
+        """The commands that match the pattern, in order."""
+        return [said for said, _ in self._all() if re.search(pattern, said)]
+
+    def _all(self) -> list[tuple[str, str]]:
         lines = (self.home / "requests").read_text().splitlines()
-        return [given for said, given in map(json.loads, lines) if re.search(pattern, said)]
+        return [(said, given) for said, given in map(json.loads, lines)]
 
 
 @pytest.fixture

@@ -140,10 +140,10 @@ def test_names_follow_the_chart() -> None:
         "metadata": {"name": "mq-mqstore-shard"},
         "spec": {"template": {"spec": {"volumes": [{"name": "tmp"}]}}},
     }
-    release = Release(Kubectl(), "mq", stateful_set)
+    release = Release(Kubectl(), "mq", (stateful_set,))
     assert release.name == "mq-mqstore"
-    assert release.pod_name(1) == "mq-mqstore-shard-1"
-    assert release.claim_name(1) == "store-mq-mqstore-shard-1"
+    assert release.first_pod(1) == "mq-mqstore-shard-1"
+    assert release.claim_name(release.first_pod(1)) == "store-mq-mqstore-shard-1"
     assert release.selector("index-rebuild") == (
         "app.kubernetes.io/name=mqstore,app.kubernetes.io/instance=mq,"
         "app.kubernetes.io/component=index-rebuild"
@@ -152,7 +152,7 @@ def test_names_follow_the_chart() -> None:
 
 def test_more_shards_are_the_charts_to_add(capsys: pytest.CaptureFixture[str]) -> None:
     stateful_set = {"metadata": {"name": "mq-mqstore-shard"}, "spec": {"replicas": 2}}
-    assert scaled(Release(Kubectl(), "mq", stateful_set), 3, force=True) == 2
+    assert scaled(Release(Kubectl(), "mq", (stateful_set,)), 3, force=True) == 2
     errors = capsys.readouterr().err
     assert "helm upgrade mq charts/mqstore --reset-then-reuse-values --set shards=3" in errors
 
@@ -164,7 +164,7 @@ class OfOneSegment(Release):
     segment: dict[str, Any]
 
     def shards(self) -> list[Shard]:
-        return [Shard(number, f"shard-{number}", {}) for number in range(self.replicas)]
+        return [Shard(number, f"shard-{number}", {}) for number in self.numbers]
 
     @contextmanager
     def client(self, shard: Shard) -> Iterator[Any]:
@@ -198,7 +198,7 @@ def test_a_shard_goes_once_its_messages_have_expired(
     monkeypatch.setenv("PATH", str(tmp_path))
     segment = {"offset": offset, "size": 1 << 30, "expiresMs": expires_ms, "heldBy": held_by}
     stateful_set = {"metadata": {"name": "shop-mqstore-shard"}, "spec": {"replicas": 2}}
-    release = OfOneSegment(Kubectl(), "shop", stateful_set, segment)
+    release = OfOneSegment(Kubectl(), "shop", (stateful_set,), segment)
     assert scaled(release, 1, force=False) == (0 if may_go else 2)
     assert ("shard 1 holds 1.0 MiB of messages" in capsys.readouterr().err) is not may_go
 

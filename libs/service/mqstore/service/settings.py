@@ -277,8 +277,8 @@ class Settings(BaseSettings):
     shard_stateful_set: Annotated[
         str | None, Field(pattern="^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
     ] = None
-    """StatefulSet on whose pods events of the shards are written as Kubernetes Events; shard N is
-    pod N."""
+    """StatefulSet on whose pods events of the shards are written as Kubernetes Events: shard N is
+    pod N, and where its replicas elect a leader, the leader's pod."""
     shard_namespace: str | None = None
     """Namespace of shardStatefulSet; by default the pod's own."""
     transaction_time_out: Annotated[int, Field(ge=0)] = 6_000

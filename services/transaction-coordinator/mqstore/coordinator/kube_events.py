@@ -46,9 +46,10 @@ class PodEvents:
         self._stateful_set = stateful_set
         self._namespace = namespace or own_namespace()
 
-    def pod_of(self, shard: int) -> Any:
-        """Return the reference to the shard's present pod for Events. Raises NotWritten."""
-        name = f"{self._stateful_set}-{shard}"
+    def pod_of(self, shard: int, leader: str | None) -> Any:
+        """Return the reference to the shard's present pod for Events: that of the StatefulSet, or
+        of the elected ``leader``. Raises NotWritten."""
+        name = leader or f"{self._stateful_set}-{shard}"
         pod: Any = client.V1ObjectReference(
             api_version="v1", kind="Pod", name=name, namespace=self._namespace
         )

@@ -13,9 +13,10 @@ import math
 import ssl
 import time
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
-from mqstore.client import AsyncClient, ClientError, EventUnknown, StoreEvent
+from mqstore.client import AsyncClient, ClientError, EventUnknown, ProblemError, StoreEvent
 from mqstore.coordinator.pod_notes import Note, Notes, process_of
 from mqstore.coordinator.shards import Shards
 from mqstore.service import logs
@@ -78,7 +79,7 @@ class ShardReporter:
                 stream = client.events(after=self._after, patience_s=math.inf)
                 async with contextlib.aclosing(stream) as events:
                     async for event in events:
-                        await self._report(event)
+                        await self._report(client, event)
                         self._after = event.id  # reported twice, it would count twice
             except EventUnknown as error:
                 log.warning("an event is passed over", shard=self._ordinal, why=str(error))
@@ -87,12 +88,12 @@ class ShardReporter:
                 log.debug("a shard's events cannot be had", shard=self._ordinal, why=str(error))
             await asyncio.sleep(LOOK_S)
 
-    async def _report(self, event: StoreEvent) -> None:
+    async def _report(self, client: AsyncClient, event: StoreEvent) -> None:
         note = self._note(event)
         if note is None or _is_old(note.last_ms) or not self._rate.allows():
             return
         while not _is_old(note.last_ms):
-            if await self._is_settled(event, note):
+            if await self._is_settled(client, event, note):
                 return
             await asyncio.sleep(LOOK_S)
 
@@ -105,11 +106,18 @@ class ShardReporter:
             log.warning("an event is passed over", **details)
             return None
 
-    async def _is_settled(self, event: StoreEvent, note: Note) -> bool:
+    async def _is_settled(self, client: AsyncClient, event: StoreEvent, note: Note) -> bool:
         from mqstore.coordinator.kube_events import NotWritten
 
         try:
-            is_new = await asyncio.to_thread(self._write, process_of(event), note)
+            if (process := process_of(event)) != self._process:
+                leader = await _elected_pod(client)
+                self._pod = await asyncio.to_thread(self._events.pod_of, self._ordinal, leader)
+                self._process = process
+            is_new = await asyncio.to_thread(self._events.write, self._pod, note)
+        except ClientError as error:
+            log.debug("a shard's leader is not known", shard=self._ordinal, why=str(error))
+            return False
         except NotWritten as error:
             details = {"shard": self._ordinal, "reason": note.reason, "why": str(error)}
             log.warning("an Event was not written", is_final=error.is_final, **details)
@@ -117,12 +125,6 @@ class ShardReporter:
         if not is_new:  # another coordinator wrote it: a replay leaves the burst to what is new
             self._rate.give_back()
         return True
-
-    def _write(self, process: str, note: Note) -> bool:
-        """Write a note on the pod of a process; returns and raises as ``PodEvents.write``."""
-        if process != self._process:
-            self._pod, self._process = self._events.pod_of(self._ordinal), process
-        return self._events.write(self._pod, note)
 
 
 class Reporter:
@@ -163,6 +165,17 @@ def reporter_of(settings: Settings, shards: Shards, tls: ssl.SSLContext | None) 
 
     events = PodEvents(settings.shard_stateful_set, settings.shard_namespace)
     return Reporter(shards, settings, tls, events)
+
+
+async def _elected_pod(client: AsyncClient) -> str | None:
+    """The pod of the shard's elected leader; None where none is elected. Raises ClientError."""
+    try:
+        election = (await client.replication()).election
+    except ProblemError as error:
+        if error.status != HTTPStatus.NOT_FOUND:  # an earlier release has no replicas
+            raise
+        return None
+    return None if election is None else election.name.partition("/")[0]
 
 
 def _is_old(ms: int) -> bool:

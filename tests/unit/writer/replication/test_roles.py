@@ -6,6 +6,7 @@ import pytest
 
 from mqstore.service.election import Addresses, Lease
 from mqstore.writer.replication.roles import (
+    NEAR,
     Ended,
     Following,
     Leading,
@@ -77,7 +78,7 @@ def test_only_a_replica_in_sync_takes_the_lease() -> None:
 
 
 def test_the_follower_that_has_most_succeeds_unless_another_is_wanted() -> None:
-    acknowledged = {"p-1/x": 90, "p-2/y": 80, "p-3/z": 99}
+    acknowledged = {"p-1/x": 90 + NEAR, "p-2/y": 89, "p-3/z": 99 + NEAR}
     in_sync = ("p-0/w", "p-1/x", "p-2/y", "p-4/v")
     assert choose_successor(acknowledged, in_sync, "p-0/w", None) == "p-1/x"
     for wanted in ("p-2", "p-2/y"):
@@ -87,3 +88,9 @@ def test_the_follower_that_has_most_succeeds_unless_another_is_wanted() -> None:
             choose_successor(acknowledged, in_sync, "p-0/w", wanted)
     with pytest.raises(ValueError, match="no follower"):
         choose_successor({}, in_sync, "p-0/w", None)
+
+
+def test_of_followers_with_about_as_much_the_one_succeeds_that_a_rollout_restarts_last() -> None:
+    in_sync = ("p-0/w", "p-1/x", "p-2/y")
+    assert choose_successor({"p-1/x": 90, "p-0/w": 80}, in_sync, "p-2/y", None) == "p-0/w"
+    assert choose_successor({"p-1/x": 90, "p-2/y": 95}, in_sync, "p-0/w", None) == "p-1/x"

@@ -77,10 +77,9 @@ def _backup(release: Release, number: int, directory: Path | None, snapshot: str
 
 
 def _to_snapshot(release: Release, number: int, class_name: str) -> int:
-    release.require_no_replicas("backup --snapshot")
     shard = shard_of(release, number)
-    name = snapshots.take(release, shard, class_name)
-    print(f"{shard.name} is in {name}; put it back with:")
+    name, end = snapshots.take(release, shard, class_name)
+    print(f"{shard.name} is in {name}, its log up to offset {end} at least; put it back with:")
     print(f"  kubectl mqstore restore {number} --snapshot {name} --replace")
     return EXIT_OK
 

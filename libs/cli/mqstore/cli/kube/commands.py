@@ -70,7 +70,7 @@ def shard_of(release: Release, number: int) -> Shard:
     for shard in release.shards():
         if shard.number == number:
             return shard
-    raise KubeError(f"no shard {number}; there are {release.replicas}, counted from 0")
+    raise KubeError(f"no shard {number}; there are {len(release.numbers)}, counted from 0")
 
 
 def chosen_shards(release: Release, number: int | None) -> list[Shard]:

@@ -17,7 +17,7 @@ import typer
 from mqstore.cli.exit_codes import EXIT_OK
 from mqstore.cli.kube.commands import exit_of, poll_until_true
 from mqstore.cli.kube.kubectl import KubeError
-from mqstore.cli.kube.release import STORE_VOLUME, Release
+from mqstore.cli.kube.release import STORE_VOLUME, Release, Shard
 from mqstore.cli.output import size
 
 GROWN_S: Final = 300.0
@@ -40,7 +40,8 @@ def grow(
         str, typer.Argument(help="New size of each shard's volume, as 200Gi.", metavar="SIZE")
     ],
 ) -> None:
-    """Enlarge the volumes of all shards. No pod is restarted.
+    """Enlarge the volumes of all shards. No pod is restarted; of replicas each leader hands over
+    once the volumes of its followers have grown.
 
     The storage class must allow volume expansion. Exit code 0: the volumes have the new size;
     2: refused, also if a volume is larger, since volumes do not shrink; 3: the cluster does not
@@ -50,37 +51,60 @@ def grow(
 
 
 def _grow(release: Release, to: str) -> int:
-    release.require_no_replicas("grow")
     wanted = quantity(to)
-    claims = [release.claim_name(shard.number) for shard in release.shards()]
-    for claim in claims:
+    shards = release.shards()
+    for claim in [claim for shard in shards for claim in _claims(release, shard.number)]:
         now = release.kubectl.json("get", "pvc", claim)["spec"]["resources"]["requests"]["storage"]
         if quantity(now) > wanted:
             raise KubeError(f"{claim} has {now}, and volumes do not shrink; name a larger size")
-    patch = json.dumps({"spec": {"resources": {"requests": {"storage": to}}}})
-    for claim in claims:
-        release.kubectl.run("patch", "pvc", claim, "--patch", patch)
-    _make_anew(release, to)
-    for claim in claims:
-        print(f"{claim} has {size(_grown(release, claim, wanted))}")
+    if release.has_replicas:
+        for shard in shards:
+            _grow_replicas(release, shard, to)
+    else:
+        _grow_claims(release, [release.claim_name(shard.name) for shard in shards], to)
+    for stateful_set in release.stateful_sets:
+        _make_anew(release, stateful_set, to)
     print(f"let the chart know: helm upgrade … --set persistence.size={to}")
     return EXIT_OK
 
 
-def _make_anew(release: Release, to: str) -> None:
-    """Delete the StatefulSet without its pods and create it with claims of the new size."""
-    templates = release.stateful_set["spec"].get("volumeClaimTemplates", ())
-    if not templates:
-        return  # the shard uses an existing claim, so the StatefulSet holds no size
-    anew = json.loads(json.dumps(release.stateful_set))
-    for template in anew["spec"]["volumeClaimTemplates"]:
+def _claims(release: Release, number: int) -> list[str]:
+    return [release.claim_name(pod) for pod in release.pods(number)]
+
+
+def _grow_replicas(release: Release, shard: Shard, to: str) -> None:
+    """Enlarge the volumes of the followers, hand the lead over to one of them, and enlarge that of
+    the former leader: a volume that fails to grow is that of a follower."""
+    leader = release.claim_name(shard.name)
+    followers = [each for each in _claims(release, shard.number) if each != leader]
+    _grow_claims(release, followers, to)
+    if _capacity(release, leader, quantity(to)) is None:
+        with release.client(shard) as client:
+            successor = client.switch_over(None).successor
+        print(f"shard {shard.number}: {successor.partition('/')[0]} leads")
+        _grow_claims(release, [leader], to)
+
+
+def _grow_claims(release: Release, claims: list[str], to: str) -> None:
+    """Patch claims and wait until all of them have grown."""
+    patch = json.dumps({"spec": {"resources": {"requests": {"storage": to}}}})
+    for claim in claims:
+        release.kubectl.run("patch", "pvc", claim, "--patch", patch)
+    for claim in claims:
+        print(f"{claim} has {size(_grown(release, claim, quantity(to)))}")
+
+
+def _make_anew(release: Release, stateful_set: Any, to: str) -> None:
+    """Delete a StatefulSet without its pods and create it with claims of the new size."""
+    anew = json.loads(json.dumps(stateful_set))
+    for template in anew["spec"].get("volumeClaimTemplates", ()):
         if template["metadata"]["name"] == STORE_VOLUME:
             template["spec"]["resources"]["requests"]["storage"] = to
-    if anew == release.stateful_set:
-        return
+    if anew == stateful_set:
+        return  # it has this size, or the shard uses an existing claim
     del anew["status"]
     _forget(anew["metadata"])
-    name = f"statefulset/{release.name}-shard"
+    name = f"statefulset/{anew['metadata']['name']}"
     release.kubectl.run("delete", name, "--cascade=orphan")
     release.kubectl.run("create", "-f", "-", given=json.dumps(anew))
 

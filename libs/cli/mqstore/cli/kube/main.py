@@ -13,6 +13,7 @@ from mqstore.cli.kube import (
     grow,
     jobs,
     logs,
+    replicas,
     request,
     restore,
     retention,
@@ -60,7 +61,7 @@ app = typer.Typer(
 )
 for module in (
     *(status, request, retention, writes, switchover),
-    *(jobs, logs, backup, restore, scale, grow),
+    *(jobs, logs, backup, restore, scale, replicas, grow),
 ):
     module.add(app)
 

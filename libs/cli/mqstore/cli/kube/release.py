@@ -82,8 +82,13 @@ class Release:
 
     kubectl: Kubectl
     instance: str
-    stateful_set: Any
-    """StatefulSet of all shards; with replicas each shard has its own, and this is one of them."""
+    stateful_sets: tuple[Any, ...]
+    """One StatefulSet with a pod for each shard; with replicas one for each shard, by number."""
+
+    @property
+    def stateful_set(self) -> Any:
+        """The StatefulSet of all shards; with replicas that of the first shard."""
+        return self.stateful_sets[0]
 
     @property
     def name(self) -> str:
@@ -94,22 +99,15 @@ class Release:
     @property
     def has_replicas(self) -> bool:
         """Whether each shard has several replicas, which elect their leader."""
-        selector = self.stateful_set["spec"].get("selector", {})
-        return _SHARD in selector.get("matchLabels", {})
-
-    def require_no_replicas(self, command: str) -> None:
-        """Raises KubeError where shards have replicas, which the command does not know."""
-        if self.has_replicas:
-            raise KubeError(
-                f"{command} is for releases with replicas: 1; see docs/how-to/run-replicas.md"
-            )
+        return _is_of_replicas(self.stateful_set)
 
     @property
-    def replicas(self) -> int:
-        """Number of shards that the StatefulSets specify."""
+    def numbers(self) -> list[int]:
+        """Numbers of the shards for which the StatefulSets specify pods."""
         if self.has_replicas:
-            return len(self.kubectl.items("statefulsets", self.selector("shard")))
-        return int(self.stateful_set["spec"]["replicas"])
+            sets = [each for each in self.stateful_sets if each["spec"]["replicas"]]
+            return [_number(each["metadata"]["name"]) for each in sets]
+        return list(range(int(self.stateful_set["spec"]["replicas"])))
 
     def selector(self, component: str) -> str:
         """The label selector of a component of the release."""
@@ -118,15 +116,15 @@ class Release:
     def shards(self) -> list[Shard]:
         """The specified shards, with or without a pod, and surplus pods, by number."""
         if self.has_replicas:
-            return [self._led(number) for number in range(self.replicas)]
+            return [self._led(number) for number in self.numbers]
         pods = {
             pod["metadata"]["name"]: pod
             for pod in self.kubectl.items("pods", self.selector("shard"))
         }
         there = {_number(name) for name in pods}
         return [
-            Shard(number, name := self.pod_name(number), pods.get(name))
-            for number in sorted(there | set(range(self.replicas)))
+            Shard(number, name := self.first_pod(number), pods.get(name))
+            for number in sorted(there | set(self.numbers))
         ]
 
     def _led(self, number: int) -> Shard:
@@ -134,19 +132,41 @@ class Release:
         selector = f"{self.selector('shard')},{_SHARD}={number},{_ROLE}=leader"
         pods = self.kubectl.items("pods", selector)
         if not pods:
-            return Shard(number, self.pod_name(number), None)
+            return Shard(number, self.first_pod(number), None)
         return Shard(number, str(pods[0]["metadata"]["name"]), pods[0])
 
-    def pod_name(self, shard: int) -> str:
-        """Name of a shard's pod."""
+    def set_name(self, shard: int) -> str:
+        """Name of the StatefulSet of a shard."""
+        return self.lease_name(shard) if self.has_replicas else f"{self.name}-shard"
+
+    def lease_name(self, shard: int) -> str:
+        """Name of the Lease by which the replicas of a shard elect their leader."""
         return f"{self.name}-shard-{shard}"
 
-    def claim_name(self, shard: int) -> str:
-        """Name of a shard's claim: the StatefulSet's, or ``persistence.existingClaim``."""
+    def pods(self, shard: int) -> list[str]:
+        """Names of a shard's pods, as its StatefulSet specifies them: with replicas several."""
+        if not self.has_replicas:
+            return [f"{self.name}-shard-{shard}"]
+        name = self.set_name(shard)
+        (found,) = (each for each in self.stateful_sets if each["metadata"]["name"] == name)
+        return [f"{name}-{replica}" for replica in range(int(found["spec"]["replicas"]))]
+
+    def first_pod(self, shard: int) -> str:
+        """Name of the pod of a shard's first replica."""
+        return f"{self.name}-shard-{shard}" + ("-0" if self.has_replicas else "")
+
+    def claim_name(self, pod: str) -> str:
+        """Name of a pod's claim: the StatefulSet's, or ``persistence.existingClaim``."""
         for volume in self.template["spec"].get("volumes", ()):
             if volume["name"] == STORE_VOLUME:
                 return str(volume["persistentVolumeClaim"]["claimName"])
-        return f"{STORE_VOLUME}-{self.pod_name(shard)}"
+        return f"{STORE_VOLUME}-{pod}"
+
+    def scale(self, shard: int, pods: int) -> str:
+        """Set the number of pods of a shard's StatefulSet; returns what kubectl said."""
+        return self.kubectl.run(
+            "scale", f"statefulset/{self.set_name(shard)}", f"--replicas={pods}"
+        )
 
     @property
     def claims_go_with_pods(self) -> bool:
@@ -167,7 +187,7 @@ class Release:
         """
         if shard.pod is None:
             raise KubeError(f"shard {shard.number} has no pod; see kubectl mqstore status")
-        own = shard.number if self.replicas > 1 else None
+        own = shard.number if len(self.numbers) > 1 else None
         with (
             self._forwarded(shard.name, WRITER_PORT, QUERY_PORT) as ((writer, query), tls),
             Client(writer, query, token=self._admin_token, tls=tls, shard=own) as client,
@@ -250,7 +270,17 @@ def find(kubectl: Kubectl, instance: str | None) -> Release:
     if len(set(names)) > 1:
         several = ", ".join(sorted(set(names)))
         raise KubeError(f"several releases here: {several}; choose one with --release")
-    return Release(kubectl, names[0], found[0])
+    running = [each for each in found if each["spec"].get("replicas")] or found
+    kind = _is_of_replicas(running[0])
+    sets = [each for each in found if _is_of_replicas(each) == kind]
+    if kind:
+        sets.sort(key=lambda each: _number(each["metadata"]["name"]))
+    return Release(kubectl, names[0], tuple(sets))
+
+
+def _is_of_replicas(stateful_set: Any) -> bool:
+    """Whether its pods are the replicas of one shard, and not one pod for each shard."""
+    return _SHARD in stateful_set["spec"].get("selector", {}).get("matchLabels", {})
 
 
 def _is_ready(pod: Any) -> bool:

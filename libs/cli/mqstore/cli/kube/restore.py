@@ -1,8 +1,10 @@
 """``kubectl mqstore restore``: copies a local store directory, or the store in a volume snapshot,
 to the volume of a shard.
 
-The command stops the shard's pod and the pods of higher numbers meanwhile; a pod of the same image
-holds the volume. The old store is renamed first and deleted only after the copy is complete.
+The command stops the shard's pod and the pods of higher numbers meanwhile, with replicas those of
+the shard; a pod of the same image holds the volume. The old store is renamed first and deleted only
+after the copy is complete. The first replica gets the store, and leads; the claims of the others
+are deleted, and they copy it.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import IO, Annotated, Any, Final
 import typer
 
 from mqstore.cli.exit_codes import EXIT_OK
-from mqstore.cli.kube import snapshots
+from mqstore.cli.kube import leases, snapshots
 from mqstore.cli.kube.commands import OneShard, exit_of, poll_until_true, shard_of
 from mqstore.cli.kube.kubectl import Kubectl, KubeError
 from mqstore.cli.kube.release import STORE_VOLUME, WRITER, Release
@@ -62,8 +64,8 @@ def restore(
 ) -> None:
     """Copy a store directory, or the store in a snapshot, to a shard's volume and start the shard.
 
-    Shards of higher numbers are unavailable meanwhile too. Exit code 0: the shard is ready; 2:
-    refused; 3: the cluster does not answer.
+    Without replicas, shards of higher numbers are unavailable meanwhile too. Exit code 0: the shard
+    is ready; 2: refused; 3: the cluster does not answer.
     """
     raise exit_of(
         context, lambda release: _restore(release, shard, directory, snapshot, replace=replace)
@@ -73,7 +75,6 @@ def restore(
 def _restore(
     release: Release, number: int, directory: Path | None, snapshot: str | None, *, replace: bool
 ) -> int:
-    release.require_no_replicas("restore")
     if directory is not None and snapshot is None:
         _from_directory(release, number, directory, replace=replace)
     elif directory is None and snapshot is not None:
@@ -95,6 +96,7 @@ def _from_directory(release: Release, number: int, directory: Path, *, replace: 
     with _stopped(release, number), _holder(release, number) as (pod, root):
         _require_room(release.kubectl, pod, root, _size(directory))
         _replace(release.kubectl, pod, root, partial(_unpack, release.kubectl, pod, directory))
+        _let_first_lead(release, number, pod, root)
 
 
 def _from_snapshot(release: Release, number: int, name: str, *, replace: bool) -> None:
@@ -113,6 +115,7 @@ def _from_snapshot(release: Release, number: int, name: str, *, replace: bool) -
         usage = release.kubectl.run(*_in(pod), "du", "--summarize", "--bytes", str(source))
         _require_room(release.kubectl, pod, root, int(usage.split()[0]))
         _replace(release.kubectl, pod, root, partial(_copy, release.kubectl, pod, source))
+        _let_first_lead(release, number, pod, root)
 
 
 def _refuse_to_lose(release: Release, number: int, *, replace: bool) -> None:
@@ -136,15 +139,34 @@ def _refuse_to_lose(release: Release, number: int, *, replace: bool) -> None:
 
 @contextmanager
 def _stopped(release: Release, number: int) -> Iterator[None]:
-    """Stop the pods of this shard and of higher numbers for the context, which frees the volume."""
-    name = f"statefulset/{release.name}-shard"
-    release.kubectl.run("scale", name, f"--replicas={number}")
+    """Stop the pods of this shard for the context, which frees the volumes; without replicas those
+    of higher numbers too."""
+    if release.has_replicas:
+        left, pods = 0, release.pods(number)
+        whole = len(pods)
+    else:
+        left, whole = number, len(release.numbers)
+        pods = [release.first_pod(each) for each in range(number, whole)]
+    release.scale(number, left)
     try:
-        pods = [f"pod/{release.pod_name(each)}" for each in range(number, release.replicas)]
-        release.kubectl.run("wait", *pods, "--for=delete", _TIMEOUT)
+        release.kubectl.run("wait", *(f"pod/{pod}" for pod in pods), "--for=delete", _TIMEOUT)
         yield
     finally:
-        release.kubectl.run("scale", name, f"--replicas={release.replicas}")
+        release.scale(number, whole)
+
+
+def _let_first_lead(release: Release, number: int, pod: str, root: PurePosixPath) -> None:
+    """Let the shard's first replica alone lead, and delete the claims of the others: their stores
+    continue the replaced one."""
+    if not release.has_replicas:
+        return
+    path = root / "mqstore" / "format.json"
+    text = release.kubectl.run(*_in(pod), "sh", "-c", f"[ ! -e {path} ] || cat {path}")
+    store_id = str(json.loads(text)["storeId"]) if text.strip() else None
+    leases.name_first(release, number, store_id)
+    for other in release.pods(number)[1:]:
+        claim = release.claim_name(other)
+        release.kubectl.run("delete", "pvc", claim, "--ignore-not-found", "--wait")
 
 
 @contextmanager
@@ -170,6 +192,7 @@ def _holder(
 def _pod(release: Release, name: str, number: int) -> dict[str, Any]:
     """The manifest of the idle pod: image, user and placement are those of the shard's pod."""
     spec, writer = release.template["spec"], release.container(WRITER)
+    claim = release.claim_name(release.first_pod(number))
     container = {
         "name": "holder",
         "image": writer["image"],
@@ -184,12 +207,7 @@ def _pod(release: Release, name: str, number: int) -> dict[str, Any]:
         "automountServiceAccountToken": False,
         "securityContext": spec["securityContext"],
         "containers": [container],
-        "volumes": [
-            {
-                "name": STORE_VOLUME,
-                "persistentVolumeClaim": {"claimName": release.claim_name(number)},
-            }
-        ],
+        "volumes": [{"name": STORE_VOLUME, "persistentVolumeClaim": {"claimName": claim}}],
     }
     pod |= {name: spec[name] for name in _PLACEMENT if name in spec}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": pod}

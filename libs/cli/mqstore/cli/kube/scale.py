@@ -39,11 +39,10 @@ def scale(
 
 
 def scaled(release: Release, shards: int, *, force: bool) -> int:
-    """Scale the StatefulSet down and return the exit code, 0 or 2. Raises KubeError."""
-    release.require_no_replicas("scale")
-    if shards > release.replicas:
+    """Scale the StatefulSets down and return the exit code, 0 or 2. Raises KubeError."""
+    if shards > len(release.numbers):
         refuse(
-            f"there are {release.replicas} shards, and the chart adds some, as it lists them: "
+            f"there are {len(release.numbers)} shards, and the chart adds some, as it lists them: "
             f"helm upgrade {release.instance} charts/mqstore --reset-then-reuse-values "
             f"--set shards={shards}"
         )
@@ -53,8 +52,11 @@ def scaled(release: Release, shards: int, *, force: bool) -> int:
         for line in held:
             refuse(line)
         return EXIT_REFUSED
-    name = f"statefulset/{release.name}-shard"
-    print(release.kubectl.run("scale", name, f"--replicas={shards}").strip())
+    if release.has_replicas:
+        for number in release.numbers[shards:]:
+            print(release.scale(number, 0).strip())
+    else:
+        print(release.scale(shards, shards).strip())
     print(
         f"let the chart know: helm upgrade … --set shards={shards}; until then the shards' list is "
         "the old one, and the next upgrade undoes this"

@@ -24,18 +24,20 @@ _TIMEOUT: Final = "1h"
 """Longest wait for a snapshot: some storage copies it to another system first."""
 
 
-def take(release: Release, shard: Shard, class_name: str) -> str:
-    """Take a snapshot of a shard's volume, wait until it is ready and return its name.
+def take(release: Release, shard: Shard, class_name: str) -> tuple[str, int]:
+    """Take a snapshot of the volume of a shard's pod, with replicas the leader's, and wait until it
+    is ready. Returns its name, and an offset up to which the log is in it.
 
     Raises KubeError.
     """
     _require_api(release)
     name = f"{shard.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     with release.client(shard) as client:
+        end = client.store().max_offset
         client.flush()
     spec = {
         "volumeSnapshotClassName": class_name,
-        "source": {"persistentVolumeClaimName": release.claim_name(shard.number)},
+        "source": {"persistentVolumeClaimName": release.claim_name(shard.name)},
     }
     release.kubectl.run(
         "create", "-f", "-", given=_object(f"{GROUP}/v1", "VolumeSnapshot", name, spec)
@@ -46,7 +48,7 @@ def take(release: Release, shard: Shard, class_name: str) -> str:
         raise KubeError(
             f"volumesnapshot {name} is not ready ({error}); see: kubectl describe {KIND} {name}"
         ) from error
-    return name
+    return name, end
 
 
 def find(release: Release, name: str) -> Any:
@@ -65,7 +67,7 @@ def volume_of(release: Release, shard: int, snapshot: Any) -> Iterator[str]:
     Yields the claim's name.
     """
     kubectl, name = release.kubectl, release.restore_name(shard)
-    own = kubectl.json("get", "pvc", release.claim_name(shard))["spec"]
+    own = kubectl.json("get", "pvc", release.claim_name(release.first_pod(shard)))["spec"]
     size = snapshot["status"].get("restoreSize") or own["resources"]["requests"]["storage"]
     spec = {
         "accessModes": own["accessModes"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from mqstore.service.election import Addresses, Lease
 
@@ -79,11 +80,17 @@ def why_not_take(
     return None if is_founder else "another replica founds this shard (foundingReplica)"
 
 
+NEAR: Final = 4 << 20
+"""Bytes that a successor may lack of what another one has: they are sent in a fraction of a
+second."""
+
+
 def choose_successor(
     acknowledged: Mapping[str, int], in_sync: tuple[str, ...], name: str, wanted: str | None
 ) -> str:
     """Return the replica that takes over from the leader ``name``: the wanted one, else that with
-    the greatest offset of ``acknowledged``, which has the connected followers.
+    the greatest offset of ``acknowledged``, which has the connected followers. Of those that have
+    about as much it is the first by name: a rollout restarts that one last.
 
     ``wanted`` is a name, or its part before the slash. Raises ValueError without such a replica in
     sync.
@@ -92,7 +99,8 @@ def choose_successor(
     if wanted is not None:
         fit = {each: end for each, end in fit.items() if wanted in (each, each.partition("/")[0])}
     if fit:
-        return max(fit, key=lambda each: (fit[each], each))
+        most = max(fit.values())
+        return min(each for each, end in fit.items() if end + NEAR >= most)
     others = ", ".join(each for each in in_sync if each != name) or "none"
     missing = "no follower" if wanted is None else f"no follower {wanted}"
     raise ValueError(f"{missing} is connected and in sync; in sync, beside {name}: {others}")

@@ -1,0 +1,84 @@
+"""The replicas of shard 0 as its Lease names them, and a load whose messages are counted."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from tests.e2e.cluster import ClientPod, Release, until
+
+FAILOVER_MAX_S = 30.0
+"""Far above what it takes (docs/reliability.md), as the machine may be busy."""
+
+
+def lease(release: Release) -> dict[str, Any]:
+    found: dict[str, Any] = release.get("lease", release.shard)
+    return found
+
+
+def leader(release: Release) -> str:
+    """The pod that holds the lease."""
+    holder = lease(release)["spec"].get("holderIdentity", "")
+    return str(holder.partition("/")[0])
+
+
+def epoch(release: Release) -> int:
+    return int(lease(release)["spec"]["leaseTransitions"])
+
+
+def in_sync(release: Release) -> list[str]:
+    given = lease(release)["metadata"].get("annotations", {})
+    return [name.partition("/")[0] for name in given.get("mqstore/in-sync", "").split()]
+
+
+def await_replicas(release: Release, count: int = 3, patience_s: float = 120.0) -> None:
+    """Wait until so many are in sync, and one leads."""
+
+    def are_in_sync() -> bool:
+        return len(in_sync(release)) == count and bool(leader(release))
+
+    until(are_in_sync, f"{count} replicas are in sync", patience_s)
+
+
+def uids(release: Release) -> dict[str, str]:
+    """The present pods of the shard."""
+    selector = "app.kubernetes.io/component=shard"
+    found = release.get("pods", "-l", selector)["items"]
+    return {each["metadata"]["name"]: each["metadata"]["uid"] for each in found}
+
+
+def load(release: Release, durability: str = "replicated", patience_s: float = 120.0) -> ClientPod:
+    """Start to produce; messages are acknowledged."""
+    name = f"load-{uuid.uuid4().hex[:8]}"
+    env: dict[str, Any] = {
+        "TOPIC": name,
+        "DURABILITY": durability,
+        "TIMEOUT_S": "2",
+        "PAUSE_S": "0.02",
+        "PATIENCE_S": f"{patience_s:g}",
+    }
+    client = release.client_pod(name, "produce", **env)
+    client.says("acked", 50)
+    return client
+
+
+def acked(client: ClientPod) -> int:
+    return max(int(line.get("acked", 0)) for line in client.lines())
+
+
+def goes_on(client: ClientPod) -> None:
+    """Further messages are acknowledged."""
+    client.says("acked", acked(client) + 100)
+
+
+def await_another(release: Release, former: str) -> None:
+    until(lambda: leader(release) not in ("", former), "another replica leads")
+
+
+def assert_nothing_is_lost(client: ClientPod) -> dict[str, Any]:
+    """Every acknowledged message is there once; returns what the client found."""
+    goes_on(client)
+    client.stop()
+    found = client.ends()[-1]
+    assert (found["lost"], found["doubled"]) == ([], [])
+    return found
