@@ -95,6 +95,7 @@ e2e-full: E2E_BEFORE := previous
 e2e-failover: E2E := cluster
 e2e-failover: E2E_IMAGES := services
 e2e-failover: E2E_TESTS := -s tests/e2e/test_many_failovers.py
+e2e-failover: AGAIN :=
 e2e-failover: export MQSTORE_E2E_KILLS = $(KILLS)
 e2e e2e-full e2e-failover: $(TEST_READY) ## test the chart on KUBECONFIG's cluster; e2e-full: long tests too, with PREVIOUS=REF; e2e-failover: KILLS=100 leaders
 	@[ -n "$$KUBECONFIG" ] || { echo "make $@ needs a cluster: set KUBECONFIG" >&2; exit 2; }

@@ -6,6 +6,7 @@ import uuid
 from typing import Any
 
 from tests.e2e.cluster import ClientPod, Release, until
+from tests.e2e.operators import Operator
 
 FAILOVER_MAX_S = 30.0
 """Far above what it takes (docs/reliability.md), as the machine may be busy."""
@@ -73,6 +74,11 @@ def goes_on(client: ClientPod) -> None:
 
 def await_another(release: Release, former: str) -> None:
     until(lambda: leader(release) not in ("", former), "another replica leads")
+
+
+def await_label(operator: Operator, pod: str) -> None:
+    """Wait until the plugin finds this pod as the leader's."""
+    until(lambda: operator.found().shards()[0].name == pod, f"{pod} is labelled as the leader")
 
 
 def assert_nothing_is_lost(client: ClientPod) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from mqstore.client import NewMessage
 from tests.e2e.cluster import Release, is_kube_tool, namespace, small_values, until
 from tests.e2e.operators import Operator, bodies, operator_of, produce
-from tests.e2e.replica_state import await_replicas, leader, uids
+from tests.e2e.replica_state import await_label, await_replicas, leader, uids
 
 pytestmark = [
     pytest.mark.cluster,
@@ -34,9 +35,7 @@ def release() -> Iterator[Release]:
 
 @pytest.fixture
 def operator(release: Release, tmp_path: Path) -> Iterator[Operator]:
-    with operator_of(
-        release, f"operator-{tmp_path.name.replace('_', '-')[-30:]}", tmp_path
-    ) as found:
+    with operator_of(release, f"operator-{uuid.uuid4().hex[:6]}", tmp_path) as found:
         yield found
 
 
@@ -54,6 +53,7 @@ def test_volumes_of_all_replicas_grow_and_no_pod_is_restarted(
     release.values["persistence"] = {"size": "320Mi", "storageClass": "sized"}
     release.install()
     assert uids(release) == before
+    await_label(operator, leader(release))
     assert bodies(operator, "before") == ["one"]
 
 
@@ -73,8 +73,9 @@ def test_a_restored_shard_is_led_by_its_first_replica_and_the_other_copies_it(
     assert others.items() <= uids(release).items()
     assert bodies(operator, "saved") == ["one", "two"]
     produce(operator, "saved", "four")
-    operator.does("switchover", "0", "--to", f"{release.shard}-1")
-    until(lambda: bodies(operator, "saved") == ["one", "two", "four"], "the other has all of it")
+    operator.does("switchover", "0", "--to", other := f"{release.shard}-1")
+    await_label(operator, other)
+    assert bodies(operator, "saved") == ["one", "two", "four"]
 
 
 def test_a_shard_goes_with_its_replicas_once_it_is_empty(

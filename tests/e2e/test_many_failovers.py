@@ -114,9 +114,9 @@ def test_losses_of_the_leader_lose_nothing_and_are_short(replicated: Release) ->
 
 def _load(release: Release) -> ClientPod:
     await_replicas(release)
-    env: dict[str, Any] = {"TOPIC": "many", "DURABILITY": "replicated"}
-    times = {"TIMEOUT_S": "1", "THREADS": "3", "PAUSE_S": "0.02"}
-    client = release.client_pod("load", "produce_in_threads", **env, **times)
+    env: dict[str, Any] = {"TOPIC": "many", "DURABILITY": "replicated", "TIMEOUT_S": "1"}
+    env |= {"THREADS": "3", "PAUSE_S": "0.02"}
+    client = release.client_pod("load", "produce_in_threads", **env)
     client.says("acked", 50)
     return client
 

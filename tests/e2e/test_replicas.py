@@ -6,6 +6,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tests.e2e.replica_state import (
     FAILOVER_MAX_S,
     assert_nothing_is_lost,
     await_another,
+    await_label,
     await_replicas,
     epoch,
     in_sync,
@@ -115,10 +117,10 @@ def test_events_of_a_shard_are_on_the_pod_of_its_leader(replicated: Release) -> 
     for to in (None, next(name for name in in_sync(replicated) if name != former)):
         if to is not None:
             operator.does("switchover", "0", "--to", to)
-        pod = to or former
+        await_label(operator, pod := to or former)
         operator.does("pause", "--reason", f"a test of {pod}")
         operator.does("resume")
-        until(lambda pod=pod: _is_event_of(replicated, pod), f"an Event is on {pod}")
+        until(partial(_is_event_of, replicated, pod), f"an Event is on {pod}")
     await_replicas(replicated)
 
 

@@ -30,7 +30,7 @@ TOKEN = os.environ["TOKEN"]
 
 
 class Ledger:
-    """What was acknowledged, and the times without an acknowledgement."""
+    """Acknowledged messages, and the times without an acknowledgement."""
 
     def __init__(self) -> None:
         self.keys: list[str] = []

@@ -1,4 +1,4 @@
-"""What the chart refuses over an installed release: upgrades that would hide messages."""
+"""Upgrades of an installed release that the chart refuses, because they would hide messages."""
 
 from __future__ import annotations
 
