@@ -59,7 +59,8 @@ def _prepare(release: Release, count: int, *, several: bool) -> int:
             raise KubeError(f"the shards run, and claims of theirs do not exist: {claims}")
         for old, new in left.values():
             _retain(release, _volume(release, old, new))
-        _stop_replicas(release) if release.has_replicas else _stop(release)
+        stop = _stop_replicas if release.has_replicas else _stop
+        stop(release)
     for number, (old, new) in left.items():
         leases.require_first_alone(release, number)
         _rename(release, old, new)
