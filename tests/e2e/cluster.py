@@ -108,7 +108,7 @@ class Release:
     def install(self, *, wait: bool = True) -> None:
         """Also an upgrade. Returns when everything is ready, unless it is not to wait."""
         words = ["helm", "-n", self.namespace, "upgrade", "--install", self.name, str(self.chart)]
-        words += ["--wait", "--timeout=150s"] if wait else []
+        words += ["--wait", "--timeout=300s"] if wait else []
         run(*words, "-f", "-", given=json.dumps(self.values))
 
     def uninstall(self) -> None:
@@ -249,6 +249,7 @@ def _client_pod(
                     "image": release.values["image"]["repository"] + ":" + version(),
                     "args": ["python", "-u", "-c", script],
                     "env": [*variables, {"name": "TOKEN", "valueFrom": token}],
+                    "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}},
                     "securityContext": {
                         "allowPrivilegeEscalation": False,
                         "capabilities": {"drop": ["ALL"]},
