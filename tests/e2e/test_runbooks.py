@@ -31,7 +31,7 @@ HOW_TO = ROOT / "docs" / "how-to"
 FENCE = re.compile(r"^ *```sh\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 FINDINGS = ("kubectl mqstore status", "kubectl exec $POD -c query -- mqstore store verify")
 """Commands whose exit code 1 is an answer."""
-NOT_ON_A_CLUSTER = {"check-a-clock-step", "open-a-refused-store"}
+NOT_ON_A_CLUSTER = {"check-a-clock-step", "open-a-refused-store", "repair-a-store"}
 """Repair pages without commands for a release."""
 TOPIC = "t"
 STORE = "/var/lib/mqstore/store"

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import pytest
 
-from mqstore.client import NewMessage, WantedMessages
+from mqstore.client import Client, NewMessage, WantedMessages
 from mqstore.service import settings
 from tests.forked_processes import run_mqstore
 from tests.forked_processes import start as start_forked
@@ -48,6 +48,8 @@ RUN_HERE: Final = {
     ("everyday-commands", ".venv/bin/mqstore topic create"),
     ("everyday-commands", "seq 3"),
     ("everyday-commands", ".venv/bin/mqstore topic update"),
+    ("export-and-import", ".venv/bin/mqstore store export"),
+    ("export-and-import", ".venv/bin/mqstore produce"),
     ("find-a-lost-message", ".venv/bin/mqstore message trace"),
     ("find-a-lost-message", "curl 'localhost:8082/v1/messages/ID'"),
     ("find-a-lost-message", ".venv/bin/mqstore message get"),
@@ -69,7 +71,7 @@ RUN_HERE: Final = {
     ("produce-messages", "curl -X POST"),
     ("produce-messages", "curl -H"),
     ("pause-writes", "curl -X PUT localhost:8081/v1/store/writes -H 'content-type: app"),
-    ("repair-damage", "mqstore store repair"),
+    ("repair-a-store", ".venv/bin/mqstore store repair"),
     ("replay-from-a-time", "curl -X POST"),
     ("replay-from-a-time", "curl 'localhost:8082/v1/topics/orders/queues/0/offset"),
     ("replay-from-a-time", "curl -X POST localhost:8082/v1/offsets:by-time"),
@@ -535,8 +537,8 @@ def _closed_store(home: Path) -> Path:
 
 def test_repair_verify_and_move_a_store_at_rest(reader: Reader, tmp_path: Path) -> None:
     at_rest = Reader(reader.run, _closed_store(tmp_path), tmp_path)
-    plan, repair = at_rest.replies(_block("repair-damage", "mqstore store repair"))
-    assert (plan["dryRun"], repair["dryRun"], repair["left"]) == (True, False, 0)
+    plan, repair = at_rest.replies(_block("repair-a-store", ".venv/bin/mqstore store repair"))
+    assert (plan["t"], repair["t"], repair["left"]) == ("planned", "repaired", {})
     for page in ("open-a-refused-store", "move-from-a-broker"):
         (verified,) = at_rest.replies(_block(page, ".venv/bin/mqstore store verify"))
         assert verified["brokerStarts"] is True
@@ -546,6 +548,25 @@ def test_repair_verify_and_move_a_store_at_rest(reader: Reader, tmp_path: Path) 
         for name, path in paths.items():
             command = command.replace(name, path)
         at_rest.replies([command])
+
+
+def test_export_messages_import_them_and_produce_them_again(reader: Reader, tmp_path: Path) -> None:
+    with writer(tmp_path / "store") as process:
+        with Client(process.url, process.url) as client:
+            client.create_topic("orders", queues=1)
+            client.produce("orders", NewMessage(body="two teapots"))
+        process.process.terminate()
+        process.ended()
+    at_rest = Reader(reader.run, tmp_path / "store", tmp_path)
+    export, check, store = _block("export-and-import", ".venv/bin/mqstore store export")
+    at_rest.replies([export])
+    copy = str(tmp_path / "copy")
+    assert at_rest.replies([check, store], COPY=copy) == [
+        "would store 1 messages of 1 topics\n",
+        "1 messages stored\n",
+    ]
+    (placed,) = at_rest.replies(_block("export-and-import", ".venv/bin/mqstore produce"))
+    assert placed["offsetMsgId"]
 
 
 def test_follow_a_broker_and_take_over(reader: Reader, tmp_path: Path) -> None:

@@ -40,6 +40,8 @@ NEED_AN_EXTRA: Final = {
     "dump": ["store", "dump", "DIR"],
     "verify": ["store", "verify", "DIR"],
     "repair": ["store", "repair", "DIR"],
+    "export": ["store", "export", "DIR"],
+    "import": ["store", "import", "DIR", "FILE"],
     "adopt": ["store", "adopt", "DIR"],
     "accept-loss": ["store", "accept-loss", "DIR", "--dry-run"],
 }
@@ -120,6 +122,7 @@ def test_each_extra_installs_the_packages_that_its_commands_need() -> None:
         extra: [package.replace(".", "-") for package in packages]
         for extra, packages in extras.PACKAGES.items()
     }
+    assert named.pop("parquet") == ["pyarrow>=18"]
     assert named == needed
 
 

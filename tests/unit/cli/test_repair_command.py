@@ -39,49 +39,83 @@ def poke(root: Path, offset: int, data: bytes) -> None:
 
 
 def test_a_whole_store_needs_no_repair(root: Path) -> None:
-    result = run(root)
-    assert result.exit_code == 0
-    (summary,) = lines_of(result)
+    before = entries_of(root)
+    for options in ((), ("--yes",)):
+        result = run(root, *options)
+        assert (result.exit_code, result.stdout) == (0, "nothing to repair\n")
+    (summary,) = lines_of(run(root, "-o", "json"))
     assert summary == {
-        "t": "repaired",
-        "dryRun": False,
-        "records": 200,
-        "restored": 0,
-        "tombstones": 0,
-        "left": 0,
+        "t": "planned",
+        "found": {},
+        "changes": {},
+        "lost": 0,
+        "moved": 0,
+        "left": {},
+        "brokerStarts": True,
     }
+    assert entries_of(root) == before
 
 
-def test_a_changed_byte_is_put_back_and_a_lost_page_gets_tombstones(root: Path) -> None:
+def test_a_changed_byte_is_put_back_once_the_plan_is_accepted(root: Path) -> None:
     original = (root / "commitlog" / segment_name(0)).read_bytes()
     poke(root, 100, b"\xff")
     before = entries_of(root)
-    dry = run(root, "--dry-run")
-    assert (dry.exit_code, entries_of(root)) == (1, before)
-    first, summary = lines_of(dry)
-    assert (first["kind"], first["phys"], first["size"]) == ("restore-bytes", 100, 4)
-    assert (summary["dryRun"], summary["restored"]) == (True, 1)
 
-    done = run(root)
+    for options in ((), ("--dry-run",), ("--yes", "--dry-run")):
+        plan = run(root, *options, "-o", "json")
+        assert (plan.exit_code, entries_of(root)) == (1, before)
+        *_, planned, summary = lines_of(plan)
+        assert (planned["action"], planned["physicalOffset"]) == ("restore-bytes", 100)
+        assert (summary["t"], summary["lost"], summary["left"]) == ("planned", 0, {})
+
+    done = run(root, "--yes", "-o", "json")
 
     assert done.exit_code == 0
-    first, _ = lines_of(done)
-    assert (root / "mqstore" / "quarantine" / first["quarantined"] / "data").stat().st_size == 4
+    *_, changed, summary = lines_of(done)
+    assert (changed, summary["t"]) == (planned, "repaired")
     assert (root / "commitlog" / segment_name(0)).read_bytes() == original
+    assert run(root, command="verify").exit_code == 0
+
+
+def test_lost_messages_are_named_and_the_exit_code_says_so(root: Path) -> None:
     poke(root, 8192, bytes(4096))
-    assert run(root, command="verify").exit_code == 1
-    lost = run(root)
-    assert lost.exit_code == 1
-    *tombstones, summary = lines_of(lost)
-    assert {each["kind"] for each in tombstones} == {"place-tombstone"}
-    assert {each["topic"] for each in tombstones} == {"T"}
-    assert summary["tombstones"] == len(tombstones) > 10
+
+    plan, done = run(root, "-o", "json"), run(root, "--yes", "-o", "json")
+
+    assert (plan.exit_code, done.exit_code) == (1, 1)
+    *changes, summary = lines_of(done)
+    lost = [each for each in changes if each.get("lost")]
+    assert {each["action"] for each in lost} == {"place-tombstone"}
+    assert {each["topic"] for each in lost} == {"T"}
+    assert summary["lost"] == len(lost) > 10
+    assert lines_of(plan)[:-1] == changes
     assert run(root).exit_code == 0
     assert run(root, command="verify").exit_code == 0
 
 
+def test_tables_and_csv_have_a_row_for_each_change(root: Path) -> None:
+    poke(root, 8192, bytes(4096))
+
+    table, csv = run(root), run(root, "-o", "csv")
+
+    head, *rows, plan = table.stdout.splitlines()
+    assert head.split()[:3] == ["ACTION", "TOPIC", "QUEUE"]
+    assert ["place-tombstone", "T"] in [row.split()[:2] for row in rows]
+    assert plan.startswith("plan: ")
+    assert plan.endswith(f"repair with: mqstore store repair {root} --yes")
+    assert len(csv.stdout.splitlines()) == len(rows) + 1
+
+
 def test_a_store_that_a_writer_holds_is_refused(root: Path) -> None:
     with open_store(root):
-        result = run(root)
-    assert result.exit_code == 2
-    assert lines_of(result)[0]["t"] == "refused"
+        for options in ((), ("--yes",)):
+            result = run(root, *options)
+            assert result.exit_code == 2
+            assert "is in use by another process" in result.stderr
+            assert len(result.stderr.splitlines()) == 1
+
+
+def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "missing"):
+        assert run(path, "--yes").exit_code == 2
+        assert not (path / "lock").exists()

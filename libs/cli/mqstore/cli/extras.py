@@ -29,3 +29,9 @@ def require(extra: Literal["store", "backup", "run"]) -> None:
         if importlib.util.find_spec(package) is None:
             refuse(f"{package} is not installed: pip install 'mqstore-cli[{extra}]'")
             raise typer.Exit(EXIT_REFUSED)
+
+
+def require_parquet() -> None:
+    """Check that pyarrow is installed. Raises ValueError that names the extra."""
+    if importlib.util.find_spec("pyarrow") is None:
+        raise ValueError("Parquet needs pyarrow: pip install 'mqstore-cli[parquet]'")

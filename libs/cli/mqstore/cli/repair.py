@@ -1,4 +1,4 @@
-"""``mqstore store repair``: mend a store's log before it is handed on; see ``repair_lines``."""
+"""``mqstore store repair``: repair all that ``store verify`` finds; see ``repair_lines``."""
 
 from __future__ import annotations
 
@@ -8,31 +8,41 @@ import typer
 
 from mqstore.cli.extras import require
 from mqstore.cli.options import HashSlots, IndexNum, StoreDirectory
+from mqstore.cli.session import Form
 
 
 def repair(
     directory: StoreDirectory,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be done, and change nothing.")
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Repair the store. Without it only the plan is printed.")
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the plan only, also with --yes.")
+    ] = False,
+    output: Form = None,
     hash_slots: HashSlots = None,
     index_num: IndexNum = None,
 ) -> None:
-    """Repair damage in the log of a store at rest, so that a broker cuts nothing behind it.
+    """Repair all that `store verify` finds in a store that no process has open.
 
-    Reads the whole log. One changed word is put back where the block checksum proves what it was;
-    a damaged record without such a proof gets a tombstone of its size, topic, queue and queue
-    offset. The damaged bytes are kept in quarantine. Prints JSON lines. Exit code 0: nothing was
-    damaged, or all of it was put back; 1: messages are lost, damage is left, or with --dry-run:
-    something is damaged; 2: refused.
+    Prints the plan and changes nothing: a row for each message that is lost or moved, and for each
+    file that changes. With --yes it takes the store's lock, repairs, verifies the store again, and
+    prints what was done. Changed and removed bytes are kept in mqstore/quarantine. After kill -9 or
+    a crash, the same command ends the repair. Of one action, 1,000 rows are listed and the others
+    counted.
+
+    Exit code 0: nothing is damaged, or all of it was repaired without a lost message; 1: there is
+    something to repair, messages are lost, or findings are left; 2: refused.
 
     Examples:
 
     \b
-        mqstore store repair /data/store --dry-run
         mqstore store repair /data/store
+        mqstore store repair /data/store --yes
+        mqstore store repair /data/store -o json | jq 'select(.lost > 0)'
     """
     require("store")
     from mqstore.cli import repair_lines  # slow, and not needed for help
 
-    raise typer.Exit(repair_lines.run(directory, dry_run, hash_slots, index_num))
+    acts = yes and not dry_run
+    raise typer.Exit(repair_lines.run(directory, acts, output, hash_slots, index_num))

@@ -1,76 +1,115 @@
-"""Runs ``mqstore store repair`` and prints ``repair`` and ``left`` lines, then ``repaired``.
-
-The store is opened and recovered as a writer opens it, its log is read and repaired, and the store
-is closed cleanly. A dry run does all of that on a copy-on-write overlay.
-"""
+"""Runs ``mqstore store repair``: prints the changes, then a summary (JSON and YAML: an item
+``repaired``)."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Final
 
-from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK
+from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK, refuse
+from mqstore.cli.output import Column, Format, Output, size
 from mqstore.cli.progress import show_progress
-from mqstore.cli.store_command import Line, index_sizes, print_line, print_refusal, run_command
-from mqstore.storage import MessageStore, StoreConfig, StoreOptions
+from mqstore.cli.session import choose_form
+from mqstore.cli.store_command import index_sizes, run_command
+from mqstore.storage import StoreConfig
 from mqstore.storage.host import production_seams
-from mqstore.storage.repair import PlaceTombstone, RestoreBytes
-from mqstore.storage.status import RepairReport
+from mqstore.storage.repair import Change, RepairOutcome, StoreRepair
+
+_COLUMNS: Final = (
+    Column("action", lambda row: row["action"]),
+    Column("topic", lambda row: row.get("topic")),
+    Column("queue", lambda row: row.get("queueId"), right=True),
+    Column("queue-offset", lambda row: row.get("queueOffset"), right=True),
+    Column("offset", lambda row: row.get("physicalOffset"), right=True),
+    Column("size", lambda row: row.get("size"), size, right=True),
+    Column("key", lambda row: row.get("keys") or row.get("uniqKey")),
+    Column("lost", lambda row: row.get("lost"), right=True),
+    Column("file", lambda row: row.get("file")),
+    Column("why", lambda row: row["why"]),
+)
 
 
-def run(directory: Path, dry_run: bool, hash_slots: int | None, index_num: int | None) -> int:
-    """Repair, and print all lines; the exit code."""
+def run(
+    directory: Path,
+    acts: bool,
+    form: Format | None,
+    hash_slots: int | None,
+    index_num: int | None,
+) -> int:
+    """Plan a repair or run it, and print all rows; the exit code."""
     return run_command(
-        lambda: _run(directory, dry_run, index_sizes(hash_slots, index_num)),
-        print_refusal,
+        lambda: _run(directory, acts, form, index_sizes(hash_slots, index_num)),
+        refuse,
         unread=EXIT_FINDINGS,
     )
 
 
-def _run(directory: Path, dry_run: bool, config: StoreConfig) -> int:
+def _run(directory: Path, acts: bool, form: Format | None, config: StoreConfig) -> int:
+    out = Output(choose_form(form))
     with show_progress() as progress:
-        options = StoreOptions(
-            create=False,
-            in_place=not dry_run,
-            services=False,
-            on_progress=lambda now: progress(now.stage, now.done, now.total),
-        )
-        store = MessageStore.open(directory.absolute(), config, production_seams(), options)
-        with store:
-            report = store.repair_damage(lambda done, total: progress("repair", done, total))
-            store.wait_for_index()
-    for line in lines(report, dry_run=dry_run):
-        print_line(line)
-    sys.stdout.flush()
-    plan = report.plan
-    restored = all(isinstance(each, RestoreBytes) for each in plan.actions)
-    is_fine = not plan.damaged_block_count and restored and not (dry_run and plan.actions)
+        repair = StoreRepair(directory.absolute(), config, production_seams(), progress)
+        outcome = repair.run() if acts else repair.plan()
+    summary = _summary(outcome, acts)
+    if out.is_document:
+        out.items([*rows(outcome), summary], _COLUMNS)
+    elif outcome.changes.listed or not out.is_table:
+        out.items(rows(outcome), _COLUMNS)
+    if out.is_table:
+        out.line(_text(outcome, acts, directory))
+    is_fine = not outcome.left and not outcome.changes.lost and (acts or not outcome.is_needed)
     return EXIT_OK if is_fine else EXIT_FINDINGS
 
 
-def lines(report: RepairReport, *, dry_run: bool) -> Iterator[Line]:
-    """One line for each place that was, or would be, repaired or is left; then the summary."""
-    plan = report.plan
-    kept = report.quarantined if not dry_run else ()
-    for number, action in enumerate(plan.actions):
-        line: Line = {"t": "repair", "kind": action.kind, "phys": action.offset}
-        line["size"] = action.length
-        if isinstance(action, RestoreBytes):
-            line["record"] = action.record_offset
-        else:
-            line["why"] = action.defect
-        if isinstance(action, PlaceTombstone):
-            line |= {"topic": action.topic, "q": action.queue_id, "qoff": action.queue_offset}
-        yield line | ({"quarantined": kept[number]} if kept else {})
-    for block in plan.damaged_blocks:
-        yield {"t": "left", "phys": block.offset, "size": block.length}
-    restored = sum(isinstance(each, RestoreBytes) for each in plan.actions)
-    yield {
-        "t": "repaired",
-        "dryRun": dry_run,
-        "records": plan.records,
-        "restored": restored,
-        "tombstones": len(plan.actions) - restored,
-        "left": plan.damaged_block_count,
+def rows(outcome: RepairOutcome) -> Iterator[dict[str, Any]]:
+    """A row for each listed change, and one for each action with changes that are not listed."""
+    for change in outcome.changes.listed:
+        yield _row(change)
+    for action, count in outcome.changes.unlisted.items():
+        yield {"t": "change", "action": action.value, "why": f"and {count} more", "more": count}
+
+
+def _row(change: Change) -> dict[str, Any]:
+    fields = {
+        "file": change.file,
+        "physicalOffset": change.physical_offset,
+        "size": change.length,
+        "topic": change.topic,
+        "queueId": change.queue_id,
+        "queueOffset": change.queue_offset,
+        "uniqKey": change.unique_key,
+        "keys": change.keys,
+        "lost": change.lost or None,
+        "why": change.what,
     }
+    known = {name: value for name, value in fields.items() if value is not None}
+    return {"t": "change", "action": change.action.value, **known}
+
+
+def _summary(outcome: RepairOutcome, acts: bool) -> dict[str, Any]:
+    changes = outcome.changes
+    return {
+        "t": "repaired" if acts else "planned",
+        "found": {kind.value: count for kind, count in sorted(outcome.found.items())},
+        "changes": {action.value: count for action, count in sorted(changes.counts.items())},
+        "lost": changes.lost,
+        "moved": changes.moved,
+        "left": {kind.value: count for kind, count in sorted(outcome.left.items())},
+        "brokerStarts": outcome.summary.broker_starts,
+    }
+
+
+def _text(outcome: RepairOutcome, acts: bool, directory: Path) -> str:
+    if not outcome.is_needed:
+        return "nothing to repair"
+    found = sum(outcome.found.values())
+    changes = outcome.changes
+    result = f"{changes.lost} messages lost, {changes.moved} moved, {found} findings"
+    if outcome.left:
+        kinds = ", ".join(f"{count} {kind.value}" for kind, count in sorted(outcome.left.items()))
+        result += f", of which these stay: {kinds}"
+    if acts:
+        return (
+            f"repaired: {result}; changed and removed bytes are in {directory}/mqstore/quarantine"
+        )
+    return f"plan: {result}; repair with: mqstore store repair {directory} --yes"

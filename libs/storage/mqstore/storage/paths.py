@@ -216,6 +216,11 @@ class StorePaths:
         return self.ours / "accepted-loss.json"
 
     @cached_property
+    def import_note(self) -> Path:
+        """The import that was begun and has not ended."""
+        return self.ours / "import.json"
+
+    @cached_property
     def losses(self) -> Path:
         """Every loss that was accepted."""
         return self.ours / "losses.json"

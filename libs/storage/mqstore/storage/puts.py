@@ -1,7 +1,7 @@
 """Parameters and results of puts: messages, batches in RocketMQ's encoding, unique keys,
-placements, and the wait for a sync.
+placements, the wait for a sync; and the import of messages into a store at rest.
 
-Used by store-writer.
+Used by store-writer and ``mqstore store import``.
 """
 
 from mqstore.storage._kernel import (
@@ -22,14 +22,17 @@ from mqstore.storage.dedup.puts import Originals, Put, end_of
 from mqstore.storage.log.commit_log import Placement
 from mqstore.storage.log.put_checks import check_batch_size
 from mqstore.storage.log.requests import OffsetRequest, RequestService
+from mqstore.storage.message_import import ImportRefused, MessageImport, open_import
 from mqstore.storage.put_refusal import PutRefusal
 
 __all__ = [
     "EncodedBatch",
+    "ImportRefused",
     "JsonBatch",
     "JsonReader",
     "LogEnd",
     "Message",
+    "MessageImport",
     "NameRules",
     "OffsetRequest",
     "Originals",
@@ -45,5 +48,6 @@ __all__ = [
     "decode_batch",
     "encode_batch",
     "end_of",
+    "open_import",
     "placements_json",
 ]

@@ -1,5 +1,5 @@
-"""Repair of a store that no service has open: accept a loss, give another root to a log that lies
-apart, make room on a full disk; and the steps of a repair, for display.
+"""Repair of a store that no service has open: of each finding of ``verify``, of lost data, of a log
+that lies apart, of a full disk.
 
 Used by ``mqstore store`` commands and by store-writer before an opening.
 """
@@ -9,13 +9,14 @@ from mqstore.storage.accept_loss import plan as plan_loss
 from mqstore.storage.adoption import adopt as adopt_log
 from mqstore.storage.adoption import plan as plan_adoption
 from mqstore.storage.recovery.accepted_loss import AcceptedLoss
-from mqstore.storage.recovery.report import PlaceTombstone, RestoreBytes
 from mqstore.storage.room_at_rest import make_room
+from mqstore.storage.store_repair import Change, RepairOutcome, StoreRepair
 
 __all__ = [
     "AcceptedLoss",
-    "PlaceTombstone",
-    "RestoreBytes",
+    "Change",
+    "RepairOutcome",
+    "StoreRepair",
     "accept_loss",
     "adopt_log",
     "make_room",

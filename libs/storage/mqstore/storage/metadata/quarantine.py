@@ -112,6 +112,29 @@ class Quarantine:
         self._files.remove_directory(folder)
         self._files.sync_directory(self._directory)
 
+    def describe(self, name: str) -> None:
+        """Write an entry's description again from the bytes that are there; an entry without bytes
+        is removed."""
+        stat, before = self._files.stat(self.data(name)), self._find(name)
+        if stat is None:
+            self.release(name)
+            return
+        source = "unknown" if before is None else before.source
+        reason = "its description was lost" if before is None else before.reason
+        if before is not None:
+            reason += f"; its bytes changed in quarantine, {before.length} were kept"
+        self._seal(
+            QuarantineEntry(
+                name=name,
+                source=source,
+                position=0 if before is None else before.position,
+                length=stat.size,
+                crc32c=self._checksum(self.data(name), 0, stat.size),
+                reason=reason,
+                kept_at_ms=self._clock.now_ms(),
+            )
+        )
+
     def _entry(
         self, source: Path, position: int, length: int, checksum: int | None, reason: str
     ) -> QuarantineEntry:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from threading import Lock
 from typing import Final
@@ -139,6 +139,14 @@ class LogRepairs:
             record_offset=offset,
             replica=replica,
         )
+
+    def replace(self, actions: Sequence[Repair]) -> RepairReport:
+        """Replace records that are whole and cannot stay; durable at return. Raises as ``run``."""
+        with self._running:
+            plan = RepairPlan(start=0, stop=0, scanned_bytes=0, records=0, actions=tuple(actions))
+            if not actions or self._cover is None:
+                return RepairReport(plan=plan, done=False)
+            return self._apply(plan, self._cover)
 
     def _apply(self, plan: RepairPlan, cover: BlockCover) -> RepairReport:
         # The checksum of a restored word is already right.

@@ -246,10 +246,14 @@ class OverlayFileSystem:
     def map_private(self, path: Path) -> memoryview:
         """Map a file privately, so that an overlay can be the base of another."""
         content = self._content(path)
-        if not content.may_differ:
-            return self._base.map_private(path)
-        view = native.map_anonymous(len(content.view))
-        _copy_sparsely(content.view, view)
+        below = None if self._is_hidden(path) else self._base.stat(path)
+        if below is None or below.size != len(content.view):
+            view = native.map_anonymous(len(content.view))
+            _copy_sparsely(content.view, view)
+            return view
+        view = self._base.map_private(path)
+        if content.may_differ:
+            _copy_changes(content.view, view)
         return view
 
     def lock(self, path: Path) -> FileLock:
@@ -336,6 +340,14 @@ def _copy_sparsely(source: memoryview, target: memoryview) -> None:
     for start in range(0, len(source), COPY_CHUNK_SIZE):
         chunk = bytes(source[start : start + COPY_CHUNK_SIZE])
         if chunk != _ZEROS[: len(chunk)]:
+            target[start : start + len(chunk)] = chunk
+
+
+def _copy_changes(source: memoryview, target: memoryview) -> None:
+    """Copy the chunks that differ: pages that are equal take no memory."""
+    for start in range(0, len(source), COPY_CHUNK_SIZE):
+        chunk = bytes(source[start : start + COPY_CHUNK_SIZE])
+        if chunk != bytes(target[start : start + COPY_CHUNK_SIZE]):
             target[start : start + len(chunk)] = chunk
 
 

@@ -1,0 +1,111 @@
+"""Blanks the wrong entries of ConsumeQueues, so that the next opening makes them again.
+
+An opening keeps every entry that it finds, since the log itself may be wrong; ``verify`` has shown
+that these name no record of their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from mqstore.storage.layout import PRE_BLANK_SIZE, QUEUE_ENTRY_SIZE
+from mqstore.storage.metadata.quarantine import Quarantine
+from mqstore.storage.paths import StorePaths, segment_offset
+from mqstore.storage.queues.queue_entry import ENTRY
+from mqstore.storage.seams import FileSystem
+from mqstore.storage.store_repair.changes import Action, Change, ChangeList
+
+_BLANK = bytes(QUEUE_ENTRY_SIZE)
+_BLOCK = 1_024 * QUEUE_ENTRY_SIZE
+_REASON = "entries that name no record of their place"
+
+
+class QueueRemedies:
+    """Changes the queue files of one store whose lock is held. Every method raises OSError."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        paths: StorePaths,
+        file_size: int,
+        quarantine: Quarantine,
+        changes: ChangeList,
+    ) -> None:
+        self._files = files
+        self._paths = paths
+        self._file_size = file_size
+        self._quarantine = quarantine
+        self._changes = changes
+
+    def blank(self, topic: str, queue_id: int, numbers: Iterable[int], beyond: int | None) -> None:
+        """Blank the entries of these numbers, and those of records at or above physical offset
+        ``beyond``."""
+        wrong, count = sorted(set(numbers)), 0
+        for path, base in self._files_of(topic, queue_id):
+            first = base // QUEUE_ENTRY_SIZE
+            stop = first + self._file_size // QUEUE_ENTRY_SIZE
+            places = {number - first for number in wrong if first <= number < stop}
+            if beyond is not None:
+                places |= set(self._places_beyond(path, beyond))
+            if places:
+                self._blank_places(path, places)
+                count += len(places)
+        if count:
+            what = f"{count} entries name no record of their place"
+            self._note(Action.BLANK_ENTRIES, topic, queue_id, what)
+
+    def set_aside_if_empty(self, topic: str, queue_id: int) -> None:
+        """Set the files of a queue aside of which no entry names a record."""
+        found = list(self._files_of(topic, queue_id))
+        if any(self._names_a_record(path) for path, _ in found):
+            return
+        for path, _ in found:
+            self._quarantine.move_file(path, "no entry of the queue names a record")
+        self._note(Action.SET_ASIDE, topic, queue_id, "no entry of the queue names a record")
+
+    def _files_of(self, topic: str, queue_id: int) -> Iterator[tuple[Path, int]]:
+        directory = self._paths.consume_queue / topic / str(queue_id)
+        for name in self._files.list(directory):
+            base, stat = segment_offset(name), self._files.stat(directory / name)
+            if base is not None and stat is not None and stat.size == self._file_size:
+                yield directory / name, base
+
+    def _entries(self, path: Path) -> Iterator[tuple[int, int, int]]:
+        """The place in the file, physical offset and size of each entry that names a record."""
+        mapped = self._files.map(path, writable=False, sparse=True)
+        try:
+            position = self._files.next_data(path, 0)
+            while position is not None and position < self._file_size:
+                start = position - position % _BLOCK
+                block = bytes(mapped.view[start : start + _BLOCK])
+                for place, (offset, size, _) in enumerate(
+                    ENTRY.iter_unpack(block), start // QUEUE_ENTRY_SIZE
+                ):
+                    if size > 0 and (size != PRE_BLANK_SIZE or offset):
+                        yield place, offset, size
+                position = self._files.next_data(path, start + _BLOCK)
+        finally:
+            mapped.unmap()
+
+    def _places_beyond(self, path: Path, end: int) -> Iterator[int]:
+        return (place for place, offset, _ in self._entries(path) if offset >= end)
+
+    def _names_a_record(self, path: Path) -> bool:
+        return next(self._entries(path), None) is not None
+
+    def _blank_places(self, path: Path, places: set[int]) -> None:
+        start, stop = min(places) * QUEUE_ENTRY_SIZE, (max(places) + 1) * QUEUE_ENTRY_SIZE
+        self._quarantine.keep_range(path, start, stop - start, _REASON)
+        self._files.reserve(path, start, stop - start)
+        mapped = self._files.map(path, writable=True)
+        try:
+            for place in places:
+                at = place * QUEUE_ENTRY_SIZE
+                mapped.view[at : at + QUEUE_ENTRY_SIZE] = _BLANK
+            mapped.sync()
+        finally:
+            mapped.unmap()
+
+    def _note(self, action: Action, topic: str, queue_id: int, what: str) -> None:
+        self._changes.add(Change(action=action, what=what, topic=topic, queue_id=queue_id))
