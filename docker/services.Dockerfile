@@ -19,6 +19,7 @@ RUN python3 -m venv /opt/tools \
 ARG PACKAGES=
 RUN [ -z "$PACKAGES" ] || pip install -q $PACKAGES
 COPY LICENSE ./
+COPY charts/mqstore/files charts/mqstore/files
 COPY libs libs
 COPY services services
 RUN mkdir /wheels && for package in libs/* services/*; do \

@@ -82,7 +82,7 @@ def close_without_index(directory: Path, config: Mapping[str, Any], store_format
 
 def accept_loss(directory: Path) -> None:
     """Run `mqstore store accept-loss` and confirm the loss that it names."""
-    arguments = ["store", "accept-loss", str(directory), "--json"]
+    arguments = ["store", "accept-loss", str(directory), "-o", "json"]
     planned = run_command(*arguments, "--dry-run")
     accepted = run_command(*arguments, "--confirm", planned.lines[-1]["confirm"])
     if planned.code or accepted.code:
@@ -105,7 +105,7 @@ def dump(
 
 def verify(directory: Path, config: Mapping[str, Any]) -> tuple[list[Line], Line]:
     """Return the findings and the summary of `mqstore store verify`, which changes nothing."""
-    found = run_command("store", "verify", str(directory), *index_sizes(config))
+    found = run_command("store", "verify", str(directory), "-o", "json", *index_sizes(config))
     if not found.lines or found.code != bool(found.lines[-1]["findings"]):
         raise OursError(f"verify of {directory}: {found.summary}")
     return found.lines[:-1], found.lines[-1]

@@ -34,11 +34,11 @@ def operator(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def test_status_has_the_state_of_each_shard(operator: Operator) -> None:
-    said = json.loads(operator.does("status", "--json"))
+    said = json.loads(operator.does("status", "-o", "json"))
     assert [(each["state"], each["ready"], each["isWell"]) for each in said["shards"]] == [
         ("Running", "2/2", True)
     ]
-    assert "1 of 1 shards are well" in operator.does("status", "--table")
+    assert "1 of 1 shards are well" in operator.does("status", "-o", "table")
 
 
 def test_writes_are_paused_and_go_on(operator: Operator) -> None:
@@ -65,9 +65,9 @@ def test_a_request_reaches_any_service_and_its_refusal_is_printed(operator: Oper
 
 def test_retention_and_logs_are_shown(operator: Operator) -> None:
     produce(operator, "kept", "one")
-    plan = json.loads(operator.does("retention", "--json"))
+    plan = json.loads(operator.does("retention", "-o", "json"))
     assert plan["segments"][0]["goes"] is False
-    assert "SEGMENT" in operator.does("retention", "--table")
+    assert "SEGMENT" in operator.does("retention", "-o", "table")
     assert json.loads(operator.does("logs", "0", "-c", "query", "--tail", "1"))
     assert operator("logs", "7").returncode == 2
 
@@ -111,7 +111,7 @@ def test_shards_come_and_go_only_while_they_are_empty(operator: Operator, releas
 
 
 def _are_well(operator: Operator, count: int) -> bool:
-    said = json.loads(operator("status", "--json").stdout or '{"shards": []}')
+    said = json.loads(operator("status", "-o", "json").stdout or '{"shards": []}')
     return [each["isWell"] for each in said["shards"]] == [True] * count
 
 

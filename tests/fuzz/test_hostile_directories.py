@@ -121,7 +121,7 @@ def test_commands_end_with_2(hostile: Hostile, kind: str, name: str) -> None:
     getattr(hostile, kind)(name)
     for command in ("verify", "dump"):
         done = CliRunner().invoke(app, ["store", command, str(hostile.root)])
-        assert (done.exit_code, name in done.stdout) == (2, True), command
+        assert (done.exit_code, name in done.output) == (2, True), command
 
 
 @pytest.mark.parametrize("name", [*FILES, *DIRECTORIES])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import tarfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -59,6 +61,60 @@ def lines(done: Result) -> list[Any]:
 
 def bodies(done: Result) -> list[str]:
     return [each["body"] for each in lines(done)]
+
+
+def test_a_name_that_no_topic_can_have_is_refused_as_such(use: Use) -> None:
+    for words in (("topic", "create", "a/b"), ("topic", "info", ".."), ("produce", "a/b", "x")):
+        refused = use(*words, code=2).stderr
+        assert "is no topic name" in refused, words
+        assert refused.count("\n") == 1
+    assert "is no group name" in use("group", "info", "a/b", code=2).stderr
+
+
+def test_a_debug_bundle_has_the_state_and_no_secret(use: Use, tmp_path: Path) -> None:
+    use("topic", "create", "private", "--queues", "1")
+    secrets = ("BODY-SECRET", "KEY-SECRET", "PROPERTY-SECRET", "TOKEN-SECRET-0123456789")
+    use("produce", "private", secrets[0], "-k", secrets[1], "-p", f"p={secrets[2]}")
+    file = tmp_path / "bundle.tar.gz"
+    words = ("debug", "bundle", str(file), "--token", secrets[3])
+    assert "would write topics" in use(*words, "--dry-run", form="table").stdout
+    assert not file.exists()
+    (done,) = lines(use(*words))
+    assert done["errors"] == {}
+    assert file.stat().st_mode & 0o777 == 0o600
+    with tarfile.open(file) as archive:
+        parts = {each.name: archive.extractfile(each).read() for each in archive.getmembers()}  # type: ignore[union-attr]
+    names = {name.removeprefix("mqstore-debug/") for name in parts}
+    assert {"topics.json", "shard-0/store.json", "writer-metrics.txt", "errors.json"} <= names
+    assert b"private" in parts["mqstore-debug/topics.json"]
+    for name, content in parts.items():
+        assert not [each for each in secrets if each.encode() in content], name
+    assert "exists" in use(*words, code=2).stderr
+
+
+def test_a_debug_bundle_names_what_it_could_not_fetch(use: Use, tmp_path: Path) -> None:
+    file = tmp_path / "bundle.tar.gz"
+    words = ("debug", "bundle", str(file), "--coordinator-url", "http://127.0.0.1:9")
+    (done,) = lines(use(*words, code=1))
+    assert {"coordinator-health.json", "coordinator-metrics.txt"} <= done["errors"].keys()
+    gone = tmp_path / "gone.tar.gz"
+    urls = [f"--{name}-url=http://127.0.0.1:9" for name in ("writer", "query", "coordinator")]
+    use("debug", "bundle", str(gone), *urls, code=3)
+    assert not gone.exists()
+
+
+def test_an_index_rebuild_starts_the_job_or_says_how(
+    use: Use, system: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    refused = use("index", "rebuild", code=2).stderr
+    assert "mqstore-jobs[spark]" in refused and "kubectl mqstore rebuild" in refused
+    job = tmp_path / "mqstore-index-rebuild"
+    job.write_text('#!/bin/sh\necho "$@" "$MQSTORE_TOKEN" > "${0%/*}/given"\nexit 3\n')
+    job.chmod(0o755)
+    use("index", "rebuild", "--dry-run", "--token", "t" * 16, code=3)
+    given = (tmp_path / "given").read_text().split()
+    assert given == ["--dry-run", f"{system.query_url},{system.writer_url}", "t" * 16]
 
 
 def test_topics_are_created_shown_changed_and_deleted(use: Use) -> None:

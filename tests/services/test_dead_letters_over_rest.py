@@ -171,25 +171,37 @@ def test_requests_about_dead_letters_of_no_use_are_refused(client: Client) -> No
         (lambda: client.dead_letters("used", cursor="bad"), "bad-cursor"),
         (lambda: client.resend_dead_letters("used", cursor="bad"), "bad-cursor"),
         (lambda: client.resend_dead_letters("used", ["no id"]), "bad-message-id"),
-        (lambda: client.purge_dead_letters("", before_ms=0), "not-found"),
     ):
         with pytest.raises(ProblemError) as refused:
             build()
         assert refused.value.problem["type"].endswith(problem)
+    with pytest.raises(ValueError, match="'' is no group name"):
+        client.purge_dead_letters("", before_ms=0)
     with pytest.raises(ValueError, match="swap them"):
         DeadLetterFilter.model_validate({"from": "2026-01-01T00:00:00Z", "to": 0})
 
 
-def test_the_command_lists_resends_and_purges(pair: ServicePair, client: Client) -> None:
+def test_the_command_lists_resends_exports_and_purges(
+    pair: ServicePair, client: Client, tmp_path: Path
+) -> None:
     bury(client, "typed", "typing", 4)
     ids = [each.offset_msg_id for each in listed(client, "typed")]
     query, write = ("--query-url", pair.query.url), ("--writer-url", pair.writer.url)
 
-    table = run_mqstore("dlq", "ls", "typed", "--table", *query)
+    table = run_mqstore("dlq", "ls", "typed", "-o", "table", *query)
     assert [line.split()[1] for line in table.stdout.splitlines()[1:]] == ids[::-1]
     assert "typing-3" in table.stdout
     odd = run_mqstore(
-        "dlq", "ls", "typed", "--tag", "odd", "--since", "2020-01-01T00:00:00Z", "--json", *query
+        "dlq",
+        "ls",
+        "typed",
+        "--tag",
+        "odd",
+        "--since",
+        "2020-01-01T00:00:00Z",
+        "-o",
+        "json",
+        *query,
     )
     assert [json.loads(line)["body"] for line in odd.stdout.splitlines()] == [
         "typing 3",
@@ -197,17 +209,27 @@ def test_the_command_lists_resends_and_purges(pair: ServicePair, client: Client)
     ]
 
     resent = run_mqstore(
-        "dlq", "resend", "typed", "--id", ids[0], "--to", "group", "--json", *write
+        "dlq", "resend", "typed", "--id", ids[0], "--to", "group", "-o", "json", *write
     )
     assert [json.loads(line)["status"] for line in resent.stdout.splitlines()] == ["done"]
-    dry = run_mqstore("dlq", "resend", "typed", "--tag", "odd", "--dry-run", "--table", *write)
+    dry = run_mqstore("dlq", "resend", "typed", "--tag", "odd", "--dry-run", "-o", "table", *write)
     assert [line.split()[:3] for line in dry.stdout.splitlines()[1:]] == [
         [ids[1], "done", "typing"],
         [ids[3], "done", "typing"],
     ]
-    some = run_mqstore("dlq", "purge", "typed", "--key", "typing-3", "--table", *write)
+    file = tmp_path / "letters.jsonl"
+    exported = run_mqstore("dlq", "export", "typed", str(file), *query)
+    assert exported.stdout == f"wrote 3 dead letters to {file}\n"
+    written = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [each["offsetMsgId"] for each in written] == ids[1:]
+    assert [each["body"] for each in written] == ["typing 1", "typing 2", "typing 3"]
+    again = run_mqstore("dlq", "export", "typed", str(file), *query)
+    assert (again.returncode, f"{file} exists" in again.stderr) == (2, True)
+    printed = run_mqstore("dlq", "export", "typed", "-", "--tag", "odd", *query)
+    assert len(printed.stdout.splitlines()) == 2
+    some = run_mqstore("dlq", "purge", "typed", "--key", "typing-3", "--yes", "-o", "table", *write)
     assert some.stdout.splitlines()[1:] == [f"{ids[3]}  done         -", "purged: 1"]
-    purged = run_mqstore("dlq", "purge", "typed", "--all", "--table", *write)
+    purged = run_mqstore("dlq", "purge", "typed", "--all", "--yes", "-o", "table", *write)
     assert (purged.returncode, purged.stdout) == (0, "purged: 2\n")
     for wrong in (("resend", "typed"), ("purge", "typed", "--all", "--offset", "1")):
         refused = run_mqstore("dlq", *wrong, *write)

@@ -113,22 +113,22 @@ def _command(*arguments: str) -> list[str]:
 def test_command_prints_recent_events_and_what_came_behind_an_event(
     services: Run, client: Client, topic: str
 ) -> None:
-    printed = run_mqstore("events", "--json", "--writer-url", services.writer_url)
+    printed = run_mqstore("events", "-o", "json", "--writer-url", services.writer_url)
     assert (printed.returncode, printed.stderr) == (0, "")
     last = json.loads(printed.stdout.splitlines()[-1])
     assert (last["kind"], last["topic"]) == ("topic", topic)
     client.create_topic(topic + "-5")
     new = ("--writer-url", services.writer_url, "--after", last["id"])
-    (line,) = run_mqstore("events", *new, "--json").stdout.splitlines()
+    (line,) = run_mqstore("events", *new, "-o", "json").stdout.splitlines()
     assert json.loads(line)["topic"] == topic + "-5"
-    assert "topic " in run_mqstore("events", *new, "--table").stdout
+    assert "topic " in run_mqstore("events", *new, "-o", "table").stdout
 
 
 @pytest.mark.slow
 def test_command_follows_over_a_restart_until_it_is_interrupted(tmp_path: Path) -> None:
     root = tmp_path / "store"
     with writer(root) as process, Client(process.url, process.url) as client:
-        command = _command("--writer-url", process.url, "--follow", "--json")
+        command = _command("--writer-url", process.url, "--follow", "-o", "json")
         following = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert following.stdout is not None
         lines = (json.loads(line) for line in following.stdout)

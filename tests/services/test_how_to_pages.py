@@ -48,6 +48,8 @@ RUN_HERE: Final = {
     ("everyday-commands", ".venv/bin/mqstore topic create"),
     ("everyday-commands", "seq 3"),
     ("everyday-commands", ".venv/bin/mqstore topic update"),
+    ("everyday-commands", ".venv/bin/mqstore generate"),
+    ("everyday-commands", ".venv/bin/mqstore debug"),
     ("export-and-import", ".venv/bin/mqstore store export"),
     ("export-and-import", ".venv/bin/mqstore produce"),
     ("find-a-lost-message", ".venv/bin/mqstore message trace"),
@@ -266,6 +268,11 @@ def test_everyday_commands(reader: Reader) -> None:
     assert dry.splitlines()
     assert reset.splitlines()
     assert deleted["topic"] == "invoices"
+    reader.replies(_block(page, ".venv/bin/mqstore generate"))
+    for name in ("mqstore-alerts.yaml", "mqstore-dashboard.json", "mqstore.service"):
+        assert (reader.home / name).stat().st_size
+    (bundle,) = reader.replies(_block(page, ".venv/bin/mqstore debug"))
+    assert (reader.home / bundle["file"]).exists()
 
 
 def test_find_a_lost_message(reader: Reader) -> None:
@@ -337,7 +344,7 @@ def test_handle_dead_letters(reader: Reader) -> None:
         bad = client.receive("shipping", "orders").messages
         client.give_back("shipping", bad, delay_level=-1, reason="no stock")
         ids = [each.offset_msg_id for each in client.dead_letters("shipping").messages]
-        listing, resend, purge = _block("handle-dead-letters", ".venv/bin/mqstore dlq ls")
+        listing, resend, export, purge = _block("handle-dead-letters", ".venv/bin/mqstore dlq ls")
         (listed,) = reader.replies([f"{listing} --limit 1"])
         assert (listed["offsetMsgId"], listed["reason"]) == (ids[0], "no stock")
 
@@ -352,6 +359,7 @@ def test_handle_dead_letters(reader: Reader) -> None:
         (result,) = reader.replies([one], ID=ids[0])
         assert (result["status"], result["topic"]) == ("done", "%RETRY%shipping")
         assert ids[0] not in reader.replies([rest])[0]
+        assert reader.replies([export])[0]["letters"] == 2
         assert reader.replies([purge])[0]["dryRun"] is True
         reader.replies([resend])
         again = client.receive("shipping", "orders").messages

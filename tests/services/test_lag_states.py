@@ -75,7 +75,7 @@ def test_the_states_have_metrics(pair: ServicePair) -> None:
 
 def test_the_command_prints_the_states(pair: ServicePair) -> None:
     states = "waiting 10, leased 5, retrying 1, acknowledged 6, delayed 1, dead 1"
-    query = ("--table", "--query-url", pair.query.url)
+    query = ("-o", "table", "--query-url", pair.query.url)
     assert run_mqstore("lag", "billing", *query).stdout.splitlines()[-1] == states
     assert run_mqstore("lag", *query).stdout.splitlines()[-1].split(maxsplit=1) == [
         "billing",

@@ -37,7 +37,7 @@ def _last_used(store: Path) -> Path:
 
 
 def _accept_loss(store: Path, *options: str) -> tuple[int, list[dict[str, Any]]]:
-    done = run_mqstore("store", "accept-loss", str(store), *options, "--json")
+    done = run_mqstore("store", "accept-loss", str(store), *options, "-o", "json")
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
 
 
@@ -73,18 +73,18 @@ def test_kubectl_mqstore_status_names_the_offsets_between_which_data_is_missing(
         loss = client.recovery().plan["loss"]
         ends = f"ends at offset {loss['logEnd']}, below its durable watermark {loss['watermark']}"
         status = _plugin_status(client, monkeypatch)
-        table = status("--table")
+        table = status("-o", "table")
         assert table.exit_code == 1
         assert "0 of 1 shards are well" in table.stdout
         assert ends in table.stdout
-        (shard,) = json.loads(status("--json").stdout)["shards"]
+        (shard,) = json.loads(status("-o", "json").stdout)["shards"]
         assert (shard["isWell"], shard["why"]) == (False, None)
         assert ends in shard["writes"]
         monkeypatch.undo()
         loss, *_, planned = _accept_loss(store, "--dry-run")[1]
         assert _accept_loss(store, "--confirm", planned["confirm"])[0] == 0
         await_ready(client, Target.WRITER)
-        (row,) = json.loads(_plugin_status(client, monkeypatch)("--json").stdout)["shards"]
+        (row,) = json.loads(_plugin_status(client, monkeypatch)("-o", "json").stdout)["shards"]
         assert row["writes"] == "on"
 
 

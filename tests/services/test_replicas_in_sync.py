@@ -285,7 +285,7 @@ def _get(process: Process, path: str, at_least: str) -> Any:
 
 def _shard_rows(process: Process) -> list[Any]:
     """The output of ``mqstore shard ls``."""
-    found = CliRunner().invoke(app, ["shard", "ls", "--writer-url", process.url, "--json"])
+    found = CliRunner().invoke(app, ["shard", "ls", "--writer-url", process.url, "-o", "json"])
     assert found.exit_code == 0, found.output
     return [json.loads(line) for line in found.stdout.splitlines()]
 

@@ -110,10 +110,10 @@ def test_what_makes_no_sense_is_refused(
 
 def test_command_line_prints_traces(traced: tuple[Process, str]) -> None:
     process, first = traced
-    printed = run_mqstore("message", "trace", first, "--json", "--query-url", process.url)
+    printed = run_mqstore("message", "trace", first, "-o", "json", "--query-url", process.url)
     assert (printed.returncode, len(json.loads(printed.stdout)["copies"])) == (0, 2), printed.stderr
     table = run_mqstore(
-        "message", "trace", KEY, "--topic", "T", "--query-url", process.url, "--table"
+        "message", "trace", KEY, "--topic", "T", "--query-url", process.url, "-o", "table"
     )
     assert (table.returncode, table.stderr) == (0, "")
     assert "g is past it, at 1" in table.stdout
@@ -122,10 +122,10 @@ def test_command_line_prints_traces(traced: tuple[Process, str]) -> None:
 
 def test_command_line_prints_lag(traced: tuple[Process, str]) -> None:
     process, _ = traced
-    printed = run_mqstore("group", "lag", "--json", "--query-url", process.url)
+    printed = run_mqstore("group", "lag", "-o", "json", "--query-url", process.url)
     assert json.loads(printed.stdout)["groups"][0]["group"] == "g"
     for arguments in ((), ("g",)):
-        table = run_mqstore("lag", *arguments, "--query-url", process.url, "--table")
+        table = run_mqstore("lag", *arguments, "--query-url", process.url, "-o", "table")
         assert (table.returncode, table.stderr) == (0, "")
         assert "the writer is down" in table.stdout
         assert "T " in table.stdout

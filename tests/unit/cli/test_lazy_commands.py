@@ -120,6 +120,28 @@ def test_names_of_options_have_no_capitals() -> None:
             assert [each for each in long if each != each.lower()] == [], name
 
 
+def test_each_command_of_the_plugin_has_examples_of_itself() -> None:
+    for name, command in all_commands("kubectl-mqstore"):
+        _, _, examples = command.help.partition("Examples:")
+        assert name in examples, name
+
+
+def test_each_command_that_changes_something_has_a_dry_run() -> None:
+    changing = {
+        *("topic create", "topic update", "topic delete", "produce", "message resend"),
+        *("group update", "group reset", "group seek", "group clone", "group delete"),
+        *("dlq resend", "dlq export", "dlq purge", "tx resolve", "retention run", "index rebuild"),
+        *("scrub start", "bench produce", "bench consume", "bench tx", "debug bundle", "promote"),
+        *("store repair", "store adopt", "store accept-loss"),
+    }
+    commands = made()
+    for name in changing:
+        assert "dry_run" in {each.name for each in commands[name].params}, name
+    plugin = dict(all_commands("kubectl-mqstore"))
+    for name in ("pause", "resume", "switchover", "report", "rebuild", "scale", "grow"):
+        assert "dry_run" in {each.name for each in plugin[f"kubectl mqstore {name}"].params}, name
+
+
 def test_the_help_of_a_group_names_its_commands() -> None:
     shown = CliRunner().invoke(app, ["topic", "--help"]).output
     assert [line.split()[0] for line in shown.split("Commands:")[1].splitlines() if line] == [

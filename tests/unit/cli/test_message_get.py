@@ -52,11 +52,11 @@ def test_ids_are_read_from_stdin(requests: list[list[str]]) -> None:
     assert requests[0] == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("form", ["--json", "--table"])
+@pytest.mark.parametrize("form", ["json", "table"])
 def test_an_id_without_a_message_is_named(requests: list[list[str]], form: str) -> None:
-    found = run("a", "x", form)
+    found = run("a", "x", "-o", form)
     assert found.exit_code == 1
-    said = found.stdout if form == "--json" else found.stderr
+    said = found.stdout if form == "json" else found.stderr
     assert "x" in said and PROBLEM["detail"] in said
     lines = found.stdout.splitlines()
     assert "hello" in found.stdout

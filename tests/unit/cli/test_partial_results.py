@@ -29,13 +29,13 @@ def lags(**more: Any) -> tuple[GroupLags, GroupLag]:
     return GroupLags.model_validate(whole), GroupLag.model_validate(one)
 
 
-@pytest.mark.parametrize("form", ["--table", "--json"])
+@pytest.mark.parametrize("form", ["table", "json"])
 def test_lags_name_the_shards_that_are_missing(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
     for whole, one in (lags(shards=SHARDS), lags(shards=SHARDS | {"missing": [], "why": {}})):
         assert whole.shards is not None
         results = [
-            run(monkeypatch, "lags", whole, "group", "lag", form),
-            run(monkeypatch, "lag", one, "lag", "g", form),
+            run(monkeypatch, "lags", whole, "group", "lag", "-o", form),
+            run(monkeypatch, "lag", one, "lag", "g", "-o", form),
         ]
         for each in results:
             assert each.exit_code == len(whole.shards.missing), each.output
@@ -49,7 +49,7 @@ def test_a_queue_is_shown_with_its_shard(monkeypatch: pytest.MonkeyPatch) -> Non
         queues = (queue.model_copy(update={"shard": shard, "queue_id": 3}),)
         topics = (one.topics[0].model_copy(update={"queues": queues}),)
         result = run(
-            monkeypatch, "lag", one.model_copy(update={"topics": topics}), "lag", "g", "--table"
+            monkeypatch, "lag", one.model_copy(update={"topics": topics}), "lag", "g", "-o", "table"
         )
         assert result.stdout.splitlines()[2].split()[1:3] == [shown, "3"]
 

@@ -30,7 +30,7 @@ LOOKING_COMMANDS: Final = {
     "dump --queries": ["store", "dump", "--queries", *INDEX_SIZES],
     "verify": ["store", "verify", *INDEX_SIZES],
     "repair --dry-run": ["store", "repair", "--dry-run", *INDEX_SIZES],
-    "verify --json": ["store", "verify", "--json", *INDEX_SIZES],
+    "verify --json": ["store", "verify", "-o", "json", *INDEX_SIZES],
 }
 """Arguments of every command that only looks, without the directory, which comes last: a new one
 is a row here."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from typer.testing import CliRunner, Result
 
 from mqstore.cli.main import app
@@ -23,7 +24,8 @@ def root(tmp_path: Path) -> Path:
 
 
 def run(root: Path, *options: str) -> Result:
-    return CliRunner().invoke(app, ["store", "verify", str(root), *options])
+    form = () if "-o" in options else ("-o", "json")
+    return CliRunner().invoke(app, ["store", "verify", str(root), *form, *options])
 
 
 def lines_of(result: Result) -> list[dict[str, Any]]:
@@ -91,7 +93,7 @@ def test_notes_alone_are_exit_code_0(root: Path) -> None:
 def test_columns_for_a_terminal_say_the_same(root: Path) -> None:
     damage(root)
 
-    result = run(root, "--table")
+    result = run(root, "-o", "table")
 
     assert result.exit_code == 1
     first, what, broker, *close, summary = result.stdout.splitlines()
@@ -112,13 +114,20 @@ def test_columns_for_a_terminal_say_the_same(root: Path) -> None:
 def test_what_is_no_store_is_exit_code_2(tmp_path: Path) -> None:
     result = run(tmp_path)
     assert result.exit_code == 2
-    (refused,) = lines_of(result)
-    assert refused["t"] == "refused"
-    assert "no store" in refused["why"]
-
-    as_text = run(tmp_path / "missing", "--table")
+    assert result.stdout == ""
+    assert "no store" in result.stderr
+    as_text = run(tmp_path / "missing", "-o", "table")
     assert as_text.exit_code == 2
     assert "no directory" in as_text.stderr
+
+
+def test_csv_and_yaml_have_the_findings_too(root: Path) -> None:
+    damage(root)
+    heading, finding, _ = run(root, "-o", "csv").stdout.splitlines()
+    assert heading == "level,kind,file,offset,phys,topic,q,i,what,broker"
+    assert finding.startswith(f"finding,record-body,commitlog/{segment_name(0)},0,0,T,0,0,")
+    found = yaml.safe_load(run(root, "-o", "yaml").stdout)
+    assert [each["t"] for each in found] == ["finding", "finding", "verified"]
 
 
 def test_wrong_usage_is_exit_code_2() -> None:

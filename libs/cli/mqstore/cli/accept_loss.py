@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
 from mqstore.cli.extras import require
 from mqstore.cli.options import StoreDirectory
+from mqstore.cli.session import Form
 
 
 def accept_loss(
@@ -21,10 +21,7 @@ def accept_loss(
         str | None,
         typer.Option(metavar="LOSS", help="The loss to accept, as --dry-run has named it."),
     ] = None,
-    as_json: Annotated[
-        bool | None,
-        typer.Option("--json/--table", help="Default: text on a terminal, else JSON lines."),
-    ] = None,
+    output: Form = None,
 ) -> None:
     """Accept that durable data of a store is gone, so that messages are taken again.
 
@@ -43,5 +40,4 @@ def accept_loss(
 
     if dry_run == (confirm is not None):
         raise typer.BadParameter("give either --dry-run or --confirm LOSS")
-    in_lines = not sys.stdout.isatty() if as_json is None else as_json
-    raise typer.Exit(accept_loss_lines.run(directory, confirm, in_lines))
+    raise typer.Exit(accept_loss_lines.run(directory, confirm, output))

@@ -1,43 +1,50 @@
 """Output of ``mqstore store accept-loss``: one ``loss`` line, a ``lost`` line for each queue
-range, a ``mark`` line for each tombstone, and ``planned`` or ``accepted``; or text."""
+range, a ``mark`` line for each tombstone, and ``planned`` or ``accepted``; a table is text."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
-from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK
-from mqstore.cli.store_command import Line, print_line, print_refusal, run_command
+from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK, refuse
+from mqstore.cli.output import Column, Format, Output
+from mqstore.cli.session import choose_form
+from mqstore.cli.store_command import Line, run_command
 from mqstore.storage import StoreConfig
 from mqstore.storage.formats import segment_name
 from mqstore.storage.host import production_seams
 from mqstore.storage.repair import AcceptedLoss, accept_loss, plan_loss
 
 
-def run(directory: Path, confirmation: str | None, in_lines: bool) -> int:
+def _column(name: str) -> Column:
+    return Column(name, lambda line: line.get(name))
+
+
+_COLUMNS: Final = tuple(map(_column, ("t", "topic", "q", "from", "to", "qoff", "confirm")))
+
+
+def run(directory: Path, confirmation: str | None, form: Format | None) -> int:
     """Show the loss, or accept the one that is confirmed; the exit code."""
     return run_command(
-        lambda: _run(directory.absolute(), confirmation, in_lines),
-        print_refusal if in_lines else lambda why: print(f"mqstore: {why}", file=sys.stderr),
+        lambda: _run(directory.absolute(), confirmation, Output(choose_form(form))),
+        refuse,
         unread=EXIT_FINDINGS,
     )
 
 
-def _run(root: Path, confirmation: str | None, in_lines: bool) -> int:
+def _run(root: Path, confirmation: str | None, out: Output) -> int:
     seams, config = production_seams(), StoreConfig()
     if confirmation is None:
         planned = plan_loss(root, config, seams.files, seams.clock)
     else:
         planned = accept_loss(root, config, seams.files, seams.clock, confirmation)
     is_accepted = confirmation is not None
-    if in_lines:
-        for line in _lines(planned, is_accepted):
-            print_line(line)
-    else:
+    if out.is_table:
         for text in _texts(root, planned, is_accepted):
-            print(text)
-    sys.stdout.flush()
+            out.line(text)
+    else:
+        out.rows(_lines(planned, is_accepted), _COLUMNS)
     return EXIT_OK
 
 

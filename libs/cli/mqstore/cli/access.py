@@ -75,7 +75,7 @@ class Access:
         from mqstore.client.client import TIMEOUT_S
 
         writer_url, query_url, coordinator_url = self.urls
-        token, tls = self._token(), self._tls()
+        token, tls = self.token(), self.tls()
         return Client(
             writer_url,
             query_url,
@@ -86,7 +86,8 @@ class Access:
             timeout_s=TIMEOUT_S if self.timeout_s is None else self.timeout_s,
         )
 
-    def _tls(self) -> ssl.SSLContext | None:
+    def tls(self) -> ssl.SSLContext | None:
+        """The context of the CA bundle; None without one. Raises ValueError."""
         from mqstore.client import make_tls_context
 
         try:
@@ -94,7 +95,8 @@ class Access:
         except OSError as error:
             raise ValueError(f"--ca {error}") from error
 
-    def _token(self) -> str | None:
+    def token(self) -> str | None:
+        """The token; None without one. Raises ValueError."""
         if self.given.token is not None:
             return self.given.token
         if self.given.token_env is not None:

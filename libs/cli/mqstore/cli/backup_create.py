@@ -64,7 +64,7 @@ def _create(out: Output, url: str, store: Path, rate: int | None, *, dry_run: bo
     from mqstore.storage.host import production_seams
 
     repository = open_repository(url)
-    with show_progress(in_lines=True) as progress:
+    with show_progress() as progress:
         creation = Creation(
             store, repository, production_seams(), bytes_per_s=rate, progress=progress
         )

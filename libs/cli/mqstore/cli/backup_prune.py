@@ -82,7 +82,7 @@ def _prune(out: Output, url: str, rule: Rule, *, yes: bool, dry_run: bool) -> in
     found = backup.plan_prune(repository, rule)
     if not dry_run and (found.removed or found.objects):
         confirm(f"Remove {_text(found)} from {repository.objects.place}?", yes=yes)
-        with show_progress(in_lines=True) as progress:
+        with show_progress() as progress:
             found = backup.prune(repository, rule, progress)
     item = {
         "removed": found.removed,

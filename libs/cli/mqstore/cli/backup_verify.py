@@ -54,7 +54,7 @@ def _verify(out: Output, url: str, backup_id: str | None, *, every: bool) -> int
         backups = [each.backup for each in listed if each.backup is not None]
     else:
         backups = [repository.get(backup_id)]
-    with show_progress(in_lines=True) as progress:
+    with show_progress() as progress:
         found = list(flaws_of(repository, backups, progress))
     for each in unreadable:
         refuse(f"backup {each.id}: {each.why}")

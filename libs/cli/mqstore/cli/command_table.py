@@ -45,10 +45,11 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     ),
     "lag": Leaf("lag:lag", "The same as `group lag`.", hidden=True),
     "dlq": Group(
-        "Dead letters of a group: list, resend and purge them.",
+        "Dead letters of a group: list, resend, export and purge them.",
         {
             "ls": Leaf("dlq_ls:ls", "Print the dead letters of a group."),
             "resend": Leaf("dlq_resend:resend", "Resend dead letters of a group."),
+            "export": Leaf("dlq_export:export", "Write the dead letters of a group to a file."),
             "purge": Leaf("dlq_purge:purge", "End the listing of dead letters."),
         },
     ),
@@ -73,7 +74,10 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     ),
     "index": Group(
         "The index of keys.",
-        {"status": Leaf("store_state:index_status", "Show the state of the index of keys.")},
+        {
+            "status": Leaf("store_state:index_status", "Show the state of the index of keys."),
+            "rebuild": Leaf("index_rebuild:rebuild", "Rebuild the index from the log."),
+        },
     ),
     "scrub": Group(
         "The comparison of the log with its checksums.",
@@ -89,7 +93,7 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     ),
     "events": Leaf("events:events", "Print the events of a store."),
     "check": Leaf("check:check", "Check the services, the store, the disk and the groups."),
-    "top": Leaf("top:top", "Show live rates, lags and disk, until Ctrl-C."),
+    "top": Leaf("top:top", "Show live rates, lags and disk, until q or Ctrl-C."),
     "bench": Group(
         "Throughput and latency, as a client sees them.",
         {
@@ -97,6 +101,19 @@ COMMANDS: Final[Mapping[str, Entry]] = {
             "consume": Leaf("bench:consume", "Measure receiving and acknowledging."),
             "tx": Leaf("bench:tx", "Measure transactions: begin and commit."),
         },
+    ),
+    "generate": Group(
+        "Files for monitoring and for running the services.",
+        {
+            "grafana": Leaf("generate:grafana", "Print the dashboard for Grafana, in JSON."),
+            "alerts": Leaf("generate:alerts", "Print the alerting rules for Prometheus."),
+            "systemd": Leaf("generate:systemd", "Print a unit of systemd for all services."),
+            "compose": Leaf("generate:compose", "Print a file for docker compose."),
+        },
+    ),
+    "debug": Group(
+        "Reports for those who help.",
+        {"bundle": Leaf("debug_bundle:bundle", "Write the state of all services to an archive.")},
     ),
     "context": Group(
         "Contexts: names for the addresses and credentials of clusters.",

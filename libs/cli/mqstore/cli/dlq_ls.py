@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
 from mqstore.cli import dlq_options as options
-from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK, refuse
 from mqstore.cli.output import Column, field_column
 from mqstore.cli.session import Session, service_command
 from mqstore.cli.times import show_time
-
-if TYPE_CHECKING:
-    from mqstore.client import DeadLetter
 
 LIMIT: Final = 100
 _COLUMNS: Final = (
@@ -54,24 +49,6 @@ def ls(
         mqstore dlq ls billing --since "1d ago" --reason timeout -o json
     """
     wanted = options.filter_of(topic, key, tag, reason, since, until)
-    code = EXIT_OK
-
-    def letters() -> Iterator[DeadLetter]:
-        """Yield the dead letters, page by page."""
-        nonlocal code
-        left, cursor = limit, None
-        while left > 0:
-            page = session.client.dead_letters(group, wanted, limit=min(left, LIMIT), cursor=cursor)
-            yield from page.messages
-            for damaged in page.unreadable:
-                code = EXIT_FINDINGS
-                refuse(f"offset {damaged.physical_offset} cannot be read: {damaged.detail}")
-            code = max(code, session.warn_of_missing(page.shards))
-            left -= len(page.messages)
-            cursor = page.next
-            if cursor is None:
-                return
-        refuse(f"there may be more than these {limit}; raise --limit")
-
-    session.out.rows(letters(), _COLUMNS)
-    return code
+    listing = options.Listing(session, group, wanted)
+    session.out.rows(listing.letters(limit), _COLUMNS)
+    return listing.code

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
 from mqstore.cli.completion import complete_group, complete_topic
-from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK
+from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK, refuse
 from mqstore.cli.output import Column, field_column
 from mqstore.cli.times import TIME_HELP, parse_when
 
 if TYPE_CHECKING:
-    from mqstore.client import DeadLetterFilter, LetterResult
+    from mqstore.cli.session import Session
+    from mqstore.client import DeadLetter, DeadLetterFilter, LetterResult
 
 Group = Annotated[str, typer.Argument(help="Consumer group.", autocompletion=complete_group)]
 Ids = Annotated[
@@ -36,6 +37,8 @@ Until = Annotated[
 ]
 All = Annotated[bool, typer.Option("--all", help="All dead letters of the group.")]
 
+PAGE: Final = 100
+"""Dead letters of one request."""
 GOOD: Final = frozenset({"done", "settled"})
 """Statuses of a letter that is as requested."""
 RESULTS: Final = (
@@ -67,6 +70,36 @@ def filter_of(
     }
     chosen = {name: value for name, value in given.items() if value is not None}
     return DeadLetterFilter.model_validate(chosen) if chosen else None
+
+
+class Listing:
+    """The dead letters of a group, page by page. ``code`` is 1 if some may be missing."""
+
+    def __init__(self, session: Session, group: str, wanted: DeadLetterFilter | None) -> None:
+        self._session, self._group, self._wanted = session, group, wanted
+        self.code = EXIT_OK
+
+    def letters(
+        self, count: int | None = None, order: Literal["newest", "oldest"] = "newest"
+    ) -> Iterator[DeadLetter]:
+        """Yield ``count`` dead letters, None: all."""
+        cursor: str | None = None
+        left = PAGE if count is None else count
+        while left > 0:
+            page = self._session.client.dead_letters(
+                self._group, self._wanted, order=order, limit=min(left, PAGE), cursor=cursor
+            )
+            yield from page.messages
+            for damaged in page.unreadable:
+                self.code = EXIT_FINDINGS
+                refuse(f"offset {damaged.physical_offset} cannot be read: {damaged.detail}")
+            self.code = max(self.code, self._session.warn_of_missing(page.shards))
+            if count is not None:
+                left -= len(page.messages)
+            cursor = page.next
+            if cursor is None:
+                return
+        refuse(f"there may be more than these {count}; raise --limit")
 
 
 class Results:

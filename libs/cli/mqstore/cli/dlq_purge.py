@@ -8,7 +8,7 @@ import typer
 
 from mqstore.cli import dlq_options as options
 from mqstore.cli.exit_codes import EXIT_OK
-from mqstore.cli.session import DryRun, Session, service_command
+from mqstore.cli.session import DryRun, Session, Yes, service_command
 from mqstore.cli.times import TIME_HELP, parse_when
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ def purge(
         int | None, typer.Option(min=0, help="Those in front of this queue offset of --shard.")
     ] = None,
     everything: options.All = False,
+    yes: Yes = False,
     dry_run: DryRun = False,
 ) -> int:
     """End the listing of dead letters; their messages stay until they expire. Needs role admin.
@@ -44,7 +45,7 @@ def purge(
 
     \b
         mqstore dlq purge billing --before "30d ago" --dry-run
-        mqstore dlq purge billing --all
+        mqstore dlq purge billing --all --yes
     """
     wanted = options.filter_of(topic, key, tag, reason, since, until)
     selections = ids or None, wanted, before, offset
@@ -52,6 +53,8 @@ def purge(
         raise ValueError(
             "give one of --id, --before, --offset, --all, and options that select dead letters"
         )
+    if not dry_run:
+        session.confirm(f"End the listing of these dead letters of {group}?", yes=yes)
     before_ms = None if before is None else parse_when(before)
     code, purged, cursor = EXIT_OK, 0, None
     while True:

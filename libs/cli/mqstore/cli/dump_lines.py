@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK
-from mqstore.cli.progress import show_progress
+from mqstore.cli.progress import Progress, show_progress
 from mqstore.cli.store_command import Line, index_sizes, print_line, print_refusal, run_command
 from mqstore.storage import MessageStore, StoreConfig, StoreOptions
 from mqstore.storage.errors import RecordBlockCorrupt, StorageError
@@ -33,8 +33,10 @@ from mqstore.storage.formats import (
 from mqstore.storage.host import production_seams
 from mqstore.storage.reads import TIME_MAX
 from mqstore.storage.settings import DelayLevels
-from mqstore.storage.verify import walk_log
+from mqstore.storage.verify import Stretch, walk_log
 
+PROGRESS_RECORDS: Final = 4096
+"""Records between two reports of progress."""
 QUERY_MAX: Final = 64
 """Offsets in one query line: RocketMQ's maxMsgsNumBatch."""
 
@@ -53,8 +55,8 @@ def run(
 class Dump:
     """The lines of one recovered store, and the damage found. Memory use is limited."""
 
-    def __init__(self, store: MessageStore) -> None:
-        self._store = store
+    def __init__(self, store: MessageStore, progress: Progress = lambda *_: None) -> None:
+        self._store, self._progress = store, progress
         self._delays = DelayLevels(store.config.message_delay_level)
         self.bad = 0
         """Stretches of log without a whole record."""
@@ -100,7 +102,7 @@ class Dump:
     # log ----------------------------------------------------------------------------------
 
     def _log(self) -> Iterator[Line]:
-        for found in walk_log(self._store.log):
+        for found in self._walk("log"):
             if isinstance(found, Record):
                 line = message_line(found, self._delays)
                 self.corrupt += not line["crcOk"]
@@ -110,6 +112,16 @@ class Dump:
             else:
                 self.bad += 1
                 yield {"t": "bad", "off": found.offset, "why": found.why}
+
+    def _walk(self, stage: str) -> Iterator[Stretch]:
+        """Yield what is in the log, and report the progress."""
+        log = self._store.log
+        length = log.max_offset - log.min_offset
+        for number, found in enumerate(walk_log(log)):
+            if number % PROGRESS_RECORDS == 0:
+                at = found.physical_offset if isinstance(found, Record) else found.offset
+                self._progress(stage, at - log.min_offset, length)
+            yield found
 
     def _doubt(self, found: Record) -> Line:
         """A mark on what lies in a damaged block of the log: ``checkedBy`` where only the record's
@@ -125,7 +137,9 @@ class Dump:
     # queues -------------------------------------------------------------------------------
 
     def _entries(self) -> Iterator[Line]:
-        for queue in self._store.queues.all():
+        queues = list(self._store.queues.all())
+        for number, queue in enumerate(queues):
+            self._progress("queues", number, len(queues))
             for index in range(queue.min_index, queue.max_index):
                 entry = queue.entry(index)
                 if entry is not None:
@@ -146,7 +160,7 @@ class Dump:
         # A database without a name lives in memory and moves to a temporary file as it grows.
         with closing(sqlite3.connect("")) as seen:
             seen.execute("create table seen (topic_key blob primary key) without rowid")
-            for found in walk_log(self._store.log):
+            for found in self._walk("queries"):
                 if not isinstance(found, Record):
                     continue
                 for key in index_keys(found.uniq_key, found.keys):
@@ -213,21 +227,20 @@ def _dispatched_tags_code(found: Record, delays: DelayLevels) -> int:
 
 
 def _run(directory: Path, queries: bool, in_place: bool, config: StoreConfig) -> int:
-    with show_progress() as progress:
+    with show_progress(prints=True) as progress:
         options = StoreOptions(
             create=False,
             in_place=in_place,
             services=False,
             on_progress=lambda now: progress(now.stage, now.done, now.total),
         )
-        store = MessageStore.open(directory.absolute(), config, production_seams(), options)
-    with store:
-        store.wait_for_index()
-        dump = Dump(store)
-        for line in dump.lines(queries=queries):
-            print_line(line)
-        sys.stdout.flush()
-        findings = dump.findings()
+        with MessageStore.open(directory.absolute(), config, production_seams(), options) as store:
+            store.wait_for_index()
+            dump = Dump(store, progress)
+            for line in dump.lines(queries=queries):
+                print_line(line)
+            sys.stdout.flush()
+            findings = dump.findings()
     for finding in findings:
         print(f"mqstore: {finding}", file=sys.stderr)
     return EXIT_FINDINGS if findings else EXIT_OK

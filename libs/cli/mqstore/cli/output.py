@@ -129,7 +129,9 @@ class Output:
             self.item(item, [Column("result", lambda _: text)])
 
     def line(self, text: str, *, flush: bool = False) -> None:
-        """Print a line."""
+        """Print a line; characters that UTF-8 cannot encode are replaced."""
+        if not text.isascii():
+            text = text.encode("utf-8", "replace").decode("utf-8")
         print(text, file=self.stream, flush=flush)
 
     def _lines(self, items: Iterable[Any], columns: Sequence[Column]) -> Iterator[str]:

@@ -100,7 +100,7 @@ def _restore(
         return EXIT_OK
     if is_full:
         confirm(f"Replace {target} and lose what it holds?", yes=yes)
-    with show_progress(in_lines=True) as progress:
+    with show_progress() as progress:
         done = restoration.run(replace=replace, progress=progress)
     item = {
         "target": str(done.target),

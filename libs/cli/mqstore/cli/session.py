@@ -117,9 +117,6 @@ Form = Annotated[
         " [default: table]",
     ),
 ]
-AsJson = Annotated[
-    bool | None, typer.Option("--json/--table", help="-o json or -o table.", hidden=True)
-]
 
 
 @dataclass(frozen=True)
@@ -178,11 +175,10 @@ def _shared(
     ca: Ca = None,
     shard: Shard = None,
     output: Form = None,
-    as_json: AsJson = None,
 ) -> Session:
     """The session of the options that all commands of services share."""
     given = Given(writer_url, query_url, coordinator_url, token, token_file, None, ca)
-    return Session(Access(find(given, context), shard), Output(choose_form(output, as_json)))
+    return Session(Access(find(given, context), shard), Output(choose_form(output)))
 
 
 _SHARED: Final = tuple(
@@ -262,12 +258,10 @@ def _address(session: Session, error: str) -> str:
     return found.get(error.partition(" ")[0], session.access.urls[0])
 
 
-def choose_form(output: Format | None, as_json: bool | None = None) -> Format:
-    """The form of output that options or the environment name. Raises ValueError."""
+def choose_form(output: Format | None) -> Format:
+    """The form of output that an option or the environment names. Raises ValueError."""
     if output is not None:
         return output
-    if as_json is not None:
-        return Format.JSON if as_json else Format.TABLE
     named = os.environ.get(OUTPUT_VARIABLE) or Format.TABLE.value
     try:
         return Format(named)

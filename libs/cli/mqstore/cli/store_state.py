@@ -19,7 +19,7 @@ _DELAYS: Final = (
     Column("next-due", lambda each: each["nextDueMs"], show_time),
     Column("waiting", lambda each: each["waiting"]),
 )
-_SEGMENTS: Final = (
+SEGMENTS: Final = (
     Column("segment", lambda each: each["name"]),
     Column("size", lambda each: each["size"], size, right=True),
     Column("expires", lambda each: each["expiresMs"], show_time),
@@ -211,7 +211,7 @@ def _print_plan(session: Session, plan: Retention) -> None:
     )
     if plan.puts_refused_why is not None:
         session.out.line(f"refused: {plan.puts_refused_why}")
-    session.out.items(plan.segments, _SEGMENTS)
+    session.out.items(plan.segments, SEGMENTS)
 
 
 def _plan_columns() -> list[Column]:

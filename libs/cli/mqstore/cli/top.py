@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from mqstore.cli.output import Column, rich_table, size
+from mqstore.cli.exit_codes import refuse
+from mqstore.cli.output import Column, printable, rich_table, size
 from mqstore.cli.session import Session, service_command
 from mqstore.cli.times import duration
 
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
 INTERVAL_S: Final = 2.0
 ROWS: Final = 20
 """Maximum number of groups and topics in the view; those with the largest lag."""
+QUIT: Final = "q"
+ORDERS: Final[Mapping[str, tuple[str, Callable[[dict[str, Any]], Any]]]] = {
+    "l": ("lag", lambda row: -row["lag"]),
+    "o": ("oldest", lambda row: -(row["lagMs"] or 0)),
+    "g": ("group", lambda row: (row["group"], row["topic"])),
+}
+"""Orders of the rows, by key."""
 _COLUMNS: Final = (
     Column("group", lambda row: row["group"], width=24),
     Column("topic", lambda row: row["topic"], width=24),
@@ -41,6 +49,8 @@ class Sample:
     store: Store
     lags: Mapping[tuple[str, str], TopicSum] = field(default_factory=dict)
     """By group and topic."""
+    trouble: tuple[str, ...] = ()
+    """Shards that did not reply, with the reason."""
 
 
 @service_command
@@ -50,12 +60,13 @@ def top(
         float, typer.Option(min=0.1, help="Seconds between two looks.")
     ] = INTERVAL_S,
     looks: Annotated[
-        int | None, typer.Option("-n", min=1, help="Stop after so many. [default: Ctrl-C]")
+        int | None, typer.Option("-n", min=1, help="Stop after so many. [default: q or Ctrl-C]")
     ] = None,
 ) -> None:
-    """Show live rates, lags and disk, until Ctrl-C.
+    """Show live rates, lags and disk, until q or Ctrl-C.
 
-    On a terminal the view fills the screen. In a pipe and in JSON each look is printed.
+    On a terminal the view fills the screen; its last line has the keys. In a pipe and in JSON each
+    look is printed. A service that does not reply is named, and the next look tries again.
 
     Examples:
 
@@ -63,13 +74,38 @@ def top(
         mqstore top
         mqstore top --interval 10 -o json >> load.jsonl
     """
-    samples = _samples(session.client, interval, looks)
+    watch = Watch(session.client)
     with contextlib.suppress(KeyboardInterrupt):
         if session.out.is_table and session.out.is_terminal:
-            _show(samples)
+            _show(watch, interval, looks)
         else:
-            for document in samples:
-                _print(session, document)
+            for number in count(1):
+                _print(session, watch.look())
+                if number == looks:
+                    return
+                time.sleep(interval)
+
+
+class Watch:
+    """Looks at a system again and again. A failed look keeps the state of the last one."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._before: Sample | None = None
+        self._shown: dict[str, Any] | None = None
+
+    def look(self) -> dict[str, Any]:
+        """The state now. Raises the client's error if the first look fails."""
+        from mqstore.client import ClientError
+
+        try:
+            now = _sample(self._client)
+        except ClientError as error:
+            if self._shown is None:
+                raise
+            return {**self._shown, "trouble": [str(error)]}
+        self._shown, self._before = view(self._before, now), now
+        return self._shown
 
 
 def view(before: Sample | None, now: Sample) -> dict[str, Any]:
@@ -99,7 +135,8 @@ def view(before: Sample | None, now: Sample) -> dict[str, Any]:
         "notOnDisk": store.flush_behind,
         "diskUsedPercent": round(100 * store.disk_used / max(1, store.disk_total), 1),
         "diskFree": store.disk_free,
-        "groups": sorted(rows, key=lambda row: -row["lag"])[:ROWS],
+        "groups": sorted(rows, key=ORDERS["l"][1])[:ROWS],
+        "trouble": list(now.trouble),
     }
 
 
@@ -119,31 +156,27 @@ def _lag_of(sample: Sample | None, name: tuple[str, str]) -> int | None:
     return None if found is None else found.lag
 
 
-def _samples(client: Client, interval_s: float, looks: int | None) -> Iterator[dict[str, Any]]:
-    before: Sample | None = None
-    for number in count(1):
-        now = _sample(client)
-        yield view(before, now)
-        if number == looks:
-            return
-        before = now
-        time.sleep(interval_s)
-
-
 def _sample(client: Client) -> Sample:
     lags: dict[tuple[str, str], TopicSum] = {}
+    trouble: dict[int, str] = {}
     cursor: str | None = None
     while True:
         page = client.lags(cursor=cursor)
         lags |= {(each.group, topic.topic): topic for each in page.groups for topic in each.topics}
+        if page.shards is not None:
+            trouble |= {number: page.shards.why[str(number)] for number in page.shards.missing}
         cursor = page.next
         if cursor is None:
-            return Sample(time.monotonic(), client.store(), lags)
+            break
+    texts = (f"shard {number} is not included: {why}" for number, why in trouble.items())
+    return Sample(time.monotonic(), client.store(), lags, tuple(texts))
 
 
 def _print(session: Session, document: dict[str, Any]) -> None:
     if session.out.is_table:
         session.out.line(head(document))
+        for text in document["trouble"]:
+            refuse(text)
         session.out.items(document["groups"], _COLUMNS)
         session.out.line("", flush=True)
     elif session.out.is_document:
@@ -152,17 +185,39 @@ def _print(session: Session, document: dict[str, Any]) -> None:
         session.out.rows(document["groups"], _COLUMNS)
 
 
-def _show(samples: Iterator[dict[str, Any]]) -> None:
+def _show(watch: Watch, interval_s: float, looks: int | None) -> None:
+    """Fill the screen, until the key q or the last look."""
     from rich.live import Live  # slow to import, and needed on a terminal only
 
-    with Live(screen=True, auto_refresh=False) as live:
-        for document in samples:
-            live.update(_screen(document), refresh=True)
+    from mqstore.cli.keyboard import keyboard
+
+    order = "l"
+    document = watch.look()
+    with keyboard() as keys, Live(screen=True, auto_refresh=False) as live:
+        for number in count(1):
+            live.update(_screen(document, order), refresh=True)
+            if number == looks:
+                return
+            for key in keys.presses(interval_s):
+                if key == QUIT:
+                    return
+                order = key if key in ORDERS else order
+                live.update(_screen(document, order), refresh=True)
+            document = watch.look()
 
 
-def _screen(document: dict[str, Any]) -> RenderableType:
+def _screen(document: dict[str, Any], order: str) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    cells = [[column.cell(row) for column in _COLUMNS] for row in document["groups"]]
-    return Group(Text(head(document), style="bold"), Text(), rich_table(cells, _COLUMNS))
+    rows = sorted(document["groups"], key=ORDERS[order][1])
+    cells = [[column.cell(row) for column in _COLUMNS] for row in rows]
+    keys = "  ".join(f"{key}: by {name}" for key, (name, _) in ORDERS.items())
+    return Group(
+        Text(head(document), style="bold"),
+        *(Text(printable(text), style="bold red") for text in document["trouble"]),
+        Text(),
+        rich_table(cells, _COLUMNS),
+        Text(),
+        Text(f"{QUIT}: quit  {keys}", style="dim"),
+    )

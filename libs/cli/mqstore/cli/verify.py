@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Annotated
-
 import typer
 
 from mqstore.cli.extras import require
 from mqstore.cli.options import HashSlots, IndexNum, StoreDirectory
+from mqstore.cli.session import Form
 
 
 def verify(
     directory: StoreDirectory,
-    as_json: Annotated[
-        bool | None,
-        typer.Option("--json/--table", help="Default: columns on a terminal, else JSON lines."),
-    ] = None,
+    output: Form = None,
     hash_slots: HashSlots = None,
     index_num: IndexNum = None,
 ) -> None:
@@ -28,10 +23,9 @@ def verify(
 
     \b
         mqstore store verify /data/store
-        mqstore store verify /data/store --json
+        mqstore store verify /data/store -o json
     """
     require("store")
     from mqstore.cli import verify_lines  # slow, and not needed for help
 
-    in_lines = not sys.stdout.isatty() if as_json is None else as_json
-    raise typer.Exit(verify_lines.run(directory, in_lines, hash_slots, index_num))
+    raise typer.Exit(verify_lines.run(directory, output, hash_slots, index_num))

@@ -1,19 +1,21 @@
 """The output of ``mqstore store verify``, which changes nothing.
 
-JSON lines (``finding``, then ``verified``), or columns for a terminal. Nothing is written and no
+A table has three lines for a finding. JSON and YAML have an item ``finding`` for each, then
+``verified``; CSV has a row for each finding. Nothing is written and no
 lock is taken, so a running store and a read-only mount will do.
 """
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK
+from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK, refuse
+from mqstore.cli.output import Column, Format, Output
 from mqstore.cli.progress import show_progress
-from mqstore.cli.store_command import Line, index_sizes, print_line, print_refusal, run_command
+from mqstore.cli.session import choose_form
+from mqstore.cli.store_command import Line, index_sizes, run_command
 from mqstore.storage import StoreConfig
 from mqstore.storage.host import production_seams
 from mqstore.storage.verify import Finding, Summary, Verification
@@ -23,31 +25,40 @@ _NAMES: Final = {
     "queue_id": "q",
     "index": "i",
 }
+_FIELDS: Final = ("level", "kind", "file", "offset", "phys", "topic", "q", "i", "what", "broker")
 
 
-def run(directory: Path, in_lines: bool, hash_slots: int | None, index_num: int | None) -> int:
+def _column(name: str) -> Column:
+    return Column(name, lambda line: line.get(name))
+
+
+_COLUMNS: Final = tuple(map(_column, _FIELDS))
+
+
+def run(directory: Path, form: Format | None, hash_slots: int | None, index_num: int | None) -> int:
     """Print all findings; the exit code."""
-    return run_command(
-        lambda: _run(directory, index_sizes(hash_slots, index_num), in_lines),
-        print_refusal if in_lines else lambda why: print(f"mqstore: {why}", file=sys.stderr),
-        unread=EXIT_FINDINGS,
-    )
+
+    def verify() -> int:
+        """Verify the store with the given sizes; the exit code."""
+        out = Output(choose_form(form))
+        return _run(directory, index_sizes(hash_slots, index_num), out)
+
+    return run_command(verify, refuse, unread=EXIT_FINDINGS)
 
 
-def _run(directory: Path, config: StoreConfig, in_lines: bool) -> int:
+def _run(directory: Path, config: StoreConfig, out: Output) -> int:
     with show_progress() as progress:
         found = Verification(directory.absolute(), config, production_seams(), progress)
-        for finding in found.findings():
-            if in_lines:
-                print_line(finding_line(finding))
-            else:
-                _print_columns(finding)
+        if out.is_table:
+            for finding in found.findings():
+                _print_columns(out, finding)
+        else:
+            out.rows(map(finding_line, found.findings()), _COLUMNS)
     summary = found.summary
-    if in_lines:
-        print_line({"t": "verified", **_camel(asdict(summary))})
-    else:
-        print(_summary_text(summary))
-    sys.stdout.flush()
+    if out.is_table:
+        out.line(_summary_text(summary))
+    elif out.is_document:
+        out.items([{"t": "verified", **_camel(asdict(summary))}], ())
     return EXIT_FINDINGS if summary.findings else EXIT_OK
 
 
@@ -58,13 +69,13 @@ def finding_line(finding: Finding) -> Line:
     return {"t": "finding", "level": finding.level.value, **known}
 
 
-def _print_columns(finding: Finding) -> None:
+def _print_columns(out: Output, finding: Finding) -> None:
     place = finding.file if finding.offset is None else f"{finding.file}:{finding.offset}"
     queue = "" if finding.topic is None else f"  {finding.topic}/{finding.queue_id}"
     item = "" if finding.index is None else f" #{finding.index}"
-    print(f"{finding.level.value:<8} {finding.kind.value:<22} {place}{queue}{item}")
-    print(f"{'':<9}{finding.what}")
-    print(f"{'':<9}a broker: {finding.broker}")
+    out.line(f"{finding.level.value:<8} {finding.kind.value:<22} {place}{queue}{item}")
+    out.line(f"{'':<9}{finding.what}")
+    out.line(f"{'':<9}a broker: {finding.broker}")
 
 
 def _summary_text(summary: Summary) -> str:

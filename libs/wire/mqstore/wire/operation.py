@@ -35,7 +35,7 @@ def query_parameter(name: str, schema: dict[str, Any], text: str, **more: Any) -
     return {"name": name, "in": "query", "schema": schema, "description": text, **more}
 
 
-_PARAMETER: Final = re.compile(r"\{(\w+)(?::path)?\}")
+_PARAMETER: Final = re.compile(r"\{(\w+)(:path)?\}")
 
 
 def schema_name(model: type[BaseModel]) -> str:
@@ -118,8 +118,23 @@ class Operation(Generic[Answer]):
         return self.idempotent or self.method != "POST"
 
     def path_for(self, **parameters: str | int) -> str:
-        """Return the path with the values of all its parameters, percent-encoded."""
-        return _PARAMETER.sub(lambda found: quote(str(parameters[found[1]]), safe=""), self.path)
+        """Return the path with the values of all its parameters, percent-encoded.
+
+        Raises ValueError for a name that no segment of a path can hold.
+        """
+        return _PARAMETER.sub(
+            lambda found: _segment(found[1], str(parameters[found[1]]), is_path=bool(found[2])),
+            self.path,
+        )
+
+
+def _segment(parameter: str, value: str, *, is_path: bool) -> str:
+    if not is_path and (value in ("", ".", "..") or "/" in value):
+        raise ValueError(
+            f"{value[:80]!r} is no {parameter} name: it is empty, '.' or '..', or has a '/'; use"
+            " letters, digits, '_' and '-'"
+        )
+    return quote(value, safe="")
 
 
 def all_operations() -> list[Operation[Any]]:

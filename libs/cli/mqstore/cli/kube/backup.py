@@ -64,6 +64,12 @@ def backup(
     During a copy the shard rejects messages and serves reads. A snapshot interrupts nothing.
 
     Exit code 0: done; 2: refused; 3: the shard does not answer.
+
+    Examples:
+
+    \b
+        kubectl mqstore backup 0 /backup/shard-0
+        kubectl mqstore backup 0 --snapshot csi-snapshots
     """
     raise exit_of(context, lambda release: _backup(release, shard, directory, snapshot))
 

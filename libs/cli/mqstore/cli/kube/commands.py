@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +12,8 @@ import typer
 from mqstore.cli.exit_codes import EXIT_OK, refuse, run_command
 from mqstore.cli.kube.kubectl import EXIT_REFUSED, EXIT_UNREACHABLE, Kubectl, KubeError
 from mqstore.cli.kube.release import Release, Shard, find
+from mqstore.cli.output import Format, Output
+from mqstore.cli.session import choose_form
 from mqstore.client import ClientError, Unreachable
 
 LOOK_S: Final = 0.5
@@ -22,11 +23,6 @@ Answer = TypeVar("Answer")
 OneShard = Annotated[int, typer.Argument(help="The shard's number.", metavar="SHARD", min=0)]
 SomeShard = Annotated[
     int | None, typer.Option("--shard", help="Only this one. [default: all]", min=0)
-]
-
-AsJson = Annotated[
-    bool | None,
-    typer.Option("--json/--table", help="Default: columns on a terminal, else JSON."),
 ]
 
 
@@ -49,6 +45,13 @@ def exit_of(context: typer.Context, command: Callable[[Release], int]) -> typer.
     """
     chosen: Chosen = context.obj
     return typer.Exit(run_command(lambda: _code(chosen, command), refuse, unread=EXIT_OK))
+
+
+def exit_of_output(
+    context: typer.Context, form: Format | None, command: Callable[[Release, Output], int]
+) -> typer.Exit:
+    """As ``exit_of``, for a command that prints results in the form that is selected."""
+    return exit_of(context, lambda release: command(release, Output(choose_form(form))))
 
 
 def _code(chosen: Chosen, command: Callable[[Release], int]) -> int:
@@ -76,11 +79,6 @@ def shard_of(release: Release, number: int) -> Shard:
 def chosen_shards(release: Release, number: int | None) -> list[Shard]:
     """The shard with ``number``, or all shards if it is None."""
     return release.shards() if number is None else [shard_of(release, number)]
-
-
-def in_json(as_json: bool | None) -> bool:
-    """Whether a command prints JSON: as its option says, by default if stdout is no terminal."""
-    return not sys.stdout.isatty() if as_json is None else as_json
 
 
 def poll_until_true(look: Callable[[], Answer], most_s: float) -> Answer:

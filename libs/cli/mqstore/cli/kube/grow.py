@@ -19,6 +19,7 @@ from mqstore.cli.kube.commands import exit_of, poll_until_true
 from mqstore.cli.kube.kubectl import KubeError
 from mqstore.cli.kube.release import STORE_VOLUME, Release, Shard
 from mqstore.cli.output import size
+from mqstore.cli.session import DryRun
 
 GROWN_S: Final = 300.0
 """Longest wait for storage and file system to reach the size of a claim."""
@@ -39,6 +40,7 @@ def grow(
     to: Annotated[
         str, typer.Argument(help="New size of each shard's volume, as 200Gi.", metavar="SIZE")
     ],
+    dry_run: DryRun = False,
 ) -> None:
     """Enlarge the volumes of all shards. No pod is restarted; of replicas each leader hands over
     once the volumes of its followers have grown.
@@ -46,17 +48,27 @@ def grow(
     The storage class must allow volume expansion. Exit code 0: the volumes have the new size;
     2: refused, also if a volume is larger, since volumes do not shrink; 3: the cluster does not
     answer.
+
+    Examples:
+
+    \b
+        kubectl mqstore grow 200Gi --dry-run
+        kubectl mqstore grow 200Gi
     """
-    raise exit_of(context, lambda release: _grow(release, to))
+    raise exit_of(context, lambda release: _grow(release, to, dry_run=dry_run))
 
 
-def _grow(release: Release, to: str) -> int:
+def _grow(release: Release, to: str, *, dry_run: bool) -> int:
     wanted = quantity(to)
     shards = release.shards()
-    for claim in [claim for shard in shards for claim in _claims(release, shard.number)]:
+    claims = [claim for shard in shards for claim in _claims(release, shard.number)]
+    for claim in claims:
         now = release.kubectl.json("get", "pvc", claim)["spec"]["resources"]["requests"]["storage"]
         if quantity(now) > wanted:
             raise KubeError(f"{claim} has {now}, and volumes do not shrink; name a larger size")
+    if dry_run:
+        print(f"would enlarge {', '.join(claims)} to {to}")
+        return EXIT_OK
     if release.has_replicas:
         for shard in shards:
             _grow_replicas(release, shard, to)

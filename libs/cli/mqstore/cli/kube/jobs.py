@@ -12,6 +12,7 @@ from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK, refuse
 from mqstore.cli.kube.commands import exit_of, poll_until_true
 from mqstore.cli.kube.kubectl import Kubectl, KubeError
 from mqstore.cli.kube.release import Release
+from mqstore.cli.session import DryRun
 
 _REPORT: Final = "expiry-report"
 _REBUILD: Final = "index-rebuild"
@@ -36,31 +37,46 @@ def add(app: typer.Typer) -> None:
     app.command("rebuild")(rebuild)
 
 
-def report(context: typer.Context, watch: Watch = True) -> None:
+def report(context: typer.Context, watch: Watch = True, dry_run: DryRun = False) -> None:
     """Run the job that reports which messages expire, and which of them no group has consumed.
 
     Exit code: that of the job (0: nothing at risk; 1: messages are; 2: refused; 3: a service did
     not answer); 2 and 3 also if the cluster refuses or does not answer.
+
+    Examples:
+
+    \b
+        kubectl mqstore report
+        kubectl mqstore report --no-watch
     """
-    raise exit_of(context, lambda release: _run(release, _REPORT, watch=watch))
+    raise exit_of(context, lambda release: _run(release, _REPORT, watch=watch, dry_run=dry_run))
 
 
-def rebuild(context: typer.Context, watch: Watch = True) -> None:
+def rebuild(context: typer.Context, watch: Watch = True, dry_run: DryRun = False) -> None:
     """Rebuild the index of every shard from its log, while the shards serve requests.
 
     Exit code: that of the job (0: published; 2: refused; 3: a service did not answer); 2 and 3 also
     if the cluster refuses or does not answer.
+
+    Examples:
+
+    \b
+        kubectl mqstore rebuild --dry-run
+        kubectl mqstore rebuild
     """
-    raise exit_of(context, lambda release: _run(release, _REBUILD, watch=watch))
+    raise exit_of(context, lambda release: _run(release, _REBUILD, watch=watch, dry_run=dry_run))
 
 
-def _run(release: Release, kind: str, *, watch: bool) -> int:
+def _run(release: Release, kind: str, *, watch: bool, dry_run: bool) -> int:
     cron_job = f"{release.name}-{kind}"
     if not release.kubectl.run("get", "cronjob", cron_job, "--ignore-not-found", "-o", "name"):
         raise KubeError(
             f"{release.instance} has no CronJob {cron_job}: "
             f"set {_INSTALLED_BY[kind]} by helm upgrade"
         )
+    if dry_run:
+        print(f"would create a Job from the CronJob {cron_job}")
+        return EXIT_OK
     job = f"{cron_job}-{secrets.token_hex(3)}"
     print(release.kubectl.run("create", "job", f"--from=cronjob/{cron_job}", job).strip())
     if not watch:

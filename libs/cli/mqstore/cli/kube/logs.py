@@ -37,7 +37,14 @@ def logs(
     ] = False,
     tail: Annotated[int, typer.Option(help="Number of last lines; -1 for all.")] = -1,
 ) -> None:
-    """Print the log of a shard's service. The exit code is kubectl's."""
+    """Print the log of a shard's service. The exit code is kubectl's.
+
+    Examples:
+
+    \b
+        kubectl mqstore logs 0 --tail 100
+        kubectl mqstore logs 0 --container query --follow
+    """
     more = [f"--tail={tail}", *(["--follow"] if follow else []), *(["-p"] if previous else [])]
     raise exit_of(
         context,

@@ -50,6 +50,13 @@ def send(
     """Send a request with the admin token to a service, and print the reply.
 
     Exit code 0: success; 2: the request was refused; 3: the service does not reply.
+
+    Examples:
+
+    \b
+        kubectl mqstore request /v1/store --shard 1
+        kubectl mqstore request /v1/groups -c query
+        kubectl mqstore request /v1/topics/orders -X PUT -d '{"queues": 8}'
     """
     verb = method or ("GET" if data is None else "POST")
     request = {"method": verb, "url": path, "content": data}

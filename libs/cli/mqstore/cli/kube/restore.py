@@ -66,6 +66,12 @@ def restore(
 
     Without replicas, shards of higher numbers are unavailable meanwhile too. Exit code 0: the shard
     is ready; 2: refused; 3: the cluster does not answer.
+
+    Examples:
+
+    \b
+        kubectl mqstore restore 0 /backup/shard-0
+        kubectl mqstore restore 0 --snapshot shop-mqstore-shard-0-20261127-120000 --replace
     """
     raise exit_of(
         context, lambda release: _restore(release, shard, directory, snapshot, replace=replace)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from typing import Final
 
 import typer
 
 from mqstore.cli.exit_codes import EXIT_OK
-from mqstore.cli.kube.commands import AsJson, SomeShard, chosen_shards, exit_of, in_json
+from mqstore.cli.kube.commands import SomeShard, chosen_shards, exit_of_output
 from mqstore.cli.kube.release import Release, Shard
-from mqstore.cli.output import size
+from mqstore.cli.output import Column, Output, document, size
+from mqstore.cli.session import Form
+from mqstore.cli.store_state import SEGMENTS
+from mqstore.cli.times import show_time
 from mqstore.client import Retention
+
+_SEGMENTS: Final = (Column("shard", lambda each: each["shard"], right=True), *SEGMENTS)
 
 
 def add(app: typer.Typer) -> None:
@@ -19,43 +24,45 @@ def add(app: typer.Typer) -> None:
     app.command("retention")(retention)
 
 
-def retention(context: typer.Context, shard: SomeShard = None, as_json: AsJson = None) -> None:
+def retention(context: typer.Context, shard: SomeShard = None, output: Form = None) -> None:
     """Print which segments retention will delete, when and why. This command deletes nothing.
 
     Exit code 0: printed; 2: refused; 3: a shard does not answer.
+
+    Examples:
+
+    \b
+        kubectl mqstore retention
+        kubectl mqstore retention --shard 1 -o csv
     """
-    raise exit_of(context, lambda release: _print_all(release, shard, in_lines=in_json(as_json)))
+    raise exit_of_output(context, output, lambda release, out: _print_all(release, shard, out))
 
 
-def _print_all(release: Release, number: int | None, *, in_lines: bool) -> int:
-    for shard in chosen_shards(release, number):
-        with release.client(shard) as client:
-            found = client.retention()
-        if in_lines:
-            document = found.model_dump(by_alias=True)
-            print(json.dumps({"shard": shard.number, **document}))
-        else:
-            _print(shard, found)
+def _print_all(release: Release, number: int | None, out: Output) -> int:
+    plans = _plans(release, number)
+    if out.is_document:
+        out.items(({"shard": shard.number, **document(plan)} for shard, plan in plans), ())
+    elif out.is_table:
+        for shard, plan in plans:
+            _print(shard, plan, out)
+    else:
+        rows = ({"shard": shard.number, **each} for shard, plan in plans for each in plan.segments)
+        out.items(rows, _SEGMENTS)
     return EXIT_OK
 
 
-def _print(shard: Shard, found: Retention) -> None:
-    print(
-        f"{shard.name}: {size(found.bytes_to_go)} would go now; hour of deletion at "
-        f"{_time(found.next_hour_ms)}; messages are {'refused' if found.puts_refused else 'taken'}"
+def _plans(release: Release, number: int | None) -> Iterator[tuple[Shard, Retention]]:
+    for shard in chosen_shards(release, number):
+        with release.client(shard) as client:
+            yield shard, client.retention()
+
+
+def _print(shard: Shard, found: Retention, out: Output) -> None:
+    out.line(
+        f"{shard.name}: {size(found.bytes_to_go)} would be deleted now; hour of deletion at"
+        f" {show_time(found.next_hour_ms)}; messages are"
+        f" {'refused' if found.puts_refused else 'accepted'}"
     )
     if found.puts_refused_why is not None:
-        print(f"  refused: {found.puts_refused_why}")
-    print(f"  {'SEGMENT':<20} {'SIZE':>9} {'EXPIRES':<20} {'NOT BEFORE':<20} WHY")
-    for segment in found.segments:
-        held = f" by {', '.join(segment['heldBy'])}" if segment["heldBy"] else ""
-        print(
-            f"  {segment['name']:<20} {size(segment['size']):>9} {_time(segment['expiresMs']):<20} "
-            f"{_time(segment['notBeforeMs']):<20} {segment['why']}{held}"
-        )
-
-
-def _time(milliseconds: int | None) -> str:
-    if milliseconds is None:
-        return "-"
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        out.line(f"  refused: {found.puts_refused_why}")
+    out.items(found.segments, SEGMENTS)

@@ -11,6 +11,7 @@ from mqstore.cli.kube.commands import exit_of
 from mqstore.cli.kube.kubectl import EXIT_REFUSED
 from mqstore.cli.kube.release import Release
 from mqstore.cli.output import size
+from mqstore.cli.session import DryRun
 from mqstore.client import ClientError
 
 _ALL_SEGMENTS: Final = 100_000
@@ -27,6 +28,7 @@ def scale(
     force: Annotated[
         bool, typer.Option("--force", help="Remove shards that still hold messages, too.")
     ] = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Reduce the number of shards. Their volumes are kept, unless persistence.retain is false.
 
@@ -34,11 +36,17 @@ def scale(
     or a delay keeps: clients could not read them until the shard is back. It refuses more shards
     too: the chart lists the shards and their Services.
     Exit code 0: scaled; 2: refused; 3: a shard does not answer.
+
+    Examples:
+
+    \b
+        kubectl mqstore scale 2 --dry-run
+        kubectl mqstore scale 2
     """
-    raise exit_of(context, lambda release: scaled(release, shards, force=force))
+    raise exit_of(context, lambda release: scaled(release, shards, force=force, dry_run=dry_run))
 
 
-def scaled(release: Release, shards: int, *, force: bool) -> int:
+def scaled(release: Release, shards: int, *, force: bool, dry_run: bool = False) -> int:
     """Scale the StatefulSets down and return the exit code, 0 or 2. Raises KubeError."""
     if shards > len(release.numbers):
         refuse(
@@ -52,6 +60,9 @@ def scaled(release: Release, shards: int, *, force: bool) -> int:
         for line in held:
             refuse(line)
         return EXIT_REFUSED
+    if dry_run:
+        print(f"would remove the shards {', '.join(map(str, release.numbers[shards:]))}")
+        return EXIT_OK
     if release.has_replicas:
         for number in release.numbers[shards:]:
             print(release.scale(number, 0).strip())

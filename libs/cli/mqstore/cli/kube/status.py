@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import typer
 
 from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK
-from mqstore.cli.kube.commands import AsJson, exit_of, in_json
+from mqstore.cli.kube.commands import exit_of_output
 from mqstore.cli.kube.kubectl import KubeError
 from mqstore.cli.kube.release import Release, Shard
-from mqstore.cli.output import size
+from mqstore.cli.output import Column, Output, field_column, size, yes_no
+from mqstore.cli.session import Form
 from mqstore.cli.times import duration
 from mqstore.client import Client, ClientError, TopicSum, Writes
 
@@ -66,27 +66,54 @@ class Lag:
             self.oldest_ms = max(self.oldest_ms or 0, more.lag_ms or 0) if known else None
 
 
+_SHARDS: Final = (
+    field_column("pod", "pod"),
+    field_column("state", "state"),
+    field_column("ready", "ready"),
+    field_column("restarts", "restarts", right=True),
+    field_column("log", "log_bytes", size, right=True),
+    field_column("not-on-disk", "not_durable_bytes", size, right=True),
+    field_column("index-complete", "index_complete", yes_no),
+    field_column("disk-percent", "disk_used_percent", right=True),
+    Column("writes", lambda row: row.writes if row.why is None else f"no reply: {row.why}"),
+)
+_LAGS: Final = (
+    field_column("group", "group"),
+    field_column("topic", "topic"),
+    field_column("lag", "messages", right=True),
+    field_column("oldest", "oldest_ms", duration, right=True),
+)
+
+
 def add(app: typer.Typer) -> None:
     """Register the command."""
     app.command("status")(status)
 
 
-def status(context: typer.Context, as_json: AsJson = None) -> None:
-    """Print the state of each shard and the lag of consumer groups.
+def status(context: typer.Context, output: Form = None) -> None:
+    """Print the state of each shard and the lag of consumer groups; CSV has the shards.
 
     Exit code 0: all is well; 1: a shard is not ready, does not answer, or rejects messages;
     2: refused; 3: the cluster does not answer.
+
+    Examples:
+
+    \b
+        kubectl mqstore status
+        kubectl mqstore status -o json | jq '.lags[] | select(.messages > 1000)'
     """
-    raise exit_of(context, lambda release: _status(release, in_lines=in_json(as_json)))
+    raise exit_of_output(context, output, _status)
 
 
-def _status(release: Release, *, in_lines: bool) -> int:
+def _status(release: Release, out: Output) -> int:
     rows = [_row(release, shard) for shard in release.shards()]
     lags = _summed(rows)
-    if in_lines:
-        print(json.dumps(_document(release, rows, lags)))
+    if out.is_document:
+        out.item(_document(release, rows, lags), ())
+    elif out.is_table:
+        _print(release, rows, lags, out)
     else:
-        _print(release, rows, lags)
+        out.items(rows, _SHARDS)
     return EXIT_OK if rows and all(row.is_well for row in rows) else EXIT_FINDINGS
 
 
@@ -158,26 +185,10 @@ def _camel(name: str) -> str:
     return first + "".join(word.title() for word in rest)
 
 
-def _print(release: Release, rows: list[ShardStatus], lags: list[Lag]) -> None:
+def _print(release: Release, rows: list[ShardStatus], lags: list[Lag], out: Output) -> None:
     well = sum(row.is_well for row in rows)
-    print(f"release {release.instance}: {well} of {len(rows)} shards are well")
-    print(
-        f"{'POD':<28} {'STATE':<18} {'READY':<6} {'RESTARTS':>8} {'LOG':>10} {'NOT ON DISK':>12} "
-        f"{'INDEX':<11} {'DISK':>5}  WRITES"
-    )
-    for row in rows:
-        print(f"{row.pod:<28} {row.state:<18} {row.ready:<6} {row.restarts:>8} {_columns(row)}")
+    out.line(f"release {release.instance}: {well} of {len(rows)} shards are well")
+    out.items(rows, _SHARDS)
     if lags:
-        print(f"\n{'GROUP':<32} {'TOPIC':<32} {'LAG':>12} {'OLDEST':>10}")
-    for lag in lags:
-        print(f"{lag.group:<32} {lag.topic:<32} {lag.messages:>12} {duration(lag.oldest_ms):>10}")
-
-
-def _columns(row: ShardStatus) -> str:
-    if row.log_bytes is None:
-        return f"does not answer: {row.why}"
-    index = "complete" if row.index_complete else "incomplete"
-    return (
-        f"{size(row.log_bytes):>10} {size(row.not_durable_bytes or 0):>12} {index:<11} "
-        f"{row.disk_used_percent:>4}%  {row.writes}"
-    )
+        out.line("")
+        out.items(lags, _LAGS)

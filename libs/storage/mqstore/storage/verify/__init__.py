@@ -22,7 +22,7 @@ from mqstore.storage.verify.broker import Broker, foresee
 from mqstore.storage.verify.finding import Finding, Kind, Level
 from mqstore.storage.verify.index_check import IndexCheck
 from mqstore.storage.verify.log_check import LogCheck
-from mqstore.storage.verify.log_walk import walk_log
+from mqstore.storage.verify.log_walk import Stretch, walk_log
 from mqstore.storage.verify.queue_check import QueueCheck
 from mqstore.storage.verify.small_files import SmallFilesCheck
 from mqstore.storage.verify.store_at_rest import Progress, StoreAtRest
@@ -34,6 +34,7 @@ __all__ = [
     "Level",
     "Progress",
     "StoreAtRest",
+    "Stretch",
     "Summary",
     "Verification",
     "walk_log",
