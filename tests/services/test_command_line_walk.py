@@ -103,6 +103,22 @@ def test_a_debug_bundle_names_what_it_could_not_fetch(use: Use, tmp_path: Path) 
     assert not gone.exists()
 
 
+def test_settings_are_shown_with_their_sources(use: Use) -> None:
+    shown = {each["name"]: each for each in lines(use("config", "ls"))}
+    assert shown["diskMaxUsedSpaceRatio"]["value"] == 100
+    assert shown["diskMaxUsedSpaceRatio"]["source"] == "environment"
+    everything = {each["name"] for each in lines(use("config", "ls", "--all"))}
+    assert everything > shown.keys()
+    assert {"flushDiskType", "tokenAdmin", "logLevel"} <= everything
+    (one,) = lines(use("config", "get", "MQSTORE_FLUSH_DISK_TYPE"))
+    assert (one["value"], one["source"]) == ("ASYNC_FLUSH", "default")
+    assert "did you mean fileReservedTime?" in use("config", "get", "fileReserved", code=2).stderr
+    how = use("config", "set", "flushDiskType", "SYNC_FLUSH", code=2).stderr
+    assert "MQSTORE_FLUSH_DISK_TYPE=SYNC_FLUSH" in how
+    assert "settings.flushDiskType=SYNC_FLUSH" in how
+    use("config", "set", "flush_disk_type", "async_flush")
+
+
 def test_an_index_rebuild_starts_the_job_or_says_how(
     use: Use, system: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

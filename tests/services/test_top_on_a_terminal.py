@@ -21,7 +21,7 @@ import pytest
 from mqstore.client import NewMessage
 from tests.services.service_processes import Run, environment, running
 
-PATIENCE_S = 60.0
+PATIENCE_S = 240.0
 """Until a test gives up."""
 SIZE = (24, 100)
 

@@ -91,6 +91,14 @@ COMMANDS: Final[Mapping[str, Entry]] = {
         "Shards and the copies of their stores.",
         {"ls": Leaf("shard_ls:ls", "Print a row for each shard: address, role, lag, copies.")},
     ),
+    "config": Group(
+        "Settings of a running store-writer.",
+        {
+            "ls": Leaf("config:ls", "List the settings that differ from their defaults."),
+            "get": Leaf("config:get", "Show a setting: its value, source and default."),
+            "set": Leaf("config:how", "Say how a setting is changed."),
+        },
+    ),
     "events": Leaf("events:events", "Print the events of a store."),
     "check": Leaf("check:check", "Check the services, the store, the disk and the groups."),
     "top": Leaf("top:top", "Show live rates, lags and disk, until q or Ctrl-C."),

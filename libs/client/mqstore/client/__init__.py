@@ -84,6 +84,7 @@ from mqstore.wire.replication import (
 )
 from mqstore.wire.retention import Pin, Pins, Retention
 from mqstore.wire.segments import LogFile, LogFiles, StoreState
+from mqstore.wire.settings import Setting, SettingList
 from mqstore.wire.shards import ShardEntry, Shards
 from mqstore.wire.stores import (
     DelayLevel,
@@ -200,6 +201,8 @@ __all__ = [
     "Segment",
     "SegmentRange",
     "Segments",
+    "Setting",
+    "SettingList",
     "ShardEntry",
     "Shards",
     "Store",

@@ -56,6 +56,7 @@ from mqstore.wire.retention import (
     Pins,
     Retention,
 )
+from mqstore.wire.settings import SETTINGS, SettingList
 from mqstore.wire.stores import (
     DELAYS,
     FLUSH,
@@ -466,6 +467,11 @@ def switch_over(to: str | None = None) -> Call[Switchover]:
     """Hand the lead of a shard over to ``to``, or to the follower that has most."""
     body = document(SWITCH_OVER, to=to)
     return call(SWITCH_OVER, json=body, wait_s=PROMOTE_WAIT_S)
+
+
+def settings() -> Call[SettingList]:
+    """Return the settings of store-writer, with their values and sources."""
+    return call(SETTINGS)
 
 
 def put_pin(

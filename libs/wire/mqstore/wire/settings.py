@@ -1,0 +1,60 @@
+"""The settings of a running store-writer: their values, and where each comes from."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from mqstore.wire.base import Reply
+from mqstore.wire.operation import Operation, Role, Target
+
+
+class SettingSource(StrEnum):
+    """The place that gave a setting its value."""
+
+    COMMAND = "command"
+    ENVIRONMENT = "environment"
+    FILE = "file"
+    STORE = "store"
+    DEFAULT = "default"
+
+
+class Setting(Reply):
+    """One setting."""
+
+    name: str
+    variable: Annotated[str, Field(description="The environment variable that sets it.")]
+    value: Annotated[
+        str | int | float | bool | None,
+        Field(description="The value in force; `(set)` for a token."),
+    ]
+    default: Annotated[
+        str | int | float | bool | None, Field(description="The value without any source.")
+    ]
+    source: Annotated[
+        SettingSource,
+        Field(
+            description="command: an option of `mqstore run`. environment: a variable. file: the"
+            " settings file. store: recorded in the store. default: none of them."
+        ),
+    ]
+
+
+class SettingList(Reply):
+    """All settings, by name. Each is read when store-writer starts."""
+
+    config_file: Annotated[str | None, Field(description="The settings file, if there is one.")]
+    settings: tuple[Setting, ...]
+
+
+SETTINGS: Final = Operation(
+    name="settings",
+    targets=(Target.WRITER,),
+    path="/v1/settings",
+    role=Role.ADMIN,
+    summary="Settings in force",
+    tag="store",
+    reply=SettingList,
+)
