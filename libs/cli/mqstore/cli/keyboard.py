@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 RESIZED: Final = "resized"
-"""What ``Keyboard.wait`` returns after a change of the terminal's size."""
+"""The result of ``Keyboard.wait`` after a change of the terminal's size."""
 
 
 class Keyboard:

@@ -36,8 +36,9 @@ class Setting(Reply):
     source: Annotated[
         SettingSource,
         Field(
-            description="command: an option of `mqstore run`. environment: a variable. file: the"
-            " settings file. store: recorded in the store. default: none of them."
+            description="environment: a variable, also one that `mqstore run` sets. file: the"
+            " settings file. store: recorded in the store, or a consequence of another setting."
+            " command: the program that started the service. default: none of them."
         ),
     ]
 
