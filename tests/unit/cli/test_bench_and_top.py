@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mqstore.cli import top
 from mqstore.cli.bench import Load, Run, percentile, report
-from mqstore.cli.top import Sample, head, view
-from mqstore.client import TopicSum
+from mqstore.cli.top import Sample, Watch, head, view
+from mqstore.client import TopicSum, Unreachable
 
 
 class Clock:
@@ -115,3 +116,26 @@ def test_rates_are_changes_between_two_looks() -> None:
     assert (second["bytesPerS"], second["diskUsedPercent"]) == (2048.0, 25.0)
     assert second["groups"][0]["lagPerS"] == -10.0
     assert "written 2.0 KiB/s" in head(second)
+
+
+def test_a_look_without_a_reply_keeps_the_last_state_and_names_the_trouble(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gone = Unreachable("query at /v1/lags: refused", was_sent=False)
+    replies: list[Any] = [gone, sample(0, 1000, 30), gone, sample(2, 5096, 10)]
+
+    def look(client: Any) -> Sample:
+        reply = replies.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        return cast(Sample, reply)
+
+    monkeypatch.setattr(top, "_sample", look)
+    watch = Watch(cast(Any, None))
+    with pytest.raises(Unreachable):
+        watch.look()
+    first = watch.look()
+    assert first["trouble"] == []
+    assert watch.look() == {**first, "trouble": ["query at /v1/lags: refused"]}
+    later = watch.look()
+    assert (later["trouble"], later["bytesPerS"]) == ([], 2048.0)

@@ -28,7 +28,7 @@ STORE_IN_CONTAINER: Final = "/var/lib/mqstore/store"
 
 
 def grafana() -> None:
-    """Print the dashboard for Grafana, in JSON. It has a variable for the data source, a Prometheus.
+    """Print the dashboard for Grafana, in JSON. Its data source is a variable, a Prometheus.
 
     Examples:
 
