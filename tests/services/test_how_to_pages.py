@@ -86,8 +86,7 @@ NOT_RUN: Final = {
     ("back-up-and-restore", ".venv/bin/mqstore restore BACKUPS RESTORED --to-time"): "needs a log"
     " of two hours; test_restored_stores ends logs",
     ("everyday-commands", ".venv/bin/mqstore bench"): "is slow; test_command_line_walk has it",
-    ("everyday-commands", ".venv/bin/mqstore context add"): "changes the user's file;"
-    " test_contexts has it",
+    ("everyday-commands", ".venv/bin/mqstore context add"): "test_contexts has it",
     ("follow-a-broker", ".venv/bin/mqstore follow"): "runs until Ctrl-C; test_followers runs it",
     ("prevent-unread-expiry", "make expiry-report"): "needs Spark; tests/spark makes reports",
     ("rebuild-the-index", "make index-rebuild"): "needs Spark; tests/spark rebuilds",

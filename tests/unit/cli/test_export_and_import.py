@@ -192,7 +192,7 @@ def test_an_import_adds_to_a_store_behind_its_messages(
     assert [each["keys"] for each in found[6:]] == [each["keys"] for each in exported(root)]
     with open_store(target) as store:
         assert store.topic("T").write_queues == 3
-    assert run("verify", target, "--json").exit_code == 0
+    assert run("verify", target, "-o", "json").exit_code == 0
     assert not StorePaths(target).import_note.exists()
 
 

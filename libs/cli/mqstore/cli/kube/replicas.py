@@ -42,6 +42,12 @@ def replicas(
     from 2 to 3, needs helm upgrade alone. The command patches PersistentVolumes, for which the role
     for operators has no right. Exit code 0: upgrade now; 2: refused; 3: a shard, or the cluster,
     does not answer.
+
+    Examples:
+
+    \b
+        kubectl mqstore replicas 3
+        kubectl mqstore replicas 1
     """
     raise exit_of(context, lambda release: _prepare(release, count, several=count > 1))
 
