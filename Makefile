@@ -18,10 +18,6 @@ ARGS ?=
 WORKERS ?= 4
 # A test that fails is run once more, and named at the end when it passes then: it, or the code, has a race.
 AGAIN ?= --reruns 1 --rerun-except TimedOut
-# Where the stores of `make test` lie: in memory, if 4 GiB are free there and programs may run. The other tiers use the disk.
-MEMORY := /dev/shm
-TEST_STORES ?= $(shell [ "$$(df --output=avail $(MEMORY) 2>/dev/null | tail -n 1)" -gt 4194304 ] 2>/dev/null && \
-	! grep -q ' $(MEMORY) tmpfs [^ ]*noexec' /proc/mounts && echo $(MEMORY))
 ROWS ?=
 STATES ?= 20000
 SCHEDULES ?=
@@ -69,7 +65,6 @@ run: export MQSTORE_STORE = $(STORE)
 run: $(RUN_READY) ## start the services over STORE (default data/store); Ctrl-C ends them
 	@$(BIN)/mqstore run --parent-pid $$PPID $(ARGS)
 
-test: export PYTEST_DEBUG_TEMPROOT = $(TEST_STORES)
 test: $(TEST_READY) ## run all tests that need no cluster; names those that it had to skip
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow and not nightly" $(AGAIN) $(ARGS)
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -74,13 +72,6 @@ def referee(request: pytest.FixtureRequest) -> Iterator[Referee]:
     referee = Referee(request.param)
     yield referee
     referee.close()
-
-
-@pytest.fixture
-def disk_path() -> Iterator[Path]:
-    """A directory on the disk, where pages can be evicted: ``tmp_path`` may be in memory."""
-    with tempfile.TemporaryDirectory(prefix="mqstore-") as path:
-        yield Path(path)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -179,8 +179,8 @@ def _read_until_gone(url: str, message_id: str, statuses: set[int], read: thread
             read.set()
 
 
-def test_query_starts_without_a_look_at_the_log(disk_path: Path) -> None:
-    root = disk_path / "store"
+def test_query_starts_without_a_look_at_the_log(tmp_path: Path) -> None:
+    root = tmp_path / "store"
     _fill(root)
     gc.collect()  # no object maps it any more
     segments = sorted(StorePaths(root).commit_log.iterdir())

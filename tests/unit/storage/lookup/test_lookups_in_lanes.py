@@ -38,14 +38,14 @@ def _by_time(reader: StoreReader, at_ms: int) -> bytes | None:
     return None if queue is None else lane.find(queue, at_ms, b"", b"", b"\r\n")
 
 
-def test_nothing_is_read_while_a_page_is_on_disk(disk_path: Path) -> None:
-    _filled(disk_path)
-    with StoreReader.open(disk_path, production_seams()) as reader:
+def test_nothing_is_read_while_a_page_is_on_disk(tmp_path: Path) -> None:
+    _filled(tmp_path)
+    with StoreReader.open(tmp_path, production_seams()) as reader:
         found = reader.lookups.records("T", 0, 20, 1).records[0]
     gc.collect()  # no reader maps it any more
     message_id, at_ms = found.offset_message_id, found.store_timestamp_ms
-    with StoreReader.open(disk_path, production_seams()) as reader:
-        segment = min(StorePaths(disk_path).commit_log.iterdir())
+    with StoreReader.open(tmp_path, production_seams()) as reader:
+        segment = min(StorePaths(tmp_path).commit_log.iterdir())
         reader.lookups.queue_range("T", 0)
         reader.queues.aim("T", 0, 0)
         evict(segment)

@@ -110,11 +110,11 @@ def _filled(root: Path) -> None:
             _put(store, "a", b"x" * (number % 50))
 
 
-def test_a_pull_from_memory_returns_none_when_a_page_is_on_disk(disk_path: Path) -> None:
-    _filled(disk_path)
+def test_a_pull_from_memory_returns_none_when_a_page_is_on_disk(tmp_path: Path) -> None:
+    _filled(tmp_path)
     gc.collect()  # no reader maps it any more
-    with StoreReader.open(disk_path, production_seams()) as reader:
-        segments = sorted(StorePaths(disk_path).commit_log.iterdir())
+    with StoreReader.open(tmp_path, production_seams()) as reader:
+        segments = sorted(StorePaths(tmp_path).commit_log.iterdir())
         assert reader.pulls.in_memory(Slices, "T", 0, 5, count=8, max_bytes=10_000) is None, "new"
         reader.lookups.queue_range("T", 0)
         evict(segments[0])

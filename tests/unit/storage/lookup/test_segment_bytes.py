@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import mmap
 import os
 from collections.abc import Iterator
@@ -18,7 +19,6 @@ from mqstore.storage.message_store import Durability
 from mqstore.storage.paths import StorePaths, segment_name
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
-from tests.store_copies import copy_store
 from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import CONFIG, message, open_store
 
@@ -85,11 +85,11 @@ def test_checksums_are_of_each_whole_block_in_the_range(segments: SegmentBytes) 
     assert len(segments.checksums(newest, 0, newest.size)) == newest.size // BLOCK_SIZE
 
 
-def test_reading_old_segments_leaves_memory_as_it_was(root: Path, disk_path: Path) -> None:
-    copy = copy_store(root, disk_path / "store")
-    with StoreReader.open(copy, production_seams()) as reader:
+def test_reading_old_segments_leaves_memory_as_it_was(root: Path) -> None:
+    gc.collect()  # what maps them still
+    with StoreReader.open(root, production_seams()) as reader:
         parts = reader.segments.all()
-        paths = [StorePaths(copy).commit_log / part.name for part in parts]
+        paths = [StorePaths(root).commit_log / part.name for part in parts]
         for path in paths:
             _evict(path)
         if any(map(_resident, paths)):

@@ -98,19 +98,19 @@ def put_to_the_cold(root: Path) -> None:
         evict(path)
 
 
-def test_a_queue_with_one_message_takes_one_page(disk_path: Path) -> None:
-    with open_store(disk_path, CONFIG) as store:
+def test_a_queue_with_one_message_takes_one_page(tmp_path: Path) -> None:
+    with open_store(tmp_path, CONFIG) as store:
         put_each(store)
-        for path in queue_files(disk_path):
+        for path in queue_files(tmp_path):
             found = path.stat()
             assert (found.st_size, found.st_blocks * 512) == (FILE, PAGE_SIZE)
             assert pages_in_memory(path) == 1
 
 
-def test_an_opening_after_a_clean_close_leaves_queues_at_rest(disk_path: Path) -> None:
-    fill(disk_path)
-    put_to_the_cold(disk_path)
-    store, files = opened(disk_path)
+def test_an_opening_after_a_clean_close_leaves_queues_at_rest(tmp_path: Path) -> None:
+    fill(tmp_path)
+    put_to_the_cold(tmp_path)
+    store, files = opened(tmp_path)
     with store:
         assert store.recovery.plan.start_reason is StartReason.CLEAN_CLOSE
         assert len(store.queues.opened()) == QUEUES_MAX, "those that are searched for unique keys"
@@ -118,7 +118,7 @@ def test_an_opening_after_a_clean_close_leaves_queues_at_rest(disk_path: Path) -
         assert files.counts["stat"] < 6 * QUEUES
         assert store.status().queues == store.queues.count == QUEUES
         assert [span.end for span in store.queues.spans()] == [1] * QUEUES
-    resting = [path for path in queue_files(disk_path) if not pages_in_memory(path)]
+    resting = [path for path in queue_files(tmp_path) if not pages_in_memory(path)]
     assert len(resting) == QUEUES - QUEUES_MAX
 
 
@@ -194,23 +194,23 @@ def test_a_queue_that_lost_entries_ends_the_store_and_the_next_opening_makes_the
         assert body(again, queue_id) == message(again, queue_id).body
 
 
-def test_a_reader_makes_no_page_behind_the_end_of_a_queue(disk_path: Path) -> None:
-    fill(disk_path)
-    put_to_the_cold(disk_path)
-    with StoreReader.open(disk_path, production_seams()) as reader:
+def test_a_reader_makes_no_page_behind_the_end_of_a_queue(tmp_path: Path) -> None:
+    fill(tmp_path)
+    put_to_the_cold(tmp_path)
+    with StoreReader.open(tmp_path, production_seams()) as reader:
         assert [queue.max_index for queue in reader.queues.of_topic("T")] == [1] * QUEUES
         reader.drop_deleted()
-    assert {pages_in_memory(path) for path in queue_files(disk_path)} == {1}
+    assert {pages_in_memory(path) for path in queue_files(tmp_path)} == {1}
 
 
-def test_an_opening_after_a_halt_makes_no_page_behind_the_end_of_a_queue(disk_path: Path) -> None:
-    store = open_store(disk_path, CONFIG)
+def test_an_opening_after_a_halt_makes_no_page_behind_the_end_of_a_queue(tmp_path: Path) -> None:
+    store = open_store(tmp_path, CONFIG)
     put_each(store)
     abandon(store)
-    put_to_the_cold(disk_path)
-    with open_store(disk_path, CONFIG) as again:
+    put_to_the_cold(tmp_path)
+    with open_store(tmp_path, CONFIG) as again:
         assert len(again.queues.opened()) == QUEUES
-    assert {pages_in_memory(path) for path in queue_files(disk_path)} == {1}
+    assert {pages_in_memory(path) for path in queue_files(tmp_path)} == {1}
 
 
 def test_expiry_opens_no_queue_of_one_file(tmp_path: Path) -> None:
