@@ -53,12 +53,9 @@ def keyboard() -> Iterator[Keyboard]:
     """
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
-
-    def wake(number: int, frame: Any) -> None:
-        """Note that the terminal has another size."""
-        os.write(writing, b"w")
-
-    before = signal.signal(signal.SIGWINCH, wake)
+    # A handler in Python would not run while select waits that began just after the signal.
+    wakeup_before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    before = signal.signal(signal.SIGWINCH, _do_nothing)
     fd = sys.stdin.fileno() if sys.stdin.isatty() else None
     modes = None if fd is None else termios.tcgetattr(fd)
     try:
@@ -69,5 +66,10 @@ def keyboard() -> Iterator[Keyboard]:
         if fd is not None and modes is not None:
             termios.tcsetattr(fd, termios.TCSADRAIN, modes)
         signal.signal(signal.SIGWINCH, before)
+        signal.set_wakeup_fd(wakeup_before)
         os.close(reading)
         os.close(writing)
+
+
+def _do_nothing(number: int, frame: Any) -> None:
+    """Handle a signal that wakes the wait: without a handler it would be ignored."""

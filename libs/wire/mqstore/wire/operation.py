@@ -130,8 +130,9 @@ class Operation(Generic[Answer]):
 
 def _segment(parameter: str, value: str, *, is_path: bool) -> str:
     if not is_path and (value in ("", ".", "..") or "/" in value):
+        what = parameter if parameter.endswith("name") else f"{parameter} name"
         raise ValueError(
-            f"{value[:80]!r} is no {parameter} name: it is empty, '.' or '..', or has a '/'; use"
+            f"{value[:80]!r} is no {what}: it is empty, '.' or '..', or has a '/'; use"
             " letters, digits, '_' and '-'"
         )
     return quote(value, safe="")
