@@ -176,6 +176,7 @@ def _server() -> socket.socket:
         return _start_server()
     connection = _new_socket()
     connection.connect(f"\0{name}")
+    atexit.register(connection.close)
     return connection
 
 
