@@ -521,7 +521,7 @@ def test_archive_messages(reader: Reader) -> None:
 
 def test_back_up_without_kubernetes(reader: Reader) -> None:
     page = "back-up-and-restore"
-    names = {each: str(reader.home / each.lower()) for each in ("BACKUPS", "RESTORED")}
+    names: dict[str, Any] = {a: str(reader.home / a.lower()) for a in ("BACKUPS", "RESTORED")}
     created, listed, flaws = reader.replies(
         _block(page, ".venv/bin/mqstore backup create"), **names
     )
