@@ -358,7 +358,7 @@ def test_handle_dead_letters(reader: Reader) -> None:
         (result,) = reader.replies([one], ID=ids[0])
         assert (result["status"], result["topic"]) == ("done", "%RETRY%shipping")
         assert ids[0] not in reader.replies([rest])[0]
-        assert reader.replies([export])[0]["letters"] == 2
+        assert reader.replies([export])[0]["letters"] == len(ids) - 1
         assert reader.replies([purge])[0]["dryRun"] is True
         reader.replies([resend])
         again = client.receive("shipping", "orders").messages
