@@ -141,4 +141,4 @@ def test_real_rocketmq_is_measured_in_the_same_run(names: Sequence[str], tmp_pat
 
 def test_an_unknown_row_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["nothing"]) == 2
-    assert "known are lean-sends, lean-pulls" in capsys.readouterr().err
+    assert "known are lean-sends, lean-replicated" in capsys.readouterr().err
