@@ -110,6 +110,7 @@ class ModelFollower:
         if end < self._log.end:
             self._replica.shard.ledger.check_cut(self._replica.id, self._log.records, end)
             self._log.cut(end, leader.newest)
+            self._replica.volume.tables.note_cut(end)
             self._drop()
             return
         self._log.adopt(leader)

@@ -26,6 +26,11 @@ class ModelTables:
         self.changes, self.position = set(changes), position
         self.save()
 
+    def note_cut(self, end: int) -> None:
+        """Note that the log was cut. The tables of the earlier leader stay until the next one sends
+        its own: no schedule checks them against the log meanwhile."""
+        self.position = min(self.position, end)
+
     def lose_power(self) -> None:
         """Lose what is not on disk."""
         self.changes = set(self.saved)
