@@ -8,15 +8,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import shutil
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,13 +21,10 @@ import pytest
 
 from mqstore.client import Client, NewMessage, WantedMessages
 from mqstore.service import settings
-from tests.forked_processes import run_mqstore
-from tests.forked_processes import start as start_forked
+from tests.services.page_blocks import FENCE, HOW_TO, Reader, blocks_of
 from tests.services.scripted_leader import ScriptedLeader
-from tests.services.service_processes import REPOSITORY, Run, running, writer
+from tests.services.service_processes import running, writer
 
-HOW_TO: Final = REPOSITORY / "docs" / "how-to"
-FENCE: Final = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 LOCAL: Final = re.compile(r"curl |(\.venv/bin/)?mqstore |cp |make (?!images)|printf |chronyc |seq ")
 """Beginnings of blocks that need no cluster."""
 RUN_HERE: Final = {
@@ -68,7 +62,7 @@ RUN_HERE: Final = {
     ("monitor-the-services", "curl localhost:8081/healthz/ready"),
     ("move-from-a-broker", "cp -a"),
     ("move-from-a-broker", ".venv/bin/mqstore store verify"),
-    ("open-a-refused-store", ".venv/bin/mqstore store verify"),
+    ("open-a-refused-store", ".venv/bin/mqstore store info"),
     ("pause-writes", "curl -X PUT"),
     ("produce-messages", "curl -X POST"),
     ("produce-messages", "curl -H"),
@@ -97,11 +91,6 @@ LEFT_OUT: Final = re.compile(
 )
 """Commands of executed blocks that need the node, a broker, run until Ctrl-C, or judge what other
 tests have stored."""
-SHELL: Final = re.compile(r"[|&;<>$*]")
-"""Characters that need a shell. A command without them runs in a fork of a process that has
-imported it."""
-PATIENCE_S: Final = 60.0
-MQSTORE: Final = str(Path(sys.executable).with_name("mqstore"))
 
 pytestmark = [
     pytest.mark.slow,
@@ -110,103 +99,11 @@ pytestmark = [
 ]
 
 
-def _blocks(page: str) -> list[list[str]]:
-    """The commands of each block of a page, without comments."""
-    text = (HOW_TO / f"{page}.md").read_text(encoding="utf-8")
-    return [
-        [
-            re.sub(r"\s+# .*", "", line)
-            for line in textwrap.dedent(block).replace("\\\n", " ").splitlines()
-        ]
-        for language, block in FENCE.findall(text)
-        if language in ("", "sh")
-    ]
-
-
 def _block(page: str, beginning: str) -> list[str]:
     """The commands that are run of the first block with this beginning."""
     assert (page, beginning) in RUN_HERE
-    found = [block for block in _blocks(page) if block[0].startswith(beginning)]
+    found = [block for block in blocks_of(page) if block[0].startswith(beginning)]
     return [command for command in found[0] if not LEFT_OUT.match(command)]
-
-
-@dataclass(frozen=True)
-class Reader:
-    """Runs commands of the pages against the services of one store."""
-
-    run: Run
-    store: Path
-    home: Path
-
-    def replies(self, commands: list[str], *, exit_code: int = 0, **names: str) -> list[Any]:
-        """Run each command; its output, from JSON where it is JSON."""
-        return [_parsed(self._output(each, exit_code, names)) for each in commands]
-
-    def output_of_program(self, page: str, number: int = 0) -> str:
-        """The output of a Python program of a page."""
-        text = (HOW_TO / f"{page}.md").read_text(encoding="utf-8")
-        programs = [found[2] for found in FENCE.finditer(text) if found[1] == "python"]
-        file = self.home / f"{page}-{number}.py"
-        file.write_text(programs[number], encoding="utf-8")
-        process = start_forked(str(file), environment=self._environment(), directory=self.home)
-        output, errors = process.communicate(PATIENCE_S)
-        assert process.wait() == 0, errors
-        return output
-
-    def first_line(self, command: str) -> str:
-        """The first line that a command prints that runs until Ctrl-C, which then ends it."""
-        script = f"exec {self._completed(command, {})}"
-        with subprocess.Popen(
-            ["bash", "-c", script], env=self._environment(), stdout=subprocess.PIPE, text=True
-        ) as process:
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            process.send_signal(signal.SIGINT)
-            process.stdout.read()
-        assert process.returncode == 0
-        return line
-
-    def _output(self, command: str, exit_code: int, names: dict[str, str]) -> str:
-        script = self._completed(command, names).replace("curl ", "curl -sSf ")
-        program, *words = shlex.split(script)
-        if program == MQSTORE and not SHELL.search(script):
-            ended = run_mqstore(*words, environment=self._environment(), directory=self.home)
-            assert ended.returncode == exit_code, f"{script}\n{ended.stdout}{ended.stderr}"
-            return ended.stdout
-        done = subprocess.run(
-            ["bash", "-c", script],
-            cwd=self.home,
-            env=self._environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == exit_code, f"{script}\n{done.stdout}{done.stderr}"
-        return done.stdout
-
-    def _environment(self) -> dict[str, str]:
-        urls = self.run.writer_url, self.run.query_url, self.run.coordinator_url
-        names = "MQSTORE_WRITER_URL", "MQSTORE_QUERY_URL", "MQSTORE_COORDINATOR_URL"
-        return os.environ | dict(zip(names, urls, strict=True)) | {"MQSTORE_OUTPUT": "json"}
-
-    def _completed(self, command: str, names: dict[str, str]) -> str:
-        run = self.run
-        for port, url in (
-            ("8081", run.writer_url),
-            ("8082", run.query_url),
-            ("8083", run.coordinator_url),
-        ):
-            command = command.replace(f"localhost:{port}", url)
-        for name, value in {"STORE": str(self.store), **names}.items():
-            command = re.sub(rf"(?<![$\w]){name}\b", value, command)
-        return re.sub(r"^mqstore |\.venv/bin/mqstore ", f"{MQSTORE} ", command)
-
-
-def _parsed(output: str) -> Any:
-    try:
-        return json.loads(output)
-    except ValueError:
-        return output
 
 
 @pytest.fixture(scope="module")
@@ -226,7 +123,7 @@ def test_each_block_without_a_cluster_is_run_or_says_why_not() -> None:
     blocks = [
         (page.stem, commands[0])
         for page in sorted(HOW_TO.glob("*.md"))
-        for commands in _blocks(page.stem)
+        for commands in blocks_of(page.stem)
         if LOCAL.match(commands[0])
     ]
     entries = RUN_HERE | NOT_RUN.keys()
@@ -500,7 +397,7 @@ def test_pause_writes(reader: Reader) -> None:
     paused, flushed = reader.replies(_block("pause-writes", "curl -X PUT"))
     assert paused["paused"] is True
     assert flushed["durableOffset"] > 0
-    resume = _blocks("pause-writes")[1]
+    resume = blocks_of("pause-writes")[1]
     assert reader.replies(resume)[0]["paused"] is False
 
 
@@ -546,9 +443,12 @@ def test_repair_verify_and_move_a_store_at_rest(reader: Reader, tmp_path: Path) 
     at_rest = Reader(reader.run, _closed_store(tmp_path), tmp_path)
     plan, repair = at_rest.replies(_block("repair-a-store", ".venv/bin/mqstore store repair"))
     assert (plan["t"], repair["t"], repair["left"]) == ("planned", "repaired", {})
-    for page in ("open-a-refused-store", "move-from-a-broker"):
-        (verified,) = at_rest.replies(_block(page, ".venv/bin/mqstore store verify"))
-        assert verified["brokerStarts"] is True
+    shown, verified = at_rest.replies(
+        _block("open-a-refused-store", ".venv/bin/mqstore store info")
+    )
+    assert (shown["left"], shown["problems"], verified["brokerStarts"]) == ("closed", [], True)
+    (verified,) = at_rest.replies(_block("move-from-a-broker", ".venv/bin/mqstore store verify"))
+    assert verified["brokerStarts"] is True
     copy, verify = _block("move-from-a-broker", "cp -a")
     paths = {"/path/to/broker/store": str(at_rest.store), "/path/to/copy": str(tmp_path / "copy")}
     for command in (copy, verify):

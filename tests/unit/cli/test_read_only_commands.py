@@ -28,6 +28,7 @@ INDEX_SIZES: Final = [
 LOOKING_COMMANDS: Final = {
     "dump": ["store", "dump", *INDEX_SIZES],
     "dump --queries": ["store", "dump", "--queries", *INDEX_SIZES],
+    "info": ["store", "info", *INDEX_SIZES],
     "verify": ["store", "verify", *INDEX_SIZES],
     "repair --dry-run": ["store", "repair", "--dry-run", *INDEX_SIZES],
     "verify --json": ["store", "verify", "-o", "json", *INDEX_SIZES],
@@ -89,7 +90,8 @@ def test_a_command_that_looks_can_do_so_where_nothing_may_be_written(
     make_read_only(root)
     before = entries_of(root)
     commands = [
-        [*LOOKING_COMMANDS[name], str(root)] for name in ("dump", "verify", "repair --dry-run")
+        [*LOOKING_COMMANDS[name], str(root)]
+        for name in ("dump", "info", "verify", "repair --dry-run")
     ]
     found = subprocess.run(
         [

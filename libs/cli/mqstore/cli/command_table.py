@@ -149,6 +149,7 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "store": Group(
         "A store directory: inspect, check and repair it.",
         {
+            "info": Leaf("store_info:info", "Show a store: bounds, counts, and how it was left."),
             "dump": Leaf("dump:dump", "Print all that is in a store, as JSON lines."),
             "verify": Leaf("verify:verify", "Check a store directory without changing it."),
             "repair": Leaf("repair:repair", "Repair all that `store verify` finds in a store."),

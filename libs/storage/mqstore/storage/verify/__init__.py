@@ -4,8 +4,8 @@
 log with each record's queue and index entries, the queues, and the small files. A store that a
 writer has open is read up to the offset that was dispatched at the start.
 
-Used by ``mqstore store verify`` and ``dump``; jobs that read a store by its path use
-``StoreAtRest``. Needs no lock and writes nothing.
+Used by ``mqstore store verify`` and ``dump``; ``info`` prints ``overview_of`` a store, and jobs
+that read a store by its path use ``StoreAtRest``. Needs no lock and writes nothing.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from mqstore.storage.verify.finding import Finding, Kind, Level
 from mqstore.storage.verify.index_check import IndexCheck
 from mqstore.storage.verify.log_check import LogCheck
 from mqstore.storage.verify.log_walk import Stretch, walk_log
+from mqstore.storage.verify.overview import Left, Overview, overview_of
 from mqstore.storage.verify.queue_check import QueueCheck
 from mqstore.storage.verify.small_files import SmallFilesCheck
 from mqstore.storage.verify.store_at_rest import Progress, StoreAtRest
@@ -31,12 +32,15 @@ __all__ = [
     "Broker",
     "Finding",
     "Kind",
+    "Left",
     "Level",
+    "Overview",
     "Progress",
     "StoreAtRest",
     "Stretch",
     "Summary",
     "Verification",
+    "overview_of",
     "walk_log",
 ]
 
