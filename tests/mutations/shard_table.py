@@ -101,8 +101,14 @@ _ACKNOWLEDGEMENTS: Final = (
     _of(
         "Tables are sent before the log that they refer to",
         _LEADER,
-        "        if self._tables is not None and self._tables.position <= self._sent:\n",
-        "        if self._tables is not None:\n",
+        "        held_at = min(self._sent, leader.copies.confirmed)\n",
+        "        held_at = leader.copies.confirmed\n",
+    ),
+    _of(
+        "Tables are sent before what they refer to is confirmed",
+        _LEADER,
+        "        held_at = min(self._sent, leader.copies.confirmed)\n",
+        "        held_at = self._sent\n",
     ),
     _of(
         "A publication in doubt is not repeated",

@@ -46,8 +46,7 @@ class Ledger:
         who = f"{process}, which leads in epoch {epoch},"
         self.check_has_all(who, log.records)
         self.check_has_changes(who, tables.changes)
-        if tables.position > log.end:
-            raise Broken(f"{who} has tables of offset {tables.position}, and a log to {log.end}")
+        self.check_refers(who, tables, log)
 
     def acknowledge_synced(self, epoch: int, process: str) -> None:
         """Note that a leader acknowledges what is on its own disk. Raises Broken."""
@@ -81,6 +80,15 @@ class Ledger:
         """Raise Broken unless tables have all changes that were acknowledged."""
         if missing := self.changes.difference(changes):
             raise Broken(f"{who} lacks {len(missing)} changes of tables that were acknowledged")
+
+    def check_refers(self, who: str, tables: ModelTables, log: ReplicaLog) -> None:
+        """Raise Broken where tables refer to a record that a log lacks: messages would be skipped,
+        or another one's offset taken for that of one that was consumed."""
+        if tables.refers_to is None:
+            return
+        offset, record = tables.refers_to
+        if (found := log.records.get(offset)) != record:
+            raise Broken(f"{who} has tables that refer to {record} at {offset}, where {found} is")
 
     def read(self, reader: str, offset: int, record: Record) -> None:
         """Note that a reader saw a record below the confirmed offset. Raises Broken."""

@@ -6,6 +6,7 @@ from collections.abc import Sized
 from dataclasses import dataclass
 
 from mqstore.storage.metadata.log_history import LogHistory
+from tests.simulation.shard.model_tables import LogPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +35,13 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The leader's tables of a version, sent behind the log up to ``position``."""
+    """The leader's tables of a version, sent behind the log up to ``position``, once that is
+    confirmed."""
 
     version: int
     changes: frozenset[int]
     position: int
+    refers_to: LogPlace | None
 
 
 @dataclass(frozen=True, slots=True)

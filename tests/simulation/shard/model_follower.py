@@ -97,7 +97,7 @@ class ModelFollower:
             if tables.position > self._log.end:
                 raise Broken(f"tables of offset {tables.position} come before that offset")
             self._log.sync(self._log.end)
-            self._replica.volume.tables.adopt(tables.changes, tables.position)
+            self._replica.volume.tables.adopt(tables.changes, tables.refers_to)
             self._tables_version = tables.version
             self._report()
 
@@ -110,7 +110,6 @@ class ModelFollower:
         if end < self._log.end:
             self._replica.shard.ledger.check_cut(self._replica.id, self._log.records, end)
             self._log.cut(end, leader.newest)
-            self._replica.volume.tables.note_cut(end)
             self._drop()
             return
         self._log.adopt(leader)

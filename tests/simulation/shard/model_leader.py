@@ -14,6 +14,7 @@ from tests.simulation.shard.messages import (
     Report,
     Tables,
 )
+from tests.simulation.shard.model_tables import LogPlace
 from tests.simulation.shard.network import End
 
 if TYPE_CHECKING:
@@ -79,12 +80,17 @@ class ModelLeader:
         shard, tables = self.replica.shard, self.replica.volume.tables
         shard.next_number += 1
         tables.changes.add(shard.next_number)
+        tables.refers_to = self.last_record(self.log.flushed)
         tables.save()
         self.tables_version += 1
         self._changes.append((self.tables_version, shard.next_number))
         for link in list(self.links.values()):
             link.send_tables()
         self.look()
+
+    def last_record(self, end: int) -> LogPlace | None:
+        """Return the last record of the log below an offset; None without one."""
+        return max((each for each in self.log.records.items() if each[0] < end), default=None)
 
     def look(self) -> None:
         """Give the in-sync set what is known, and acknowledge what is replicated."""
@@ -93,6 +99,8 @@ class ModelLeader:
         for name, link in self.links.items():
             copies.note_report(name, link.flushed, now, tables=link.tables, may_join=True)
         self.replica.confirmed = copies.confirmed
+        for link in list(self.links.values()):
+            link.send_tables()
         if copies.replicated is not None:
             self._acknowledge(min(copies.replicated, self.log.flushed))
         while self._changes and self._changes[0][0] <= copies.tables_replicated:
@@ -171,12 +179,14 @@ class FollowerLink:
             self._send(data)
 
     def send_tables(self) -> None:
-        """Send the tables, once the log that they refer to is sent."""
+        """Send the tables, once the log that they refer to is sent and confirmed."""
         leader = self._leader
         if self._tables is None and leader.tables_version > self._tables_sent:
             changes = frozenset(leader.replica.volume.tables.changes)
-            self._tables = Tables(leader.tables_version, changes, leader.log.end)
-        if self._tables is not None and self._tables.position <= self._sent:
+            end = leader.log.end
+            self._tables = Tables(leader.tables_version, changes, end, leader.last_record(end))
+        held_at = min(self._sent, leader.copies.confirmed)
+        if self._tables is not None and self._tables.position <= held_at:
             self.end.send(self._tables)
             self._tables_sent, self._tables = self._tables.version, None
 

@@ -73,6 +73,7 @@ class ModelShard:
         )
         for name, volume in self.volumes.items():
             self.ledger.check_has_changes(name, volume.tables.changes)
+            self.ledger.check_refers(name, volume.tables, volume.log)
         first, *others = logs.values()
         for other in others:
             if isinstance(first, StoreLog) and isinstance(other, StoreLog):

@@ -7,6 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tests.simulation.shard.ledger import Record
+
+LogPlace = tuple[int, Record]
+"""A record with its offset."""
+
 
 @dataclass
 class ModelTables:
@@ -14,22 +19,18 @@ class ModelTables:
 
     changes: set[int] = field(default_factory=set)
     saved: set[int] = field(default_factory=set)
-    position: int = 0
-    """An offset of the log that the tables refer to, as the progress of delayed messages does."""
+    refers_to: LogPlace | None = None
+    """The last record of the log that the tables refer to, as the progress of delayed messages and
+    consumer offsets do."""
 
     def save(self) -> None:
         """Have all changes on disk."""
         self.saved = set(self.changes)
 
-    def adopt(self, changes: frozenset[int], position: int) -> None:
+    def adopt(self, changes: frozenset[int], refers_to: LogPlace | None) -> None:
         """Become the tables of a leader, durably. The log is on disk."""
-        self.changes, self.position = set(changes), position
+        self.changes, self.refers_to = set(changes), refers_to
         self.save()
-
-    def note_cut(self, end: int) -> None:
-        """Note that the log was cut. The tables of the earlier leader stay until the next one sends
-        its own: no schedule checks them against the log meanwhile."""
-        self.position = min(self.position, end)
 
     def lose_power(self) -> None:
         """Lose what is not on disk."""

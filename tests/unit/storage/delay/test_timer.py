@@ -158,6 +158,21 @@ def test_the_checkpoint_is_not_ahead_of_the_log(world: TimedStore) -> None:
     assert world.store.log.flushed_offset == world.store.log.max_offset
 
 
+def test_a_copy_in_a_diverged_tail_is_delivered_again(world: TimedStore) -> None:
+    world.timed(1, 1_000)
+    world.timed(2, 3_000)
+    world.run(2)
+    end = world.store.log.max_offset
+    world.run(4)
+    assert world.delivered() == [1, 2]
+    world.store.epochs.cut_at_opening(end, "leader:10912", 2)
+    world.store.close()
+    world.kill()
+    assert world.delivered() == [1]
+    world.run(2)
+    assert world.delivered() == [1, 2]
+
+
 def test_a_store_without_timed_messages_has_no_timer_files(world: TimedStore) -> None:
     world.put(1, 1)
     world.run(5)

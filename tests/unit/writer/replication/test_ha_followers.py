@@ -22,6 +22,7 @@ def _names(batch: TableBatch) -> set[TableName]:
 
 def test_a_follower_gets_all_tables_and_then_what_changes(root: Path) -> None:
     async def scenario(served: Served) -> None:
+        served.confirm()
         store = served.store
         store.create_topic("T", queues=3)
         put_some(store, 3)
@@ -47,6 +48,7 @@ def test_a_follower_gets_all_tables_and_then_what_changes(root: Path) -> None:
 
 def test_tables_come_behind_the_messages_that_they_refer_to(root: Path) -> None:
     async def scenario(served: Served) -> None:
+        served.confirm()
         store = served.store
         store.create_topic("T", queues=3)
         follower = await served.slave(None)
@@ -68,8 +70,32 @@ def test_tables_come_behind_the_messages_that_they_refer_to(root: Path) -> None:
     run_served(root, scenario)
 
 
+def test_tables_wait_until_what_they_refer_to_is_confirmed(root: Path) -> None:
+    async def scenario(served: Served) -> None:
+        put_some(served.store, 3)
+        end = served.store.log.max_offset
+        served.confirm(end - 1)
+        follower = await served.slave(None)
+        await follower.introduce("one")
+        follower.report(0)
+        _, batch = await follower.until_tables()
+        assert _names(batch) == set(BEFORE_LOG)
+        (slave,) = served.server.slaves
+        await served.until(lambda: slave.awaits_confirmed == end)
+        put_some(served.store, 3, start=3)
+        served.server.send_now()
+        await follower.log_from(0, served.store.log.max_offset)
+        served.confirm(end)
+        sent, batch = await follower.until_tables()
+        assert (sent, _names(batch)) == (0, {*TableName} - BEFORE_LOG)
+        assert slave.awaits_confirmed == 0
+
+    run_served(root, scenario)
+
+
 def test_a_deletion_comes_before_the_messages_that_follow_it(root: Path) -> None:
     async def scenario(served: Served) -> None:
+        served.confirm()
         store = served.store
         store.create_topic("T", queues=3)
         put_some(store, 3)
@@ -98,6 +124,7 @@ def test_a_deletion_comes_before_the_messages_that_follow_it(root: Path) -> None
 
 def test_a_follower_cannot_acknowledge_tables_that_it_was_not_sent(root: Path) -> None:
     async def scenario(served: Served) -> None:
+        served.confirm()
         follower = await served.slave(None)
         await follower.introduce("one")
         follower.report(0)
@@ -112,6 +139,7 @@ def test_a_follower_cannot_acknowledge_tables_that_it_was_not_sent(root: Path) -
 
 def test_offsets_that_grow_are_sent_at_intervals(root: Path) -> None:
     async def scenario(served: Served) -> None:
+        served.confirm()
         store = served.store
         store.create_topic("T", queues=3)
         put_some(store, 3)

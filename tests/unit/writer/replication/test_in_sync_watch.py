@@ -26,6 +26,7 @@ class _Slave:
         self.address = f"{name}:1"
         self.acknowledged = 0
         self.tables = sys.maxsize
+        self.awaits_confirmed = 0
 
 
 class _Server:
@@ -111,6 +112,16 @@ def test_a_leader_whose_readers_wait_for_it_syncs_at_once(root: Path) -> None:
         put_some(scene.store, 1, start=3)
         eager.look()
         await scene.until(lambda: scene.copies.confirmed == scene.store.log.max_offset)
+
+    _run(root, scenario)
+
+
+def test_a_leader_syncs_at_once_what_tables_wait_for(root: Path) -> None:
+    async def scenario(scene: _Scene) -> None:
+        slave = scene.connect("b", scene.end)
+        put_some(scene.store, 1, start=3)
+        slave.acknowledged = slave.awaits_confirmed = scene.store.log.max_offset
+        await scene.until(lambda: scene.copies.confirmed == slave.awaits_confirmed)
 
     _run(root, scenario)
 

@@ -51,7 +51,8 @@ def save(files: FileSystem, paths: StorePaths, truncation: Truncation) -> None:
 
 def begin(files: FileSystem, paths: StorePaths) -> Truncation | None:
     """Return the noted cut, with what earlier runs noted of the tail withdrawn: the log then looks
-    as if the tail had never been synced. Raises StoreDamaged, OSError.
+    as if the tail had never been synced. The timer begins anew: of the messages that it has
+    finished, copies may be in the tail. Raises StoreDamaged, OSError.
     """
     if files.stat(paths.truncation) is None:
         return None
@@ -66,6 +67,7 @@ def begin(files: FileSystem, paths: StorePaths) -> Truncation | None:
     if files.stat(paths.state) is not None:
         _lower_bounds(files, paths, found.offset)
     remove_file(files, paths.manifest)
+    remove_file(files, paths.timer_check)
     return found
 
 

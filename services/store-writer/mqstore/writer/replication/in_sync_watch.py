@@ -163,9 +163,11 @@ class InSyncWatch:
             )
             self._note_connected(name, slave, now)
         self._confirm()
-        if self._syncs and not self._is_syncing and flushed < log_.max_offset:
+        awaited = max((each.awaits_confirmed for each in slaves.values()), default=0)
+        needed = log_.max_offset if self._syncs else awaited
+        if flushed < needed and not self._is_syncing:
             self._is_syncing = True
-            self._store.flush.request(log_.max_offset).add_done_callback(self._note_synced)
+            self._store.flush.request(needed).add_done_callback(self._note_synced)
 
     def _note_synced(self, request: OffsetRequest) -> None:
         """Look again after a sync. Called from the thread of the flush service."""

@@ -148,6 +148,12 @@ class Slave:
         itself."""
         return self._acknowledged_tables if self.is_replica else sys.maxsize
 
+    @property
+    def awaits_confirmed(self) -> int:
+        """The offset up to which the log is to be confirmed before more tables are sent; 0 where
+        none wait for it."""
+        return self._tables.awaited(self.sent)
+
     async def fetch(self, offset: int, size: int) -> bytes:
         """Return a range of the follower's log; nothing where it lacks a part of it. Raises
         TimeoutError, ConnectionError."""
@@ -292,7 +298,7 @@ class Slave:
                 await self._send_tables(await self._tables.before_log())
             if data:
                 await self._send_frames(data)
-            tables = self._tables.behind_log(self.sent) if self.is_replica else None
+            tables = self._next_tables() if self.is_replica else None
             if tables is not None:
                 await self._send_tables(tables)
             elif not data:
@@ -310,6 +316,10 @@ class Slave:
         if found is None:
             found = await asyncio.to_thread(self._stream.read, self.sent, READ_SIZE)
         return found
+
+    def _next_tables(self) -> bytes | None:
+        found = self._observer.confirmation
+        return None if found is None else self._tables.behind_log(self.sent, found.offset)
 
     async def _send_frames(self, data: bytes) -> None:
         """Send bytes of one segment, and let other tasks run."""

@@ -16,7 +16,8 @@ class TablesSender:
     """Decides which texts are sent, and where in the log. Used on one event loop.
 
     Those that a follower needs before the log are sent before the log that was read with them. The
-    others refer to messages, and are sent behind the log up to its end when they were taken.
+    others refer to messages, and are sent behind the log up to its end when they were taken, once
+    that is confirmed: no later leader lacks these messages, whatever tail a follower cuts.
     """
 
     def __init__(self, feed: TableFeed, stream: LogStream) -> None:
@@ -47,9 +48,14 @@ class TablesSender:
         self._before_log = changed
         return await asyncio.to_thread(lambda: ha_tables.encode(self._feed.take_before_log()))
 
-    def behind_log(self, sent: int) -> bytes | None:
+    def awaited(self, sent: int) -> int:
+        """Return the end of the log, of which ``sent`` is sent, that is to be confirmed before more
+        changes are; 0 without one."""
+        return 0 if self._taken is None or self._taken[0] > sent else self._taken[0]
+
+    def behind_log(self, sent: int, confirmed: int) -> bytes | None:
         """Return the changes that come behind the log up to ``sent``; None without one."""
-        if self._taken is None or self._taken[0] > sent:
+        if self._taken is None or self._taken[0] > min(sent, confirmed):
             return None
         (_, text), self._taken = self._taken, None
         return text
