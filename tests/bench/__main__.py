@@ -18,6 +18,7 @@ from typing import Final
 from tests.bench import (
     bench_append,
     bench_beside,
+    bench_catch_up,
     bench_jobs,
     bench_lean,
     bench_network,
@@ -55,6 +56,7 @@ BENCHES: Final[dict[str, Callable[[Setting], Iterator[Bench]]]] = {
     "rebuild": bench_rebuild.benches,
     "index-rebuild": bench_spark.benches,
     "jobs": bench_jobs.benches,
+    "catch-up": bench_catch_up.benches,
     "reads": bench_reads.benches,
     "query": bench_query.benches,
     "open": bench_open.benches,

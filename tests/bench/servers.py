@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from mqstore.client import Client
@@ -21,7 +22,7 @@ from tests.services import service_processes
 from tests.services.service_processes import Run, running
 
 REPLICA: Final = "follower"
-CONNECTED_WITHIN_S: Final = 60.0
+COPIED_WITHIN_S: Final = 600.0
 """Longest wait for the copy of a leader or of a master."""
 
 
@@ -87,23 +88,50 @@ def broker(
         yield Server(str(names or port), (process_id,))
 
 
+@dataclass(frozen=True)
+class Leader:
+    """A leader that runs, and the port that followers connect to."""
+
+    server: Server
+    client: Client
+    port: int
+
+
+@contextmanager
+def leader_of(store: Path, **settings: Any) -> Iterator[Leader]:
+    """Run store-writer as the leader of a store, without followers yet."""
+    ha = free_port()
+    leading = {"ha_listen_port": ha, "listen_port": free_port(), "replica_name": "leader"}
+    with (
+        service_processes.writer(
+            store, ha_allowed_slaves="127.0.0.1", **leading, **settings
+        ) as process,
+        Client(process.url, process.url) as client,
+    ):
+        yield Leader(Server(process.url, (process.process.pid,)), client, ha)
+
+
+@contextmanager
+def follower_of(leader: Leader, store: Path, **settings: Any) -> Iterator[Server]:
+    """Run a follower of a leader over a store, once it is in sync."""
+    settings |= {"broker_role": "SLAVE", "ha_master_address": f"127.0.0.1:{leader.port}"}
+    settings |= {"status": "not-ready", "replica_name": REPLICA}
+    with service_processes.writer(store, **settings) as process:
+        _await(lambda: _is_in_sync(leader.client))
+        yield Server(process.url, (process.process.pid,))
+
+
 @contextmanager
 def leader(setting: Setting) -> Iterator[Server]:
     """Run a synchronous leader and its follower over empty stores; both are measured."""
-    ha = free_port()
-    leading = {"broker_role": "SYNC_MASTER", "ha_listen_port": ha, "listen_port": free_port()}
-    following: dict[str, Any] = {"broker_role": "SLAVE", "ha_master_address": f"127.0.0.1:{ha}"}
-    allowed = {"ha_allowed_slaves": "127.0.0.1", "replica_name": "leader"}
     with (
         fresh_directory(setting.directory) as root,
-        service_processes.writer(root / "leader", **leading, **allowed) as first,
-        Client(first.url, first.url) as client,
+        leader_of(root / "leader", broker_role="SYNC_MASTER") as first,
     ):
-        client.create_topic(TOPIC, queues=QUEUES)
-        following |= {"status": "not-ready", "replica_name": REPLICA}
-        with service_processes.writer(root / "follower", **following) as follower:
-            _await(lambda: _is_in_sync(client))
-            yield Server(first.url, (first.process.pid, follower.process.pid))
+        first.client.create_topic(TOPIC, queues=QUEUES)
+        with follower_of(first, root / "follower") as second:
+            both = first.server.process_ids + second.process_ids
+            yield Server(first.server.address, both)
 
 
 @contextmanager
@@ -141,8 +169,8 @@ def _is_stored(port: int) -> bool:
 
 def _await(is_so: Callable[[], bool]) -> None:
     """Poll until the copy is connected. Raises SideError."""
-    deadline = time.monotonic() + CONNECTED_WITHIN_S
+    deadline = time.monotonic() + COPIED_WITHIN_S
     while not is_so():
         if time.monotonic() > deadline:
-            raise SideError("the copy does not connect")
-        time.sleep(0.1)
+            raise SideError("the copy does not get in sync")
+        time.sleep(0.02)

@@ -109,6 +109,12 @@ def test_the_rebuild_by_spark_is_measured(tmp_path: Path) -> None:
     assert all(row["ours"] for row in rows)
 
 
+@pytest.mark.slow
+def test_the_first_copy_of_a_follower_is_measured_beside_the_disk(tmp_path: Path) -> None:
+    (rate, cost) = run(tmp_path, "catch-up", "--alone", "--log-mib", "8", "--rounds", "1")
+    assert rate["ours"] and rate["disk"] and cost["ours"]
+
+
 @pytest.mark.nightly
 def test_reports_and_archives_by_spark_are_measured_beside_the_disk(tmp_path: Path) -> None:
     rows = run(tmp_path, "jobs", "--alone", "--log-mib", "130")  # an archive takes whole segments
@@ -124,7 +130,7 @@ def test_reports_and_archives_by_spark_are_measured_beside_the_disk(tmp_path: Pa
     "names",
     [
         ("sync", "query"),
-        tuple(name for name in BENCHES if name not in ("beside", "index-rebuild", "jobs")),
+        tuple(BENCHES.keys() - {"beside", "catch-up", "index-rebuild", "jobs"}),
     ],
     ids=["some", "all"],
 )
