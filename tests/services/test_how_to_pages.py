@@ -67,7 +67,9 @@ RUN_HERE: Final = {
     ("produce-messages", "curl -X POST"),
     ("produce-messages", "curl -H"),
     ("pause-writes", "curl -X PUT localhost:8081/v1/store/writes -H 'content-type: app"),
+    ("rebuild-the-index", ".venv/bin/mqstore store rebuild"),
     ("repair-a-store", ".venv/bin/mqstore store repair"),
+    ("repair-a-store", ".venv/bin/mqstore store rebuild"),
     ("replay-from-a-time", "curl -X POST"),
     ("replay-from-a-time", "curl 'localhost:8082/v1/topics/orders/queues/0/offset"),
     ("replay-from-a-time", "curl -X POST localhost:8082/v1/offsets:by-time"),
@@ -443,6 +445,12 @@ def test_repair_verify_and_move_a_store_at_rest(reader: Reader, tmp_path: Path) 
     at_rest = Reader(reader.run, _closed_store(tmp_path), tmp_path)
     plan, repair = at_rest.replies(_block("repair-a-store", ".venv/bin/mqstore store repair"))
     assert (plan["t"], repair["t"], repair["left"]) == ("planned", "repaired", {})
+    rebuilds = [
+        *at_rest.replies(_block("repair-a-store", ".venv/bin/mqstore store rebuild")),
+        *at_rest.replies(_block("rebuild-the-index", ".venv/bin/mqstore store rebuild")),
+    ]
+    results = [json.loads(each.splitlines()[-1]) for each in rebuilds]
+    assert [each["t"] for each in results] == ["planned", "rebuilt", "rebuilt"]
     shown, verified = at_rest.replies(
         _block("open-a-refused-store", ".venv/bin/mqstore store info")
     )

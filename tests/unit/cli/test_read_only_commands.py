@@ -31,6 +31,7 @@ LOOKING_COMMANDS: Final = {
     "info": ["store", "info", *INDEX_SIZES],
     "verify": ["store", "verify", *INDEX_SIZES],
     "repair --dry-run": ["store", "repair", "--dry-run", *INDEX_SIZES],
+    "rebuild": ["store", "rebuild", *INDEX_SIZES],
     "verify --json": ["store", "verify", "-o", "json", *INDEX_SIZES],
 }
 """Arguments of every command that only looks, without the directory, which comes last: a new one

@@ -102,7 +102,7 @@ def test_tables_and_csv_have_a_row_for_each_change(root: Path) -> None:
     assert head.split()[:3] == ["ACTION", "TOPIC", "QUEUE"]
     assert ["place-tombstone", "T"] in [row.split()[:2] for row in rows]
     assert plan.startswith("plan: ")
-    assert plan.endswith(f"repair with: mqstore store repair {root} --yes")
+    assert plan.endswith(f"do it with: mqstore store repair {root} --yes")
     assert len(csv.stdout.splitlines()) == len(rows) + 1
 
 

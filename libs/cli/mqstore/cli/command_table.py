@@ -153,6 +153,7 @@ COMMANDS: Final[Mapping[str, Entry]] = {
             "dump": Leaf("dump:dump", "Print all that is in a store, as JSON lines."),
             "verify": Leaf("verify:verify", "Check a store directory without changing it."),
             "repair": Leaf("repair:repair", "Repair all that `store verify` finds in a store."),
+            "rebuild": Leaf("store_rebuild:rebuild", "Make queues and index again from the log."),
             "export": Leaf("store_export:export", "Write the messages of a store to a file."),
             "import": Leaf("store_import:import_messages", "Store the messages of an export."),
             "adopt": Leaf("adopt:adopt", "Make a commit log outside its root the root's own."),

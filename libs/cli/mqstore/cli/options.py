@@ -25,3 +25,7 @@ IndexNum = Annotated[
         help="maxIndexNum of the index files; default: format.json's, else as the files show.",
     ),
 ]
+Act = Annotated[
+    bool, typer.Option("--yes", help="Do what the plan says. Without it only the plan is printed.")
+]
+PlanOnly = Annotated[bool, typer.Option("--dry-run", help="Print the plan only, also with --yes.")]

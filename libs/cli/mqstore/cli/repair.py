@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from mqstore.cli.extras import require
-from mqstore.cli.options import HashSlots, IndexNum, StoreDirectory
+from mqstore.cli.options import Act, HashSlots, IndexNum, PlanOnly, StoreDirectory
 from mqstore.cli.session import Form
 
 
 def repair(
     directory: StoreDirectory,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Repair the store. Without it only the plan is printed.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the plan only, also with --yes.")
-    ] = False,
+    yes: Act = False,
+    dry_run: PlanOnly = False,
     output: Form = None,
     hash_slots: HashSlots = None,
     index_num: IndexNum = None,
@@ -44,5 +38,5 @@ def repair(
     require("store")
     from mqstore.cli import repair_lines  # slow, and not needed for help
 
-    acts = yes and not dry_run
-    raise typer.Exit(repair_lines.run(directory, acts, output, hash_slots, index_num))
+    choice = repair_lines.Choice(directory, acts=yes and not dry_run)
+    raise typer.Exit(repair_lines.run(choice, output, hash_slots, index_num))

@@ -1,9 +1,10 @@
-"""Runs ``mqstore store repair``: prints the changes, then a summary (JSON and YAML: an item
-``repaired``)."""
+"""Runs ``mqstore store repair`` and ``rebuild``: prints the changes, then a summary (JSON and YAML:
+an item ``planned``, ``repaired`` or ``rebuilt``)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from mqstore.cli.session import choose_form
 from mqstore.cli.store_command import index_sizes, run_command
 from mqstore.storage import StoreConfig
 from mqstore.storage.host import production_seams
-from mqstore.storage.repair import Change, RepairOutcome, StoreRepair
+from mqstore.storage.repair import Change, Remedy, RepairOutcome, StoreRepair
 
 _COLUMNS: Final = (
     Column("action", lambda row: row["action"]),
@@ -30,34 +31,50 @@ _COLUMNS: Final = (
 )
 
 
-def run(
-    directory: Path,
-    acts: bool,
-    form: Format | None,
-    hash_slots: int | None,
-    index_num: int | None,
-) -> int:
-    """Plan a repair or run it, and print all rows; the exit code."""
+PARTS: Final = {"queues": Remedy.REMAKE_ENTRIES, "index": Remedy.REMAKE_INDEX}
+"""Parts that a rebuild makes again, by the names of their options."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The command, as given. ``parts`` are those of a rebuild; a repair has none."""
+
+    directory: Path
+    acts: bool
+    parts: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> str:
+        """The command that does what the plan says."""
+        name = "rebuild" if self.parts else "repair"
+        options = "".join(f" --{part}" for part in self.parts if len(self.parts) < len(PARTS))
+        return f"mqstore store {name} {self.directory}{options} --yes"
+
+
+def run(choice: Choice, form: Format | None, hash_slots: int | None, index_num: int | None) -> int:
+    """Plan a repair or a rebuild, or run it, and print all rows; the exit code."""
     return run_command(
-        lambda: _run(directory, acts, form, index_sizes(hash_slots, index_num)),
+        lambda: _run(choice, form, index_sizes(hash_slots, index_num)),
         refuse,
         unread=EXIT_FINDINGS,
     )
 
 
-def _run(directory: Path, acts: bool, form: Format | None, config: StoreConfig) -> int:
-    out = Output(choose_form(form))
+def _run(choice: Choice, form: Format | None, config: StoreConfig) -> int:
+    out, acts = Output(choose_form(form)), choice.acts
+    remakes = frozenset(PARTS[part] for part in choice.parts)
+    root = choice.directory.absolute()
     with show_progress() as progress:
-        repair = StoreRepair(directory.absolute(), config, production_seams(), progress)
+        repair = StoreRepair(root, config, production_seams(), progress, remakes)
         outcome = repair.run() if acts else repair.plan()
-    summary = _summary(outcome, acts)
+    summary = _summary(outcome, _verb(choice))
     if out.is_document:
         out.items([*rows(outcome), summary], _COLUMNS)
     elif outcome.changes.listed or not out.is_table:
         out.items(rows(outcome), _COLUMNS)
     if out.is_table:
-        out.line(_text(outcome, acts, directory))
-    is_fine = not outcome.left and not outcome.changes.lost and (acts or not outcome.is_needed)
+        out.line(_text(outcome, choice))
+    is_fine = not outcome.left and not outcome.changes.lost and (acts or not outcome.found)
     return EXIT_OK if is_fine else EXIT_FINDINGS
 
 
@@ -86,10 +103,16 @@ def _row(change: Change) -> dict[str, Any]:
     return {"t": "change", "action": change.action.value, **known}
 
 
-def _summary(outcome: RepairOutcome, acts: bool) -> dict[str, Any]:
+def _verb(choice: Choice) -> str:
+    if not choice.acts:
+        return "planned"
+    return "rebuilt" if choice.parts else "repaired"
+
+
+def _summary(outcome: RepairOutcome, verb: str) -> dict[str, Any]:
     changes = outcome.changes
     return {
-        "t": "repaired" if acts else "planned",
+        "t": verb,
         "found": {kind.value: count for kind, count in sorted(outcome.found.items())},
         "changes": {action.value: count for action, count in sorted(changes.counts.items())},
         "lost": changes.lost,
@@ -99,7 +122,7 @@ def _summary(outcome: RepairOutcome, acts: bool) -> dict[str, Any]:
     }
 
 
-def _text(outcome: RepairOutcome, acts: bool, directory: Path) -> str:
+def _text(outcome: RepairOutcome, choice: Choice) -> str:
     if not outcome.is_needed:
         return "nothing to repair"
     found = sum(outcome.found.values())
@@ -108,8 +131,7 @@ def _text(outcome: RepairOutcome, acts: bool, directory: Path) -> str:
     if outcome.left:
         kinds = ", ".join(f"{count} {kind.value}" for kind, count in sorted(outcome.left.items()))
         result += f", of which these stay: {kinds}"
-    if acts:
-        return (
-            f"repaired: {result}; changed and removed bytes are in {directory}/mqstore/quarantine"
-        )
-    return f"plan: {result}; repair with: mqstore store repair {directory} --yes"
+    if choice.acts:
+        aside = f"{choice.directory}/mqstore/quarantine"
+        return f"{_verb(choice)}: {result}; changed and removed bytes are in {aside}"
+    return f"plan: {result}; do it with: {choice.command}"

@@ -409,9 +409,9 @@ class MessageStore:
             raise StoreNotWritable("read-only", f"nothing can be repaired: {reason}")
         return self.scrub.repair(progress=progress)
 
-    def wait_for_index(self) -> None:
+    def wait_for_index(self, progress: Callable[[int, int], None] = lambda *_: None) -> None:
         """Bring the index up to the log's end, in the caller's thread. Raises OSError."""
-        self.dispatcher.run_to_end()
+        self.dispatcher.run_to_end(progress)
 
     def begin_epoch(self, epoch: int) -> None:
         """Begin an epoch, as the leader that puts from now on; durable at return. Nothing may have

@@ -10,11 +10,12 @@ from mqstore.storage.adoption import adopt as adopt_log
 from mqstore.storage.adoption import plan as plan_adoption
 from mqstore.storage.recovery.accepted_loss import AcceptedLoss
 from mqstore.storage.room_at_rest import make_room
-from mqstore.storage.store_repair import Change, RepairOutcome, StoreRepair
+from mqstore.storage.store_repair import Change, Remedy, RepairOutcome, StoreRepair
 
 __all__ = [
     "AcceptedLoss",
     "Change",
+    "Remedy",
     "RepairOutcome",
     "StoreRepair",
     "accept_loss",

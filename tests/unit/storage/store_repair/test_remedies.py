@@ -45,9 +45,9 @@ class Patient:
     def index(self) -> Path:
         return min((self.root / "index").iterdir())
 
-    def entry(self, number: int, queue_id: int = 0) -> tuple[int, int, int]:
-        """Physical offset, size and tagsCode of an entry of a queue's first file."""
-        data = self.queue(queue_id).read_bytes()
+    def entry(self, number: int, queue_id: int = 0, *, file: int = 0) -> tuple[int, int, int]:
+        """Physical offset, size and tagsCode of an entry of one file of a queue."""
+        data = self.queue(queue_id, file).read_bytes()
         found = ENTRY.unpack_from(data, number * QUEUE_ENTRY_SIZE)
         return (int(found[0]), int(found[1]), int(found[2]))
 
@@ -74,8 +74,9 @@ class Patient:
     def findings(self) -> list[Finding]:
         return list(Verification(self.root, self.config, production_seams()).findings())
 
-    def repair(self) -> StoreRepair:
-        return StoreRepair(self.root, self.config, production_seams(), lambda *_: None)
+    def repair(self, *remakes: Remedy) -> StoreRepair:
+        seams = production_seams()
+        return StoreRepair(self.root, self.config, seams, lambda *_: None, frozenset(remakes))
 
 
 Damage = Callable[[Patient], None]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -289,7 +290,7 @@ class Restoration:
         with MessageStore.open(self._staged, StoreConfig(), self._seams, options) as store:
             if store.read_only_reason is not None:
                 raise BackupDamaged(f"the restored store opens read-only: {store.read_only_reason}")
-            store.wait_for_index()
+            store.wait_for_index(partial(self._progress, "index"))
             return store.recovery.lowered_offset_count
 
     def _show_opening(self, now: OpeningProgress) -> None:

@@ -256,11 +256,11 @@ class Dispatcher:
         with self._hold_lock():
             self._closed = True
 
-    def run_to_end(self, progress: Callable[[int], None] | None = None) -> None:
+    def run_to_end(self, progress: Callable[[int, int], object] = lambda *_: None) -> None:
         """Dispatch everything, index included, in the caller's thread (recovery, a clean close).
 
-        Raises OSError when the disk rejects a write. ``progress`` is called with the position now
-        and then.
+        ``progress`` is called with the bytes of log in the index, and their total. Raises OSError
+        when the disk rejects a write.
         """
         with self._hold_lock():
             more = True
@@ -269,8 +269,9 @@ class Dispatcher:
                     more = self._advance(self._log.max_offset) or self._advance_index()
                 finally:
                     self._publish()
-                if progress is not None:
-                    progress(self.position)
+                log = self._log
+                done = self.catch_up.position - log.min_offset
+                progress(done, log.max_offset - log.min_offset)
 
     def finish(self, clock: Clock) -> None:
         """Dispatch the rest at a close, within INDEX_PATIENCE_S for an index that is being rebuilt.

@@ -8,14 +8,18 @@ and makes what is derived again (``opened_remedies``).
 A crash at any step leaves a store in which the next repair finds the remaining work. Bytes that are
 changed or removed are in quarantine before.
 
-Called from ``mqstore store repair``, through the face module ``repair``.
+``mqstore store rebuild`` is a repair that makes queues or index again whole (``DERIVED_PARTS``),
+also where nothing is found.
+
+Called from both commands, through the face module ``repair``.
 """
 
 from mqstore.storage.store_repair.changes import Action, Change, ChangeList
 from mqstore.storage.store_repair.remedies import REMEDIES, Remedy
-from mqstore.storage.store_repair.repair import RepairOutcome, StoreRepair
+from mqstore.storage.store_repair.repair import DERIVED_PARTS, RepairOutcome, StoreRepair
 
 __all__ = [
+    "DERIVED_PARTS",
     "REMEDIES",
     "Action",
     "Change",

@@ -1,12 +1,12 @@
-"""Blanks the wrong entries of ConsumeQueues, so that the next opening makes them again.
+"""Blanks entries of ConsumeQueues, so that the next opening makes them again.
 
-An opening keeps every entry that it finds, since the log itself may be wrong; ``verify`` has shown
-that these name no record of their place.
+An opening keeps every entry that it finds, since the log itself may be wrong. Blanked are those
+that, as ``verify`` has shown, name no record of their place, and on request all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from mqstore.storage.layout import PRE_BLANK_SIZE, QUEUE_ENTRY_SIZE
@@ -18,7 +18,8 @@ from mqstore.storage.store_repair.changes import Action, Change, ChangeList
 
 _BLANK = bytes(QUEUE_ENTRY_SIZE)
 _BLOCK = 1_024 * QUEUE_ENTRY_SIZE
-_REASON = "entries that name no record of their place"
+_WRONG = "entries that name no record of their place"
+_OLD = "entries before a rebuild of the queues"
 
 
 class QueueRemedies:
@@ -49,10 +50,29 @@ class QueueRemedies:
             if beyond is not None:
                 places |= set(self._places_beyond(path, beyond))
             if places:
-                self._blank_places(path, places)
+                self._blank_places(path, places, _WRONG)
                 count += len(places)
         if count:
             what = f"{count} entries name no record of their place"
+            self._note(Action.BLANK_ENTRIES, topic, queue_id, what)
+
+    def blank_all(
+        self, topic: str, queue_id: int, is_in_log: Callable[[int], bool], *, keeps: bool
+    ) -> None:
+        """Blank every entry whose physical offset is in the log, but the queue's last one, which
+        shows the queue offsets that were given out. With ``keeps``, only note the change."""
+        count, is_last = 0, True
+        for path, _ in reversed(list(self._files_of(topic, queue_id))):
+            found = [(place, offset) for place, offset, _ in self._entries(path)]
+            if found and is_last:
+                found.pop()
+                is_last = False
+            places = {place for place, offset in found if is_in_log(offset)}
+            if places and not keeps:
+                self._blank_places(path, places, _OLD)
+            count += len(places)
+        if count:
+            what = f"{count} entries are made again from the log"
             self._note(Action.BLANK_ENTRIES, topic, queue_id, what)
 
     def set_aside_if_empty(self, topic: str, queue_id: int) -> None:
@@ -94,9 +114,9 @@ class QueueRemedies:
     def _names_a_record(self, path: Path) -> bool:
         return next(self._entries(path), None) is not None
 
-    def _blank_places(self, path: Path, places: set[int]) -> None:
+    def _blank_places(self, path: Path, places: set[int], reason: str) -> None:
         start, stop = min(places) * QUEUE_ENTRY_SIZE, (max(places) + 1) * QUEUE_ENTRY_SIZE
-        self._quarantine.keep_range(path, start, stop - start, _REASON)
+        self._quarantine.keep_range(path, start, stop - start, reason)
         self._files.reserve(path, start, stop - start)
         mapped = self._files.map(path, writable=True)
         try:

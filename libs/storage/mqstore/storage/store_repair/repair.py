@@ -41,9 +41,9 @@ _OF_LOG: Final = frozenset(
     {Kind.RECORD_BODY, Kind.RECORD_BROKEN, Kind.RECORD_ODD, Kind.BLOCK_CHANGED, Kind.LOG_TAIL}
 )
 """Findings of the log that opening the store and repairing its records removes."""
-_DERIVED: Final = frozenset(
-    kind for kind in Kind if REMEDIES[kind] in (Remedy.REMAKE_ENTRIES, Remedy.REMAKE_INDEX)
-)
+DERIVED_PARTS: Final = frozenset({Remedy.REMAKE_ENTRIES, Remedy.REMAKE_INDEX})
+"""Remedies that make a part of the store again from its log: the queues, the index."""
+_DERIVED: Final = frozenset(kind for kind in Kind if REMEDIES[kind] in DERIVED_PARTS)
 _TRIES_MAX: Final = 2
 """Rounds after which the same findings, counted by kind, are left to a person."""
 _OF_RECORDS: Final = frozenset({Kind.ENTRY_MISSING, Kind.ENTRY_ORDER, Kind.QUEUE_OFFSET_TAKEN})
@@ -62,35 +62,58 @@ class RepairOutcome:
     summary: Summary = field(default_factory=Summary)
     """Summary of the last verification."""
 
+    remakes: frozenset[Remedy] = frozenset()
+    """Parts that are made again whole, also without a finding."""
+
     @property
     def is_needed(self) -> bool:
         """Whether there is something to repair."""
-        return bool(self.found)
+        return bool(self.found or self.remakes)
 
 
 class StoreRepair:
     """One repair of one store. ``plan`` changes nothing; ``run`` takes the store's lock.
 
+    With ``remakes``, a part of DERIVED_PARTS is made again whole, also where nothing is found.
+
     Both raise StoreLocked where a process has the store, and DirectoryNotUsable, DiskRefuses,
     StoreOfAnother, StoreUnsupported, StoreDamaged, RepairRefused, StoreFailed, OSError.
     """
 
-    def __init__(self, root: Path, config: StoreConfig, seams: Seams, progress: Progress) -> None:
+    def __init__(
+        self,
+        root: Path,
+        config: StoreConfig,
+        seams: Seams,
+        progress: Progress,
+        remakes: frozenset[Remedy] = frozenset(),
+    ) -> None:
         """``root`` is absolute. ``progress`` is called with the stage, the amount done, and the
         total."""
         self._root = root
         self._config = config
         self._seams = seams
         self._progress = progress
+        self._remakes = remakes
 
     def plan(self) -> RepairOutcome:
         """Repair the store in memory, on an overlay over its files, and return the changes."""
         overlaid = replace(self._seams, files=make_overlay(self._seams.files))
-        return _Rounds(self._root, self._config, overlaid, self._progress, rehearses=True).run()
+        return self._rounds(overlaid, rehearses=True).run()
 
     def run(self) -> RepairOutcome:
         """Repair the store, and verify it again."""
-        return _Rounds(self._root, self._config, self._seams, self._progress, rehearses=False).run()
+        return self._rounds(self._seams, rehearses=False).run()
+
+    def _rounds(self, seams: Seams, *, rehearses: bool) -> _Rounds:
+        return _Rounds(
+            self._root,
+            self._config,
+            seams,
+            self._progress,
+            remakes=self._remakes,
+            rehearses=rehearses,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +126,8 @@ class _Round:
 
 
 class _Rounds:
-    """The rounds of one repair. A rehearsal leaves the index alone: it would be made in memory."""
+    """The rounds of one repair. A rehearsal makes neither the index nor whole queues again: both
+    would be made in memory."""
 
     def __init__(
         self,
@@ -112,6 +136,7 @@ class _Rounds:
         seams: Seams,
         progress: Progress,
         *,
+        remakes: frozenset[Remedy],
         rehearses: bool,
     ) -> None:
         self._root = root
@@ -119,10 +144,14 @@ class _Rounds:
         self._seams = seams
         self._progress = progress
         self._rehearses = rehearses
-        self._outcome = RepairOutcome()
+        self._outcome = RepairOutcome(remakes=remakes)
+        self._to_remake = remakes
+        """Parts that are to be made again whole, and are not yet."""
         self._changes = self._outcome.changes
         self._treated: frozenset[Kind] = frozenset()
         """Kinds of the round before, to which their remedies were applied."""
+        self._is_applied = False
+        """Whether a round has changed the store."""
 
     def run(self) -> RepairOutcome:
         """Repeat the rounds until nothing is left, or they change nothing."""
@@ -134,16 +163,19 @@ class _Rounds:
             if number == 0:
                 self._outcome.found = left
             seen[tuple(sorted(left.items()))] += 1
-            if not left or number == ROUNDS_MAX - 1 or max(seen.values()) > _TRIES_MAX:
+            if not (left or self._to_remake) or number == ROUNDS_MAX - 1:
+                break
+            if max(seen.values()) > _TRIES_MAX:
                 break
             self._apply(this)
+            self._is_applied = True
         return self._outcome
 
     @property
     def _ignored(self) -> frozenset[Kind]:
         """Kinds that a rehearsal has noted the changes of, and cannot remove."""
         counts = self._changes.counts
-        closes = {Kind.NOT_CLOSED} if counts[Action.CLOSE] or self._treated else set()
+        closes = {Kind.NOT_CLOSED} if counts[Action.CLOSE] or self._is_applied else set()
         makes_index = _INDEX if counts[Action.REMAKE_INDEX] else frozenset()
         return frozenset(makes_index | closes) if self._rehearses else frozenset()
 
@@ -233,7 +265,8 @@ class _Rounds:
 
     def _change_queues(self, this: _Round, files: FileRemedies) -> None:
         found, store = this.found, this.store
-        if not (found.wants(Remedy.REMAKE_ENTRIES) or found.wants(Remedy.FILL_GAP)):
+        is_whole = Remedy.REMAKE_ENTRIES in self._to_remake
+        if not (is_whole or found.wants(Remedy.REMAKE_ENTRIES) or found.wants(Remedy.FILL_GAP)):
             return
         files.forget_last_run()
         is_left = Kind.QUEUE_FILE in this.left
@@ -249,12 +282,22 @@ class _Rounds:
             queues.blank(topic, queue_id, numbers, beyond)
         for topic, queue_id in sorted(found.with_holes):
             queues.set_aside_if_empty(topic, queue_id)
+        if is_whole:
+            self._blank_queues(store, queues)
         what = "missing entries are made again from the log"
         self._changes.add(Change(action=Action.REMAKE_QUEUES, what=what))
 
+    def _blank_queues(self, store: StoreAtRest, queues: QueueRemedies) -> None:
+        names = sorted(store.view.queue_names())
+        for number, (topic, queue_id) in enumerate(names):
+            self._progress("old queues", number, len(names))
+            queues.blank_all(topic, queue_id, store.has_offset, keeps=self._rehearses)
+        self._to_remake -= {Remedy.REMAKE_ENTRIES}
+
     def _change_index(self, this: _Round, files: FileRemedies) -> None:
-        if this.found.wants(Remedy.REMAKE_INDEX):
+        if this.found.wants(Remedy.REMAKE_INDEX) or Remedy.REMAKE_INDEX in self._to_remake:
             files.lose_index()
+            self._to_remake -= {Remedy.REMAKE_INDEX}
 
     def _change_small_files(self, this: _Round, files: FileRemedies) -> None:
         found, root = this.found, this.store.paths.root
@@ -306,6 +349,7 @@ class _Rounds:
             create=False,
             services=False,
             replaces_index=self._rehearses,
+            indexes_all=True,
             on_progress=lambda now: self._progress(now.stage, now.done, now.total),
         )
         with MessageStore.open(self._root, self._config, self._seams, options) as store:
@@ -313,7 +357,7 @@ class _Rounds:
             remedies.note_recovery()
             remedies.repair_records(odd, unqueued, partial(self._progress, "records"))
             if not self._rehearses:
-                store.wait_for_index()
+                store.wait_for_index(partial(self._progress, "index"))
 
 
 def _message_of(found: Record) -> Message:

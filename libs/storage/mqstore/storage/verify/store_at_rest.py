@@ -171,6 +171,10 @@ class StoreAtRest:
             return None
         return self.view.segments.usable[place]
 
+    def has_offset(self, offset: int) -> bool:
+        """Whether the part of the log that is read has a physical offset."""
+        return self.min_offset <= offset < self.end and self.segment_at(offset) is not None
+
     def record_at(self, offset: int) -> Record:
         """Decode the record at a physical offset without its body, which is not verified.
 
