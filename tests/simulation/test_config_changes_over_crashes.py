@@ -15,7 +15,7 @@ from mqstore.storage.tables import java_json
 from mqstore.storage.tables.subscription_groups import GroupConfig
 from tests.long_runs import few_first
 from tests.simulation import SimulatedDisk, SimulatedMachine
-from tests.simulation.crashes import CRASHES
+from tests.simulation.crashes import CrashPoints
 from tests.simulation.driver import CONFIG
 
 pytestmark = pytest.mark.slow
@@ -37,21 +37,21 @@ class Life:
         """By topic, each number of queues that it may have; None: it may be missing."""
         self.groups: dict[str, set[bool]] = {}
         """By group, whether it may exist."""
-        self.states = 0
-        self.found: BaseException | None = None
 
-    def live(self) -> None:
-        self.machine.disk.before_effect = self.crash_point
-        for number in range(CHANGES):
-            self.change_topic(f"t{self.chance.randrange(6)}")
-            self.put_group(f"g{number}")
-            if self.chance.random() < 0.2:
-                self.machine.scheduler.run_for(6)  # the files are saved
-        self.store.close()
-        self.machine.disk.before_effect = None
-        if self.found is not None:
-            raise self.found
+    def live(self) -> int:
+        """Returns the number of crashes."""
+        points = CrashPoints(
+            self.chance, lambda disk, _: self.check(disk), lambda: self.chance.random() < 0.15
+        )
+        with points.of(self.machine.disk):
+            for number in range(CHANGES):
+                self.change_topic(f"t{self.chance.randrange(6)}")
+                self.put_group(f"g{number}")
+                if self.chance.random() < 0.2:
+                    self.machine.scheduler.run_for(6)  # the files are saved
+            self.store.close()
         self.check_files(self.machine.disk)
+        return points.states
 
     def change_topic(self, name: str) -> None:
         before = self.topics.get(name, {None})
@@ -69,20 +69,6 @@ class Life:
         self.groups[name] = {False, True}
         self.store.groups.put(name, lambda found: GroupConfig(found.name, retry_queues=2))
         self.groups[name] = {True}
-
-    def crash_point(self) -> None:
-        if self.found is None and self.chance.random() < 0.15:
-            self.states += 1
-            disk, loss = self.machine.disk, self.chance.choice(CRASHES)
-            try:
-                self.check(
-                    disk.kill()
-                    if loss is None
-                    else disk.power_cut(self.chance.getrandbits(32), loss)
-                )
-            except BaseException as error:
-                self.found = error
-                raise
 
     def check(self, disk: SimulatedDisk) -> None:
         machine = SimulatedMachine(self.chance.getrandbits(32), clock=disk.clock, disk=disk)
@@ -122,6 +108,4 @@ def table(disk: SimulatedDisk, name: str, entries: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("seed", few_first(range(4), others=pytest.mark.nightly))
 def test_no_acknowledged_change_is_lost(seed: int) -> None:
-    life = Life(seed)
-    life.live()
-    assert life.states > 20
+    assert Life(seed).live() > 20

@@ -27,7 +27,7 @@ from mqstore.storage.shared_groups import (
 )
 from tests.long_runs import few_first
 from tests.simulation import SimulatedMachine
-from tests.simulation.crashes import CRASHES, crashed
+from tests.simulation.crashes import CrashPoints
 from tests.simulation.delayed_store import DelayedStore
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.test_shared_groups_over_crashes import DEAD_LETTERS, SMALL
@@ -73,8 +73,6 @@ class Operator:
         self.purged: set[int] = set()
         self.purging: set[int] = set()
         """Purged, or in a purge that has not returned."""
-        self.states = 0
-        self.found: BaseException | None = None
 
     def _bury(self) -> None:
         store = self.world.store
@@ -88,10 +86,11 @@ class Operator:
         groups.give_back("g", receipts, -1)
         store.log.sync()
 
-    def work(self) -> None:
-        self.world.machine.disk.before_effect = self._crash_point
-        try:
-            while (listed := self.shelf.listed()) and self.found is None:
+    def work(self) -> int:
+        """Returns the number of crashes."""
+        points = CrashPoints(self.chance, lambda disk, _: self.check(disk))
+        with points.of(self.world.machine.disk):
+            while (listed := self.shelf.listed()) and points.error is None:
                 chosen = self.rng.sample(sorted(listed), self.rng.randrange(1, 4) % len(listed) + 1)
                 ids = [listed[each] for each in chosen]
                 if self.rng.random() < 0.25:
@@ -103,20 +102,7 @@ class Operator:
                     done = self.shelf.letters.resend_chosen("g", ids, to).letters
                     assert {each.status for each in done} == {LetterStatus.DONE}
                     self.resent |= set(chosen)
-        finally:
-            if self.found is not None:
-                raise self.found
-
-    def _crash_point(self) -> None:
-        if self.found is not None:
-            return
-        self.states += 1
-        loss = self.chance.choice(CRASHES)
-        try:
-            self.check(crashed(self.world.machine.disk, loss, self.chance))
-        except BaseException as error:
-            self.found = error
-            raise
+        return points.states
 
     def check(self, disk: SimulatedDisk) -> None:
         """Open what a crash left, resend the rest, and count."""
@@ -140,6 +126,4 @@ class Operator:
 
 @pytest.mark.parametrize("seed", few_first(range(4)))
 def test_after_any_crash_each_dead_letter_is_resent_once(seed: int) -> None:
-    operator = Operator(seed)
-    operator.work()
-    assert operator.states > 10
+    assert Operator(seed).work() > 10

@@ -14,7 +14,7 @@ from mqstore.storage.errors import OffsetOutOfRange
 from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
 from tests.long_runs import few_first
 from tests.simulation import SimulatedDisk, SimulatedMachine
-from tests.simulation.crashes import CRASHES, crashed
+from tests.simulation.crashes import CrashPoints, crashed
 from tests.simulation.driver import CONFIG, NewMessage, message_of
 from tests.unit.storage.puts import put_message
 
@@ -36,8 +36,6 @@ class Life:
         self.deleted = False
         """Whether the deletion was answered."""
         self.deleting = False
-        self.states = 0
-        self.found: BaseException | None = None
 
     def put(self, topic: str, number: int) -> None:
         new = NewMessage(number, 40, number % 7, None)
@@ -46,36 +44,30 @@ class Life:
         put_message(self.store, message, Durability.SYNC)
         self.durable[topic] += 1
 
-    def live(self) -> None:
+    def live(self) -> int:
+        """Returns the number of crashes."""
         for topic in ("T", "other"):
             self.store.create_topic(topic, queues=2)
             for number in range(OLD):
                 self.put(topic, number)
         self.store.offsets.commit("g", [Commit("T", 0, 5)])
         self.store.offsets.save()
-        self.machine.disk.before_effect = self.crash_point
-        self.deleting = True
-        self.store.delete_topic("T")
-        self.deleted, self.deleting, self.durable["T"] = True, False, 0
-        self.store.create_topic("T", queues=2)
-        for number in range(OLD, OLD + NEW):
-            self.put("T", number)
-            self.put("other", number)
-        self.machine.scheduler.run_for(61)
-        self.store.close()
-        self.machine.disk.before_effect = None
-        if self.found is not None:
-            raise self.found
+        points = CrashPoints(self.chance, lambda disk, _: self.check(disk), self._is_chosen)
+        with points.of(self.machine.disk):
+            self.deleting = True
+            self.store.delete_topic("T")
+            self.deleted, self.deleting, self.durable["T"] = True, False, 0
+            self.store.create_topic("T", queues=2)
+            for number in range(OLD, OLD + NEW):
+                self.put("T", number)
+                self.put("other", number)
+            self.machine.scheduler.run_for(61)
+            self.store.close()
         self.check(crashed(self.machine.disk, None, self.chance))
+        return points.states
 
-    def crash_point(self) -> None:
-        if self.found is None and (self.deleting or self.chance.random() < 0.02):
-            self.states += 1
-            try:
-                self.check(crashed(self.machine.disk, self.chance.choice(CRASHES), self.chance))
-            except BaseException as error:
-                self.found = error
-                raise
+    def _is_chosen(self) -> bool:
+        return self.deleting or self.chance.random() < 0.02
 
     def check(self, disk: SimulatedDisk) -> None:
         machine = SimulatedMachine(self.chance.getrandbits(32), clock=disk.clock, disk=disk)
@@ -131,6 +123,4 @@ def readable(store: MessageStore, offset: int) -> Record | None:
 
 @pytest.mark.parametrize("seed", few_first([1, 2, 3]))
 def test_every_crash_of_a_deletion_leaves_all_of_the_topic_or_nothing(seed: int) -> None:
-    life = Life(seed)
-    life.live()
-    assert life.states > 20
+    assert Life(seed).live() > 20

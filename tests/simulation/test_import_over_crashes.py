@@ -19,9 +19,8 @@ from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_import import open_import
 from mqstore.storage.message_store import MessageStore, StoreOptions
 from mqstore.storage.verify import walk_log
-from tests.long_runs import sampled_step
 from tests.simulation import SimulatedDisk, SimulatedMachine
-from tests.simulation.crashes import CRASHES
+from tests.simulation.crashes import CrashPoints, every
 from tests.simulation.driver import CONFIG, NewMessage, message_of
 from tests.unit.storage.puts import put_message
 
@@ -38,8 +37,6 @@ class Life:
         self.chance = random.Random(seed)
         self.machine = SimulatedMachine(seed)
         self.machine.disk.make_directories(ROOT)
-        self.places = self.states = 0
-        self.found: BaseException | None = None
         options = StoreOptions(format=StoreFormat.V4_9, boot_id="0" * 32, pid=1)
         with MessageStore.open(ROOT, CONFIG, self.machine.seams, options) as store:
             new = NewMessage(1_000, 50, 1, None)
@@ -55,27 +52,12 @@ class Life:
             storing.store(lambda *_: None)
         return storing
 
-    def run(self) -> None:
-        self.machine.disk.before_effect = self._crash_point
-        self.store_all(self.machine)
-        self.machine.disk.before_effect = None
-        if self.found is not None:
-            raise self.found
-
-    def _crash_point(self) -> None:
-        if self.found is not None:
-            return
-        self.places += 1
-        if self.places % sampled_step(STEPS):
-            return
-        self.states += 1
-        loss = self.chance.choice(CRASHES)
-        disk, seed = self.machine.disk, self.chance.getrandbits(32)
-        try:
-            self.check(disk.kill() if loss is None else disk.power_cut(seed, loss))
-        except BaseException as error:
-            self.found = error
-            raise
+    def run(self) -> int:
+        """Returns the number of crashes."""
+        points = CrashPoints(self.chance, lambda disk, _: self.check(disk), every(STEPS))
+        with points.of(self.machine.disk):
+            self.store_all(self.machine)
+        return points.states
 
     def check(self, disk: SimulatedDisk) -> None:
         """Continue after a crash: every message is there once, in the order of the file."""
@@ -104,6 +86,4 @@ def test_an_import_that_is_cut_off_continues_without_a_duplicate(
         )
     )
     source = Source(file, FileForm.JSONL, Selection(), times[0])
-    life = Life(source, 5)
-    life.run()
-    assert life.states > 3
+    assert Life(source, 5).run() > 3

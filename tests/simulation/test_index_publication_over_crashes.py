@@ -24,8 +24,9 @@ from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
 from mqstore.storage.paths import StorePaths
 from tests.long_runs import few_first
 from tests.simulation import SimulatedDisk, SimulatedMachine
-from tests.simulation.crashes import CRASHES
+from tests.simulation.crashes import CrashPoints
 from tests.simulation.driver import CONFIG, NewMessage, message_of
+from tests.simulation.inode import Loss
 from tests.unit.storage.puts import put_message
 
 pytestmark = pytest.mark.slow
@@ -57,36 +58,24 @@ class Life:
                 message = message_of(store, ("T", number % 2), new, self.machine.clock.now_ms())
                 self.placed[number] = put_message(store, message, Durability.ASYNC).physical_offset
             store.wait_for_index()
-        self.states = 0
-        self.found: BaseException | None = None
 
-    def rebuild(self) -> None:
-        self.machine.disk.before_effect = self._crash_point
-        store = opened(self.machine, rebuilds=True)
-        staged, plan = stage(store, self.layout)
-        end_ms = plan.files[-1].end[1]
-        store.index.publish(
-            staged, self.layout.slots, self.layout.index_num, store.store_id, end_ms
-        )
-        store.close()
-        self.machine.disk.before_effect = None
-        if self.found is not None:
-            raise self.found
+    def rebuild(self) -> int:
+        """Returns the number of crashes."""
+        points = CrashPoints(self.chance, self._examine)
+        with points.of(self.machine.disk):
+            store = opened(self.machine, rebuilds=True)
+            staged, plan = stage(store, self.layout)
+            end_ms = plan.files[-1].end[1]
+            store.index.publish(
+                staged, self.layout.slots, self.layout.index_num, store.store_id, end_ms
+            )
+            store.close()
         self.check(self.machine.disk.kill())
+        return points.states
 
-    def _crash_point(self) -> None:
-        if self.found is not None:
-            return
-        self.states += 1
-        loss = self.chance.choice(CRASHES)
-        disk = self.machine.disk
-        try:
-            self._readers_find_all(disk.kill())
-            seed = self.chance.getrandbits(32)
-            self.check(disk.kill() if loss is None else disk.power_cut(seed, loss))
-        except BaseException as error:
-            self.found = error
-            raise
+    def _examine(self, disk: SimulatedDisk, _: Loss | None) -> None:
+        self._readers_find_all(self.machine.disk.kill())
+        self.check(disk)
 
     def _readers_find_all(self, disk: SimulatedDisk) -> None:
         """In the files as they are, of the one or the other layout."""
@@ -159,8 +148,7 @@ def stage(store: MessageStore, layout: Layout) -> tuple[list[StagedFile], BuildP
 @pytest.mark.parametrize("layout", few_first([SAME_SIZES, OTHER_SIZES]))
 def test_every_crash_of_a_publication_leaves_the_old_index_or_the_new_one(layout: Layout) -> None:
     life = Life(1, layout)
-    life.rebuild()
-    assert life.states > 10
+    assert life.rebuild() > 10
 
 
 def test_a_rebuild_that_is_given_up_leaves_a_store_as_clean_as_it_was() -> None:

@@ -13,8 +13,9 @@ from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
 from mqstore.storage.paths import StorePaths
 from tests.simulation import SimulatedDisk, SimulatedMachine
-from tests.simulation.crashes import CRASHES
+from tests.simulation.crashes import CrashPoints
 from tests.simulation.driver import CONFIG, NewMessage, message_of
+from tests.simulation.inode import Loss
 from tests.unit.storage.puts import put_message
 from tests.unit.storage.rebuild_job import RebuildJob
 
@@ -32,8 +33,6 @@ class Life:
         self.placed: dict[int, int] = {}
         self.indexed: dict[int, int] = {}
         self.min_offset = 0
-        self.states = 0
-        self.found: BaseException | None = None
         options = StoreOptions(boot_id="0" * 32, pid=1)
         self.store = MessageStore.open(ROOT, CONFIG, self.machine.seams, options)
 
@@ -53,49 +52,40 @@ class Life:
         for _ in self.store.retention.removal.remove_derived():
             pass
 
-    def rebuild(self, *, lapses: bool) -> None:
+    def rebuild(self, *, lapses: bool) -> int:
+        """Returns the number of crashes."""
         self.put()
         self.put()
-        self.machine.disk.before_effect = self._crash_point
-        job = RebuildJob(self.store, self.store.rebuilds.begin("a test", lease_s=60), parts=3)
-        self.put(40)
-        job.fill()
-        self.expire()
-        self.put(40)
-        if lapses:
-            self.machine.clock.advance(61)
-            self.store.rebuilds.step(self.machine.clock.monotonic())
-            assert self.store.rebuilds.running is None
-        else:
-            published = job.publish()
-            assert set(published.replaced).isdisjoint(index_names(self.files, self.store.paths))
-        self.put(40)
-        self.store.close()
-        self.machine.disk.before_effect = None
-        if self.found is not None:
-            raise self.found
+        points = CrashPoints(self.chance, self._examine)
+        with points.of(self.machine.disk):
+            job = RebuildJob(self.store, self.store.rebuilds.begin("a test", lease_s=60), parts=3)
+            self.put(40)
+            job.fill()
+            self.expire()
+            self.put(40)
+            if lapses:
+                self.machine.clock.advance(61)
+                self.store.rebuilds.step(self.machine.clock.monotonic())
+                assert self.store.rebuilds.running is None
+            else:
+                published = job.publish()
+                assert set(published.replaced).isdisjoint(index_names(self.files, self.store.paths))
+            self.put(40)
+            self.store.close()
         self.check(self.machine.disk.kill())
+        return points.states
 
     @property
     def files(self) -> SimulatedDisk:
         return self.machine.disk
 
-    def _crash_point(self) -> None:
-        if self.found is not None:
-            return
-        self.states += 1
-        loss = self.chance.choice(CRASHES)
-        try:
-            self._readers_find_all(self.files.kill())
-            self._writer_finds_all()
-            seed = self.chance.getrandbits(32)
-            if loss is None:
-                self.check(self.files.kill())
-            else:
-                self.check(self.files.power_cut(seed, loss), self.store.log.flushed_offset)
-        except BaseException as error:
-            self.found = error
-            raise
+    def _examine(self, disk: SimulatedDisk, loss: Loss | None) -> None:
+        self._readers_find_all(self.files.kill())
+        self._writer_finds_all()
+        if loss is None:
+            self.check(disk)
+        else:
+            self.check(disk, self.store.log.flushed_offset)
 
     def _writer_finds_all(self) -> None:
         index = self.store.index
@@ -134,6 +124,4 @@ class Life:
 @pytest.mark.slow
 @pytest.mark.parametrize("lapses", [False, True])
 def test_every_crash_beside_a_rebuild_leaves_all_keys_to_be_found(lapses: bool) -> None:
-    life = Life(1)
-    life.rebuild(lapses=lapses)
-    assert life.states > 10
+    assert Life(1).rebuild(lapses=lapses) > 10

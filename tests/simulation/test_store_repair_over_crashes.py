@@ -6,117 +6,56 @@ the damage did not touch can be read.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import StorageError
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE, StoreFormat
-from mqstore.storage.message_store import Durability, MessageStore, StoreOptions
-from mqstore.storage.paths import StorePaths, segment_name
-from mqstore.storage.store_repair import REMEDIES, Remedy, RepairOutcome, StoreRepair
+from mqstore.storage.message_store import MessageStore
+from mqstore.storage.paths import segment_name
+from mqstore.storage.store_repair import DERIVED_PARTS, REMEDIES, Remedy, RepairOutcome, StoreRepair
 from mqstore.storage.verify import Verification
-from tests.long_runs import few_first, sampled_step
+from tests.long_runs import few_first
 from tests.simulation import SimulatedDisk, SimulatedMachine
-from tests.simulation.crashes import CRASHES
-from tests.simulation.driver import CONFIG, NewMessage, message_of
-from tests.unit.storage.puts import put_message
+from tests.simulation.crashes import CrashPoints, every
+from tests.simulation.damaged_store import PATHS, ROOT, DamagedStore
+from tests.simulation.driver import CONFIG
 
-ROOT = Path("/store")
-PATHS = StorePaths(ROOT)
 MESSAGES = 120
 CHOSEN = CONFIG.model_copy(update={"mapped_file_size_commit_log": 16 << 10})
 STEPS = 12
 """Every so manyth effect of a repair is the last one; each one in ``make nightly``."""
 
 
-class Life:
+class Life(DamagedStore):
     """A damaged store; every effect of its repair may be the last."""
 
-    def __init__(self, seed: int, damage: Callable[[Life], None]) -> None:
-        self.chance = random.Random(seed)
-        self.machine = SimulatedMachine(seed)
-        self.machine.disk.make_directories(ROOT)
-        self.touched: set[int] = set()
-        self.places = self.states = 0
-        self.found: BaseException | None = None
-        options = StoreOptions(format=StoreFormat.V4_9, boot_id="0" * 32, pid=1)
-        with MessageStore.open(ROOT, CHOSEN, self.machine.seams, options) as store:
-            placed = []
-            for number in range(MESSAGES):
-                new = NewMessage(number, 300, number % 7, None)
-                message = message_of(store, ("T", number % 2), new, self.machine.clock.now_ms())
-                placed.append(put_message(store, message, Durability.SYNC).physical_offset)
-            self.due: list[Record] = [store.lookups.by_physical_offset(each) for each in placed]
+    def __init__(self, seed: int, damage: Callable[[Life], None], *remakes: Remedy) -> None:
+        super().__init__(seed, CHOSEN, StoreFormat.V4_9, MESSAGES)
+        self.remakes = frozenset(remakes)
         damage(self)
 
-    # damage, behind the store's back and durable
-
-    def write(self, path: Path, position: int, data: bytes) -> None:
-        disk = self.machine.disk
-        mapped = disk.map(path, writable=True)
-        mapped.view[position : position + len(data)] = data
-        disk.sync_inode(str(path), disk._inode(str(path)))
-        mapped.unmap()
-
-    def write_log(self, offset: int, data: bytes) -> None:
-        size = CHOSEN.mapped_file_size_commit_log
-        path = PATHS.commit_log / segment_name(offset - offset % size)
-        self.write(path, offset % size, data)
-
-    def touch(self, start: int, stop: int) -> None:
-        """Messages in this range of the log may be lost."""
-        self.touched |= {
-            each.physical_offset
-            for each in self.due
-            if each.physical_offset < stop and start < each.physical_offset + each.size
-        }
-
-    def remove(self, path: Path) -> None:
-        self.machine.disk.unlink(path)
-        self.machine.disk.sync_directory(path.parent)
-
-    # repairs
-
     def repair(self, machine: SimulatedMachine) -> RepairOutcome:
-        return StoreRepair(ROOT, CHOSEN, machine.seams, lambda *_: None).run()
+        return StoreRepair(ROOT, CHOSEN, machine.seams, lambda *_: None, self.remakes).run()
 
-    def run(self) -> None:
-        self.machine.disk.before_effect = self._crash_point
-        outcome = self.repair(self.machine)
-        self.machine.disk.before_effect = None
-        if self.found is not None:
-            raise self.found
+    def run(self) -> int:
+        """Returns the number of crashes."""
+        points = CrashPoints(self.chance, lambda disk, _: self.check(disk), every(STEPS))
+        with points.of(self.machine.disk):
+            outcome = self.repair(self.machine)
         assert outcome.is_needed
         assert not outcome.left
         self.check(self.machine.disk.kill())
-
-    def _crash_point(self) -> None:
-        if self.found is not None:
-            return
-        self.places += 1
-        if self.places % sampled_step(STEPS):
-            return
-        self.states += 1
-        loss = self.chance.choice(CRASHES)
-        disk, seed = self.machine.disk, self.chance.getrandbits(32)
-        try:
-            self.check(disk.kill() if loss is None else disk.power_cut(seed, loss))
-        except BaseException as error:
-            self.found = error
-            raise
+        return points.states
 
     def check(self, disk: SimulatedDisk) -> None:
         """Repair what a crash has left: nothing is found then, and the others are there."""
-        machine = SimulatedMachine(self.chance.getrandbits(32), clock=disk.clock, disk=disk)
+        machine = self.after(disk)
         assert not self.repair(machine).left
         findings = Verification(ROOT, CHOSEN, machine.seams).findings()
         assert [each for each in findings if REMEDIES[each.kind] is not Remedy.NOTHING] == []
-        options = StoreOptions(boot_id="0" * 32, pid=1, services=False)
-        with MessageStore.open(ROOT, CHOSEN, machine.seams, options) as store:
+        with self.open(machine) as store:
             self._others_are_served(store)
 
     def _others_are_served(self, store: MessageStore) -> None:
@@ -136,7 +75,6 @@ class Life:
 
 def damaged_records(life: Life) -> None:
     life.write_log(4096, bytes(700))
-    life.touch(4096, 4796)
 
 
 def damaged_queue(life: Life) -> None:
@@ -177,7 +115,6 @@ def taken_queue_offset(life: Life) -> None:
         life.remove(PATHS.blocks / name)
     first, second = life.due[20], life.due[22]
     life.write_log(second.physical_offset + 20, first.queue_offset.to_bytes(8))
-    life.touch(second.physical_offset, second.physical_offset + 1)
 
 
 DAMAGES = [
@@ -188,6 +125,18 @@ DAMAGES = [
 
 @pytest.mark.parametrize("damage", few_first(DAMAGES, len(DAMAGES)))
 def test_a_repair_that_is_cut_off_is_ended_by_the_next(damage: Callable[[Life], None]) -> None:
-    life = Life(11, damage)
-    life.run()
-    assert life.states > 3
+    assert Life(11, damage).run() > 3
+
+
+def whole(life: Life) -> None:
+    pass
+
+
+def test_a_rebuild_that_is_cut_off_leaves_a_store_that_opens_and_is_ended_by_the_next() -> None:
+    class Rebuilt(Life):
+        def check(self, disk: SimulatedDisk) -> None:
+            with self.open(self.after(disk.kill())) as store:
+                self._others_are_served(store)
+            super().check(disk)
+
+    assert Rebuilt(11, whole, *DERIVED_PARTS).run() > 3
