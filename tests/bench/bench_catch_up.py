@@ -35,6 +35,7 @@ def benches(setting: Setting) -> Iterator[Bench]:
             [Metric("rate", row, "MiB/s"), cost],
             ours=partial(_copied_by_a_follower, setting, filled, leader),
             disk=partial(_copied_by_the_disk, setting, filled),
+            processes={},  # each round has a follower of its own
         )
 
 
