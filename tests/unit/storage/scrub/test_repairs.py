@@ -362,6 +362,33 @@ def test_a_record_that_no_replica_has_becomes_a_tombstone(root: Path, due: list[
         assert isinstance(action, PlaceTombstone)
 
 
+def test_a_tombstone_of_a_replica_is_not_taken_for_the_record(
+    root: Path, due: list[Record]
+) -> None:
+    before = log_of(root)
+    spoil(root, due[HURT])
+    with open_store(root, MANUAL) as store:
+        store.repair_damage()
+        with pytest.raises(RecordTombstone):
+            store.lookups.by_message_id(due[HURT].offset_message_id)
+    replicas = {"one": log_of(root), "two": before}
+    spoil(root, due[HURT])
+
+    def fetch(
+        offset: int, size: int, is_right: Callable[[bytes], bool]
+    ) -> tuple[str, bytes] | None:
+        logs = {name: log[offset : offset + size] for name, log in replicas.items()}
+        return next((each for each in logs.items() if is_right(each[1])), None)
+
+    with open_store(root, MANUAL) as store:
+        store.repairs.fetch = fetch
+        (action,) = store.repair_damage().plan.actions
+        assert isinstance(action, FetchBytes)
+        assert action.replica == "two"
+        assert served(store, due) == due
+    assert log_of(root) == before
+
+
 def test_nothing_is_lost_while_a_replica_may_have_it(root: Path, due: list[Record]) -> None:
     spoil(root, due[HURT])
     before = log_of(root)

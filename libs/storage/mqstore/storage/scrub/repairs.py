@@ -11,15 +11,13 @@ Called from ``service``, which repairs by itself with ``damageRepair=automatic``
 from __future__ import annotations
 
 import logging
-import struct
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from threading import Lock
 from typing import Final
 
-from mqstore.storage._kernel import check_run
-from mqstore.storage.errors import RepairRefused, StoreFailed
-from mqstore.storage.layout import MAGIC_BLANK
+from mqstore.storage.codec.record import Blank, Record, scan
+from mqstore.storage.errors import RecordError, RepairRefused, StoreFailed
 from mqstore.storage.log.block_cover import BlockCover
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
 from mqstore.storage.metadata.state_page import StatePage
@@ -44,8 +42,6 @@ bytes.
 Fetch = Callable[[int, int, Callable[[bytes], bool]], tuple[str, bytes] | None]
 """Returns the name of a replica and so many bytes of its log at a physical offset, for which a
 predicate holds; None where no replica has them. Raises RepairRefused where one did not reply."""
-_BLANK_HEAD: Final = struct.Struct(">iI")
-"""TOTALSIZE, MAGICCODE."""
 
 log = logging.getLogger(__name__)
 
@@ -175,11 +171,12 @@ class LogRepairs:
 
 def _is_whole(data: bytes, offset: int, length: int) -> bool:
     """Whether bytes at a physical offset are whole records, with their CRCs, maybe with the blank
-    record of a segment's end behind them."""
-    if len(data) != length:
-        return False
-    end = check_run(data, 0, length, offset, verify_body=True, max_records=length)[1]
-    rest = length - end
-    return not rest or (
-        rest >= _BLANK_HEAD.size and _BLANK_HEAD.unpack_from(data, end) == (rest, MAGIC_BLANK)
-    )
+    record of a segment's end behind them. Tombstones are none: another replica may have the
+    record."""
+
+    def is_right(found: Record | Blank | RecordError) -> bool:
+        if isinstance(found, Blank):
+            return found.offset + found.size == offset + length
+        return isinstance(found, Record) and not found.is_tombstone
+
+    return len(data) == length and all(map(is_right, scan(data, 0, length, offset)))
