@@ -175,6 +175,27 @@ def test_a_change_waits_for_the_tables_of_all_copies_that_are_in_sync(tmp_path: 
         client.create_topic("alone")
 
 
+def test_a_topic_that_a_produce_creates_is_on_all_copies_before_its_first_message(
+    tmp_path: Path,
+) -> None:
+    settings = {"auto_create_topic_enable": True, "slave_timeout": 200}
+    with _leader(tmp_path / "leader", **settings) as (_, client, port):
+        with scripted_replica(port, "b") as replica:
+            end = _leading(client).end_offset
+            replica.acknowledge(end)
+            _await_in_sync(client, "a", "b")
+            replica.takes_tables = False
+            for _ in range(2):  # the topic is known at the second time
+                with pytest.raises(ProblemError) as refused:
+                    client.produce("created", [NewMessage(body="first")])
+                assert refused.value.type == "change-unconfirmed"
+            assert client.topic("created").write_queues
+            assert _leading(client).end_offset == end
+            client.produce(TOPIC, [NewMessage(body="of a topic that exists")])
+        _await_in_sync(client, "a")
+        assert client.produce("created", [NewMessage(body="first")]).messages[0].queue_offset == 0
+
+
 @pytest.mark.slow
 def test_a_copy_that_does_not_catch_up_leaves(tmp_path: Path) -> None:
     settings = {"ha_max_time_slave_not_catchup": 50}

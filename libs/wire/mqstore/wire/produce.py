@@ -196,6 +196,7 @@ _PROBLEMS: Final = (
     problems.WRITES_PAUSED,
     problems.PAGE_CACHE_BUSY,
     problems.IN_SYNC_REPLICAS_NOT_ENOUGH,
+    problems.CHANGE_UNCONFIRMED,
     problems.STORE_FAILED,
     *problems.WAIT_KINDS,
     *problems.FILE_KINDS,

@@ -26,6 +26,7 @@ from mqstore.service.http import (
     refuse_unknown,
 )
 from mqstore.service.problems import Problem
+from mqstore.service.slave_errors import ChangeUnconfirmed
 from mqstore.storage import topic_names
 from mqstore.storage.admin import TopicConfig
 from mqstore.storage.errors import (
@@ -93,6 +94,8 @@ class ProduceRoute:
         self._queues = produce.QueueChooser()
         self._unique_keys = UniqueKeys(service.seams)
         self._topics = service.topics
+        self._unconfirmed: set[str] = set()
+        """Topics that a produce has created, and of which a replica in sync may know nothing."""
         self._decoding = ThreadPoolExecutor(1, "decode")
         """One thread, so that only one competes with the event loop for the interpreter."""
         self._lanes = SendLanes(service, self._unique_keys, self._queues)
@@ -297,7 +300,10 @@ class ProduceRoute:
         return put
 
     async def _look_up(self, name: str) -> TopicConfig:
-        """Return a topic that takes messages. Raises TopicNameError, TopicUnknown, Problem."""
+        """Return a topic that takes messages. One that this creates is on all replicas in sync.
+
+        Raises TopicNameError, TopicUnknown, Problem, ChangeUnconfirmed.
+        """
         store = self._service.store
         topic_names.check_send_topic(name, store.format)
         try:
@@ -305,12 +311,25 @@ class ProduceRoute:
         except TopicUnknown:
             if not store.config.auto_create_topic_enable:
                 raise
+            self._unconfirmed.add(name)  # before another request finds the topic
             queues = store.config.default_topic_queue_nums
             topic = await asyncio.to_thread(store.create_topic, name, queues=queues)
+        if name in self._unconfirmed:
+            await self._confirm(name)
         if not topic.is_writable or topic.write_queues < 1:
             raise Problem(problems.TOPIC_NOT_WRITABLE, f"topic {name} takes no messages")
         self._topics[name] = topic
         return topic
+
+    async def _confirm(self, name: str) -> None:
+        """Wait until all replicas in sync have a topic that was created. Raises
+        ChangeUnconfirmed."""
+        try:
+            await self._service.settle_change()
+        except ChangeUnconfirmed as error:
+            text = f"topic {name} is created, and no message is stored: {error}"
+            raise ChangeUnconfirmed(text) from error
+        self._unconfirmed.discard(name)
 
     def _parse_head(self, request: HotRequest) -> _RequestHead:
         """Parse headers and query parameters. Raises Problem."""
