@@ -6,7 +6,7 @@ import gc
 import os
 import signal
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -124,12 +124,22 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.write_line(report.longreprtext)
 
 
+REQUIRED: Final = {
+    "MQSTORE_REQUIRE_REFEREE": "referee",
+    "MQSTORE_REQUIRE_BROWSER": "browser",
+}
+"""Environment variables by which CI requires all tests with a marker to run."""
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """In CI a skipped referee test is a failure, because a report of it would be missed."""
+    """In CI a skipped referee or browser test is a failure: a report of it would be missed."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if os.environ.get("MQSTORE_REQUIRE_REFEREE") != "1" or reporter is None:
+    if reporter is None:
         return
-    skipped = [r for r in reporter.stats.get("skipped", []) if "referee" in r.keywords]
-    if skipped:
-        reporter.write_line(f"{len(skipped)} referee tests were skipped, which CI does not allow")
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    for variable, marker in REQUIRED.items():
+        skipped = [r for r in reporter.stats.get("skipped", []) if marker in r.keywords]
+        if skipped and os.environ.get(variable) == "1":
+            reporter.write_line(
+                f"{len(skipped)} {marker} tests were skipped, which CI does not allow"
+            )
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED

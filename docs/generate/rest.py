@@ -49,8 +49,7 @@ def _by_tag(document: Json) -> dict[str, list[tuple[str, str, Json]]]:
 def _operation(path: str, method: str, operation: Json) -> str:
     parts = [f"### {method.upper()} {path}", f"**{operation['summary'].rstrip('.')}.**"]
     parts.append(operation.get("description", ""))
-    role = _roles().get((method.upper(), path))
-    parts.append(f"Role: {code(role.value)}." if role else "Role: none; no token is needed.")
+    parts.append(_role(method.upper(), path))
     if operation.get("parameters"):
         rows = (_parameter(each) for each in operation["parameters"])
         parts.append(table(("parameter", "in", "type", "meaning"), rows))
@@ -60,8 +59,16 @@ def _operation(path: str, method: str, operation: Json) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
+def _role(method: str, path: str) -> str:
+    roles = _roles()
+    if (method, path) not in roles:
+        return "Role: none; no token is needed."
+    role = roles[method, path]
+    return "Role: any." if role is None else f"Role: {code(role.value)}."
+
+
 @cache
-def _roles() -> dict[tuple[str, str], Role]:
+def _roles() -> dict[tuple[str, str], Role | None]:
     """Roles by method and path as the OpenAPI document has it."""
     return {(each.method, each.path.replace(":path}", "}")): each.role for each in all_operations()}
 

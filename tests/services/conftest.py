@@ -10,8 +10,10 @@ from typing import Any
 
 import httpx
 import pytest
+from playwright.sync_api import Browser
 
 from mqstore.client import Client
+from tests.services.console_browser import running_browser
 from tests.services.service_processes import Run, running
 
 PATIENCE_S = 60.0
@@ -24,6 +26,13 @@ def pytest_configure() -> None:
         setattr(httpx._config.DEFAULT_TIMEOUT_CONFIG, name, PATIENCE_S)
     transports = sys.modules["httpx._transports.default"]
     vars(transports)["create_ssl_context"] = functools.cache(httpx.create_ssl_context)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One browser for all tests of a module."""
+    with running_browser() as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

@@ -34,6 +34,9 @@ WORD: Final = re.compile(rf"(?<![A-Za-z])({BANNED})(?![a-z])", re.IGNORECASE)
 FIELD: Final = re.compile("""[\"'`]asked[\"'`]|Tell_City|kubectl mqstore ask` is""")
 """A field of the API (``shards.asked``) where it is quoted, a time zone, and a former command."""
 
+THIRD_PARTY: Final = "console/static/vendor"
+"""Folder of files that others wrote."""
+
 NO_SUBJECT: Final = re.compile("(What|Whatever|Who|Whose|Where|Such|That|It|Of|And|So|There) ")
 """Beginnings of docstrings that are fragments: their subject is missing or a pronoun."""
 
@@ -41,7 +44,7 @@ CAMEL: Final = re.compile("(?<=[a-z])(?=[A-Z])")
 
 FUNCTION_LINES: Final = 70
 FILE_LINES: Final = 600
-CODE: Final = frozenset({".py", ".pyi", ".pyx", ".pxi", ".h", ".sh"})
+CODE: Final = frozenset({".py", ".pyi", ".pyx", ".pxi", ".h", ".sh", ".js", ".css"})
 
 DOCUMENTED: Final = ("libs/", "services/", "spark-jobs/")
 """Folders whose public functions, methods and classes have a docstring."""
@@ -113,6 +116,7 @@ def generated(path: Path) -> bool:
     return (
         path.suffix in NO_TEXT
         or path.name == "_kernel.c"
+        or THIRD_PARTY in path.as_posix()
         or any(part in BUILT or part.endswith(".egg-info") for part in parts)
     )
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from mqstore.client.models import Download, Hidden
 from mqstore.client.requests import Call, call, document, download, given
+from mqstore.wire.access import ACCESS, Access
 from mqstore.wire.lags import LAG, LAGS, GroupLag, GroupLags
 from mqstore.wire.messages import (
     MESSAGE,
@@ -31,6 +32,11 @@ from mqstore.wire.queues import (
 )
 from mqstore.wire.segments import LOG_BYTES, LOG_FILES, STORE_STATE, LogFiles, StoreState
 from mqstore.wire.traces import MESSAGE_TRACE, TRACES, MessageTrace, Traces
+
+
+def access() -> Call[Access]:
+    """Return the roles of the token, and the roles whose operations they allow."""
+    return call(ACCESS)
 
 
 def message(

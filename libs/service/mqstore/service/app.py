@@ -151,13 +151,13 @@ class Api:
         path: str,
         handler: Callable[..., Any],
         *,
-        role: Role,
+        role: Role | None,
         is_guarded: bool = True,
         documented: Callable[[], Responses],
         **options: Any,
     ) -> None:
-        """Add a route of FastAPI: the token must allow ``role``, and changes be allowed where it
-        ``is_guarded``.
+        """Add a route of FastAPI: the token must allow ``role`` (None: any role), and changes be
+        allowed where it ``is_guarded``.
 
         ``documented`` makes its OpenAPI responses; ``options`` are those of ``add_api_route``.
         """
@@ -169,7 +169,9 @@ class Api:
         if is_guarded and not SAFE_METHODS.issuperset(options.get("methods") or SAFE_METHODS):
             route.settle = lambda: self._settle_change()
 
-    def _check_of(self, role: Role, *, is_guarded: bool) -> Callable[[Request], Awaitable[None]]:
+    def _check_of(
+        self, role: Role | None, *, is_guarded: bool
+    ) -> Callable[[Request], Awaitable[None]]:
         auth, shards = self.auth, self.shards
 
         async def check(request: Request) -> None:
@@ -266,7 +268,7 @@ class Api:
         )
         self.app.add_api_route(
             "/metrics",
-            self._metrics,
+            self.render_metrics,
             name="metrics",
             tags=["operations"],
             summary="Prometheus metrics",
@@ -274,8 +276,8 @@ class Api:
             response_class=PlainTextResponse,
         )
 
-    async def _metrics(self) -> Response:
-        """The metrics, at most a second old."""
+    async def render_metrics(self) -> Response:
+        """Return the metrics, at most a second old."""
         return Response(await self._rendered_metrics.get(), media_type=self.metrics.content_type)
 
     async def _openapi_document(self) -> Response:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import lru_cache
 from typing import Final
@@ -77,13 +77,26 @@ class Authenticator:
         self._generation += 1
         log.info("tokens read again", roles=sorted(given))
 
-    def check(self, headers: list[tuple[bytes, bytes]], needed: Role) -> None:
-        """Raise Problem (401, 403, 421) unless the headers allow ``needed``."""
+    def check(self, headers: list[tuple[bytes, bytes]], needed: Role | None) -> None:
+        """Raise Problem (401, 403, 421) unless the headers allow ``needed``; None: any role."""
+        roles = self.roles(headers)
+        if roles is None or needed is None or needed in included_roles(roles):
+            return
+        held = ", ".join(sorted(role.value for role in roles))
+        raise Problem(
+            problems.FORBIDDEN, f"this needs the role {needed.value}; the token has {held}"
+        )
+
+    def roles(self, headers: list[tuple[bytes, bytes]]) -> set[Role] | None:
+        """Return the roles of a request's token; None where no token is needed.
+
+        Raises Problem (401, 421).
+        """
         if self._clock() >= self._reread_at:
             self._reload_if_changed()
         if not self._tokens:
             _check_host(headers)
-            return
+            return None
         roles = self._roles(_header(headers, b"authorization"))
         if not roles:
             raise Problem(
@@ -91,11 +104,7 @@ class Authenticator:
                 "this service needs a token: send `Authorization: Bearer TOKEN`",
                 headers={"www-authenticate": "Bearer"},
             )
-        if not any(needed in _INCLUDED_ROLES[role] for role in roles):
-            held = ", ".join(sorted(role.value for role in roles))
-            raise Problem(
-                problems.FORBIDDEN, f"this needs the role {needed.value}; the token has {held}"
-            )
+        return roles
 
     def is_system(self, token: bytes) -> bool:
         """Whether a token is one of role system."""
@@ -134,6 +143,11 @@ class OwnToken:
 
     def _first(self) -> str | None:
         return next(iter(self._read().get(Role.SYSTEM, ())), None)
+
+
+def included_roles(roles: Iterable[Role]) -> frozenset[Role]:
+    """Return the roles whose operations a token with ``roles`` allows."""
+    return frozenset().union(*(_INCLUDED_ROLES[role] for role in roles))
 
 
 def _listed(tokens: Tokens) -> list[tuple[Role, bytes]]:

@@ -12,8 +12,8 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import httpx
-from starlette.responses import Response
-from starlette.types import Scope
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from mqstore.service import logs
 from mqstore.service.auth import Authenticator
@@ -47,6 +47,26 @@ class RelayedResponse(Exception):
     def __init__(self, response: Response) -> None:
         super().__init__()
         self.response = response
+
+
+class StreamedResponse(StreamingResponse):
+    """The response of another process, streamed to the client; both connections end together."""
+
+    def __init__(self, answer: httpx.Response) -> None:
+        headers = select_response_headers(answer.headers)
+        length = answer.headers.get("content-length")
+        super().__init__(
+            answer.aiter_raw(),
+            answer.status_code,
+            headers=headers if length is None else headers | {"content-length": length},
+        )
+        self._answer = answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._answer.aclose()
 
 
 @dataclass(frozen=True, slots=True)

@@ -275,7 +275,7 @@ class HotRoute:
 
     method: str
     template: str
-    role: Role
+    role: Role | None
     handler: Handler | None
     """Serves what the fast path does not; None: FastAPI does."""
     operation: dict[str, Any] | None

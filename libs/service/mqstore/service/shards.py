@@ -18,8 +18,7 @@ from urllib.parse import urlencode
 import httpx
 import msgspec
 from starlette.requests import Request
-from starlette.responses import StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import Scope
 
 from mqstore.client.tls import public_authorities
 from mqstore.service import problems
@@ -27,6 +26,7 @@ from mqstore.service.forwarding import (
     FORWARDED,
     ForwardedRequest,
     RelayedResponse,
+    StreamedResponse,
     select_response_headers,
     was_forwarded,
 )
@@ -224,7 +224,7 @@ class Shards:
                 answer = await self._http.send(built, stream=True)
             except httpx.HTTPError as error:
                 raise _unreachable(entry, error) from error
-        raise RelayedResponse(_Stream(answer))
+        raise RelayedResponse(StreamedResponse(answer))
 
     def forwarded(self, scope: Scope, content: bytes) -> ForwardedRequest:
         """Return a request as this shard forwards it, with another body."""
@@ -417,26 +417,6 @@ class Shards:
 
 _INVALID_REQUEST_STATUSES: Final = frozenset({400, 413, 415, 422})
 """Statuses of requests that every shard would reject."""
-
-
-class _Stream(StreamingResponse):
-    """Another shard's response, streamed to the client; both connections end together."""
-
-    def __init__(self, answer: httpx.Response) -> None:
-        headers = select_response_headers(answer.headers)
-        length = answer.headers.get("content-length")
-        super().__init__(
-            answer.aiter_raw(),
-            answer.status_code,
-            headers=headers if length is None else headers | {"content-length": length},
-        )
-        self._answer = answer
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            await self._answer.aclose()
 
 
 async def _content(request: Request) -> bytes:

@@ -84,7 +84,8 @@ class Operation(Generic[Answer]):
     """Whether a POST may be repeated, with the effect of one; other methods may (RFC 9110)."""
     path: str
     """With parameters in braces; ``{id:path}`` is one that may contain slashes."""
-    role: Role
+    role: Role | None
+    """The role that it needs; None: any token."""
     summary: str
     tag: str
     description: str = ""

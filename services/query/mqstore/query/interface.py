@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from mqstore.query.access_route import AccessRoute
+from mqstore.query.console.relay import ConsoleRelay
+from mqstore.query.console.routes import ConsoleRoutes
 from mqstore.query.dead_letter_routes import DeadLetterRoutes
 from mqstore.query.event_routes import EventRoutes
 from mqstore.query.group_routes import GroupRoutes
@@ -28,3 +31,7 @@ def add(api: Api, service: QueryService) -> None:
     EventRoutes(service).add(api)
     SegmentRoutes(service).add(api)
     StoreRoute(service).add(api)
+    AccessRoute(api.auth).add(api)
+    ConsoleRoutes(ConsoleRelay(api, service.shards, service.local_writer, service.own_token)).add(
+        api
+    )

@@ -11,14 +11,17 @@ from typing import Any, Final
 import httpx
 
 from mqstore.client.tls import public_authorities
-from mqstore.service.forwarding import FORWARDED
+from mqstore.service.forwarding import FORWARDED, ForwardedRequest
 from mqstore.service.settings import Settings
+from mqstore.service.shards import CONNECT_TIMEOUT_S, RELAY_TIMEOUT_S
 from mqstore.service.upstream import UpstreamTls
 from mqstore.storage.directory import StorePaths, load_writer_note
 from mqstore.storage.host import FileSystem
 
 TIMEOUT_S: Final = 2.0
 """Seconds for the whole reply. It is short because store-writer is on the same machine."""
+
+_STREAM_TIMEOUT: Final = httpx.Timeout(RELAY_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
 
 
 class LocalWriter:
@@ -49,6 +52,25 @@ class LocalWriter:
                 return await self._http.request(method, note.url + path, headers=sent, json=json)
         except (OSError, httpx.HTTPError, httpx.InvalidURL):  # TimeoutError is an OSError
             return None
+
+    async def stream(
+        self, forwarded: ForwardedRequest, url: str | None = None
+    ) -> httpx.Response | None:
+        """Send a request whose reply may be long, or last, and return it; the caller closes it.
+
+        ``url`` is the address of another service. Returns None if no store-writer has noted its
+        address. Raises httpx.HTTPError.
+        """
+        if url is None:
+            try:
+                note = await asyncio.to_thread(load_writer_note, self._files, self._paths)
+            except OSError:
+                note = None
+            if note is None:
+                return None
+            url = note.url
+        built = self._http.build_request(**forwarded.arguments(url), timeout=_STREAM_TIMEOUT)
+        return await self._http.send(built, stream=True)
 
     async def close(self) -> None:
         """Close the connections."""

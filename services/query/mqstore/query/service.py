@@ -86,6 +86,7 @@ TAGS: Final = {
     "messages": "Single messages, by offset message id, unique key or key.",
     "segments": "The log itself, by byte range, for backups and jobs.",
     "groups": "Lag of consumer groups.",
+    "access": "What a token allows.",
     "queues": "Queues read in order, from an offset or a time; a pull may wait for messages.",
 }
 
@@ -121,9 +122,10 @@ class QueryService:
         # Held until the event loop has the result, so that threads do not run ahead of its replies.
         self._running = asyncio.Semaphore(settings.query_threads)
         self.writer = WriterWatch(self._open_reader)
-        self._local_writer = LocalWriter(settings, self._root, self._seams.files)
-        self.committed_offsets = CommittedOffsets(self._local_writer)
-        self._damage = DamageReports(self._local_writer, OwnToken(settings.tokens))
+        self.local_writer = LocalWriter(settings, self._root, self._seams.files)
+        self.committed_offsets = CommittedOffsets(self.local_writer)
+        self.own_token = OwnToken(settings.tokens)
+        self._damage = DamageReports(self.local_writer, self.own_token)
         self._reporting: asyncio.Task[None] | None = None
         self.inflate_bounds = InflateBounds.of(settings)
         self.compilations = Compilations()
@@ -326,7 +328,7 @@ class QueryService:
         if self._reporting is not None:
             self._reporting.cancel()
             await asyncio.wait({self._reporting})
-        await self._local_writer.close()
+        await self.local_writer.close()
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:

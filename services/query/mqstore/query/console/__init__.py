@@ -1,0 +1,1 @@
+"""The console: pages for a browser, and the way from them to store-writer."""

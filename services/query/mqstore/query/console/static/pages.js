@@ -1,0 +1,16 @@
+// All pages. To add one: a folder in pages/ whose module has a default export, and an entry here.
+
+/**
+ * @typedef {object} PageEntry
+ * @property {string} name in the address: /ui/NAME
+ * @property {string} title in the navigation
+ * @property {string} section of the navigation
+ * @property {import("./parts/icon.js").IconName} icon
+ * @property {import("./lib/session.js").Role} role that it needs; without it the page is not shown
+ * @property {() => Promise<{default: import("./vendor/preact.js").ComponentType<{state: import("./lib/router.js").State}>}>} load
+ */
+
+/** @type {PageEntry[]} */
+export const pages = [
+  { name: "overview", title: "Overview", section: "Store", icon: "overview", role: "consume", load: () => import("./pages/overview/overview.js") },
+];

@@ -1,0 +1,202 @@
+// The state of the whole store at a glance.
+import { path, request } from "../../lib/api.js";
+import { bytes, compact, count, duration, percent, plural } from "../../lib/format.js";
+import { points, unread } from "../../lib/history.js";
+import { html, useMemo } from "../../lib/html.js";
+import { useLoad } from "../../lib/load.js";
+import { href } from "../../lib/router.js";
+import { eachShard, missingOf } from "../../lib/shards.js";
+import { Chart } from "../../parts/chart.js";
+import { Badge, Card, Facts, Page, Tile } from "../../parts/page.js";
+import { Empty, MissingShards, Notice, Shown } from "../../parts/states.js";
+import { Time } from "../../parts/time.js";
+import { Events } from "./events.js";
+import { growthOf, timeUntil } from "./forecast.js";
+import { recoveryInWords } from "./words.js";
+
+/** @typedef {{store: any, writes: any, retention: any, recovery: any}} ShardState */
+/** @typedef {import("../../lib/shards.js").OfShards<ShardState>} States */
+
+/** @returns {Promise<States>} */
+const loadStates = (/** @type {AbortSignal} */ signal) =>
+  eachShard(async (shard) => {
+    const get = (/** @type {string} */ each) => request({ service: "writer", path: each, params: { shard }, signal });
+    const [store, writes, retention, recovery] = await Promise.all([get("/v1/store"), get("/v1/store/writes"), get("/v1/store/retention"), get("/v1/store/recovery")]);
+    return { store, writes, retention, recovery };
+  });
+
+export default function Overview() {
+  const states = useLoad(loadStates, [], { everyS: 10 });
+  return html`<${Page} title="Overview">
+    <${Shown} of=${states} lines=${8}>
+      ${(/** @type {States} */ found) => html`
+        <${MissingShards} missing=${missingOf(unread.value, found.missing)} />
+        <${Health} states=${found} />
+        <${Figures} states=${found} />`}
+    <//>
+    <${Plots} />
+    <div class="grid">
+      ${states.data && html`<${Disks} states=${states.data} />`}
+      <${Lags} />
+      ${states.data && html`<${Recoveries} states=${states.data} />`}
+      <${Events} />
+    </div>
+  <//>`;
+}
+
+/** What is wrong now, in order of importance. @param {States} states @returns {{kind: "bad" | "warning", title: string, text: string}[]} */
+export function troublesOf({ answers }) {
+  /** @type {ReturnType<typeof troublesOf>} */
+  const found = [];
+  for (const [shard, { store, writes }] of answers) {
+    const at = answers.size > 1 ? ` of shard ${shard}` : "";
+    if (store.readOnlyReason) found.push({ kind: "bad", title: `The store${at} is read-only`, text: store.readOnlyReason });
+    else if (writes.refused) found.push({ kind: "bad", title: `Messages are refused${at && ` by shard ${shard}`}`, text: writes.refused.detail });
+    if (writes.paused) found.push({ kind: "warning", title: `Writes${at} are paused`, text: writes.reason || "No reason was given." });
+    if (!store.indexComplete) found.push({ kind: "warning", title: `The index${at} is not complete`, text: store.indexTrouble ?? `${bytes(store.indexBehind)} are still to be indexed; searches by key say so.` });
+    if (store.damagedStretches) found.push({ kind: "bad", title: `${plural(store.damagedStretches, "damaged range")}${at}`, text: "The log of the service has the places. The how-to page “Repair damage” says what to do." });
+  }
+  return found;
+}
+
+/** @param {{states: States}} props */
+function Health({ states }) {
+  const troubles = troublesOf(states);
+  const isMissing = Object.keys(states.missing).length > 0;
+  if (!troubles.length && isMissing) return null;
+  if (!troubles.length) return html`<${Notice} kind="good" title="All is well">Every shard takes messages, and its index is complete.<//>`;
+  return troubles.map((each) => html`<${Notice} key=${each.title} kind=${each.kind} title=${each.title}>${each.text}<//>`);
+}
+
+/** @param {{states: States}} props */
+function Figures({ states }) {
+  const all = [...states.answers.values()];
+  const sum = (/** @type {string} */ name) => all.reduce((total, each) => total + each.store[name], 0);
+  const topics = Math.max(...all.map((each) => each.store.topics));
+  const latest = points.value.at(-1);
+  const rate = (/** @type {number | null | undefined} */ value, /** @type {(value: number) => string} */ format) => (value === null || value === undefined ? "–" : format(value));
+  const log = all.reduce((total, { store }) => total + store.maxOffset - store.minOffset, 0);
+  const complete = all.every((each) => each.store.indexComplete);
+  return html`<div class="tiles">
+    <${Tile} label="In" value=${rate(latest?.messagesIn, (value) => `${compact(value)}/s`)} note=${rate(latest?.bytesIn, (value) => `${bytes(value)}/s`)} />
+    <${Tile} label="Out" value=${rate(latest?.messagesOut, (value) => `${compact(value)}/s`)} note=${rate(latest?.bytesOut, (value) => `${bytes(value)}/s`)} />
+    <${Tile} label="Log" value=${bytes(log)} note=${plural(sum("segments"), "segment")} />
+    <${Tile} label="Topics" value=${html`<a href=${href("topics")}>${count(topics)}</a>`} note=${plural(sum("queues"), "queue")} />
+    <${Tile} label="Index" value=${complete ? "Complete" : "Not complete"} note=${plural(sum("indexFiles"), "file")} />
+    <${Tile} label="Not on disk yet" value=${bytes(sum("flushBehind"))} note=${`${bytes(sum("dispatchBehind"))} not in queues`} />
+  </div>`;
+}
+
+const PLOTS = /** @type {{title: string, series: [name: string, field: keyof import("../../lib/history.js").Point][], format: (value: number) => string}[]} */ ([
+  { title: "Messages", series: [["In", "messagesIn"], ["Out", "messagesOut"]], format: (value) => `${compact(value)}/s` },
+  { title: "Bytes", series: [["In", "bytesIn"], ["Out", "bytesOut"]], format: (value) => `${bytes(value)}/s` },
+  { title: "Slowest 1 % of operations", series: [["Put", "put99"], ["Sync", "sync99"], ["Read", "request99"]], format: (value) => (value < 0.001 ? `${compact(value * 1e6)} µs` : duration(value * 1000)) },
+  { title: "Lag of all groups", series: [["Messages", "lag"]], format: compact },
+]);
+
+function Plots() {
+  const all = points.value;
+  const times = useMemo(() => all.map((/** @type {any} */ each) => each.atMs), [all]);
+  return html`<div class="grid wide-cells">
+    ${PLOTS.map(({ title, series, format }) => {
+      const shown = series.map(([name, field]) => ({ name, values: all.map((/** @type {any} */ each) => each[field]) }));
+      return html`<${Card} key=${title} title=${title}><${Chart} label=${title} times=${times} series=${shown} format=${format} /><//>`;
+    })}
+  </div>`;
+}
+
+/** @param {{states: States}} props */
+function Disks({ states }) {
+  return html`<${Card} title="Disk" aside=${html`<span class="muted small">at the growth since the console was opened</span>`}>
+    <div class="stack">
+      ${[...states.answers].map(([shard, { retention }]) => html`<${Disk} key=${shard} shard=${shard} isNamed=${states.answers.size > 1} retention=${retention} />`)}
+    </div>
+  <//>`;
+}
+
+/** @param {{shard: number, isNamed: boolean, retention: any}} props */
+function Disk({ shard, isNamed, retention }) {
+  const volume = retention.volumes[0];
+  const rule = retention.rule;
+  const growth = growthOf(points.value.flatMap((/** @type {any} */ { atMs, diskUsed }) => (diskUsed.has(shard) ? [{ atMs, used: diskUsed.get(shard) }] : [])));
+  const used = volume.usedBytes / volume.totalBytes;
+  const kind = volume.usedPercent >= rule.diskSpaceWarningLevelRatio ? "bad" : volume.usedPercent >= rule.diskMaxUsedSpaceRatio ? "warning" : "";
+  const steps = /** @type {[number, string][]} */ ([
+    [rule.diskMaxUsedSpaceRatio, "expired segments are deleted at any hour"],
+    [rule.diskSpaceCleanForciblyRatio, "segments may be deleted before their time, if so set"],
+    [rule.diskSpaceWarningLevelRatio, "messages are refused"],
+  ]);
+  return html`<div class="stack">
+    <div class="row"><strong>${isNamed ? `Shard ${shard}: ` : ""}${percent(used)} used</strong><span class="muted small">${bytes(volume.freeBytes)} free of ${bytes(volume.totalBytes)}</span></div>
+    <div class="meter ${kind}" role="meter" aria-label="Used part of the volume" aria-valuemin="0" aria-valuemax="100" aria-valuenow=${Math.round(volume.usedPercent)}>
+      <i style=${{ width: `${Math.min(100, volume.usedPercent)}%` }}></i>
+    </div>
+    <${Facts} of=${steps.map(([ratio, why]) => [`${ratio} %`, untilText(timeUntil(volume.usedBytes, volume.totalBytes, ratio, growth)), why])} />
+  </div>`;
+}
+
+/** @param {number | undefined} ms */
+function untilText(ms) {
+  if (ms === 0) return "reached";
+  if (ms === undefined) return "known after half a minute";
+  if (ms > 10 * 365 * 86_400_000) return "not at this growth";
+  return `in ${duration(ms)}`;
+}
+
+/** @param {{states: States}} props */
+function Recoveries({ states }) {
+  return html`<${Card} title="Last recovery">
+    <div class="stack">
+      ${[...states.answers].map(
+        ([shard, { recovery }]) => html`<div key=${shard}>
+          <h3>${states.answers.size > 1 ? `Shard ${shard}, ` : ""}<${Time} ms=${recovery.finishedAtMs} /></h3>
+          ${recoveryInWords(recovery).map((text) => html`<p key=${text}>${text}</p>`)}
+        </div>`,
+      )}
+    </div>
+  <//>`;
+}
+
+const PAGES_MAX = 10;
+
+/** All groups with a lag, the greatest first. Beyond ten pages of a thousand the search stops, and says so. */
+async function loadLags(/** @type {AbortSignal} */ signal) {
+  /** @type {any[]} */
+  const groups = [];
+  let cursor;
+  let shards;
+  for (let page = 0; page < PAGES_MAX; page += 1) {
+    const found = await request({ path: path`/v1/lag`, params: { limit: 1000, cursor }, signal });
+    groups.push(...found.groups);
+    shards = found.shards;
+    cursor = found.next;
+    if (!cursor) break;
+  }
+  return { groups: groups.filter((each) => each.lag > 0).sort((a, b) => b.lag - a.lag), missing: missingOf(shards), isCut: Boolean(cursor) };
+}
+
+function Lags() {
+  const lags = useLoad(loadLags, [], { everyS: 10 });
+  return html`<${Card} title="Greatest lags" isPlain>
+    <${Shown} of=${lags}>
+      ${(/** @type {Awaited<ReturnType<typeof loadLags>>} */ { groups, missing, isCut }) => html`
+        <${MissingShards} missing=${missing} />
+        ${groups.length === 0 && html`<${Empty} title="No group is behind">A group appears here when messages wait for it.<//>`}
+        ${groups.length > 0 &&
+        html`<table>
+          <thead><tr><th scope="col">Group</th><th scope="col" class="number">Waiting</th><th scope="col" class="number">Oldest</th></tr></thead>
+          <tbody>
+            ${groups.slice(0, 6).map((each) => {
+              const age = Math.max(0, ...each.topics.map((/** @type {any} */ topic) => topic.lagMs ?? 0));
+              return html`<tr key=${each.group}>
+                <td title=${each.group}>${each.group} ${each.deadLetters > 0 && html`<${Badge} kind="warning">${plural(each.deadLetters, "dead letter")}<//>`}</td>
+                <td class="number">${count(each.lag)}</td>
+                <td class="number">${duration(age)}</td>
+              </tr>`;
+            })}
+          </tbody>
+        </table>
+        <p class="table-foot">${groups.length > 6 ? `${count(groups.length - 6)} more groups are behind. ` : ""}${isCut ? `Only the first ${count(PAGES_MAX * 1000)} groups were compared.` : ""}</p>`}`}
+    <//>
+  <//>`;
+}
