@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,8 @@ import pytest
 from mqstore.storage.message_store import Durability
 from mqstore.storage.store_repair import DERIVED_PARTS, REMEDIES, Action, Remedy
 from tests.unit.storage.puts import put_message
-from tests.unit.storage.store_repair.test_remedies import (
+from tests.unit.storage.store_repair.damages import (
+    RECORDS,
     Damage,
     Patient,
     damage_two_words,
@@ -24,23 +24,7 @@ from tests.unit.storage.store_repair.test_remedies import (
 from tests.unit.storage.stores import CONFIG, message, open_store, put_some
 from tests.unit.untouched import entries_of
 
-RECORDS = 900
 QUEUES, INDEX = Remedy.REMAKE_ENTRIES, Remedy.REMAKE_INDEX
-
-
-@pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path: Path = tmp_path_factory.mktemp("rebuild") / "store"
-    with open_store(path) as store:
-        store.create_topic("T", queues=3)
-        put_some(store, RECORDS)
-        store.wait_for_index()
-    return path
-
-
-@pytest.fixture
-def patient(original: Path, tmp_path: Path) -> Patient:
-    return Patient(Path(shutil.copytree(original, tmp_path / "store")))
 
 
 def queue_files(patient: Patient) -> dict[str, bytes]:

@@ -197,6 +197,8 @@ class _Rounds:
         with self._locked(this.store):
             for name in this.found.files[Kind.STRAY_REFUSED]:
                 files.set_aside(this.store.paths.root / name, "a broker does not start beside it")
+            for name in this.found.files[Kind.QUEUE_FILE]:  # an opening may stop at a misplaced one
+                files.set_queue_file_aside(this.store.paths.root / name, is_left=False)
             files.refit_segments()
         self._treated = frozenset()
         if self._accept_loss(this.store):
@@ -269,9 +271,8 @@ class _Rounds:
         if not (is_whole or found.wants(Remedy.REMAKE_ENTRIES) or found.wants(Remedy.FILL_GAP)):
             return
         files.forget_last_run()
-        is_left = Kind.QUEUE_FILE in this.left
-        for name in found.files[Kind.QUEUE_FILE]:
-            files.set_queue_file_aside(store.paths.root / name, is_left=is_left)
+        for name in found.files[Kind.QUEUE_FILE] if Kind.QUEUE_FILE in this.left else ():
+            files.set_queue_file_aside(store.paths.root / name, is_left=True)
         size = store.config.queue_file_size
         queues = QueueRemedies(
             self._seams.files, store.paths, size, files.quarantine, self._changes
