@@ -159,6 +159,7 @@ def test_a_manifest_that_cannot_be_read_is_named(place: str, root: Path) -> None
 
 
 def test_the_age_of_the_newest_backup_is_checked(place: str, root: Path) -> None:
+    Path(place).mkdir()
     assert run("backup", "ls", place, "--max-age", "1h").exit_code == 1
     create(place, root)
     assert run("backup", "ls", place, "--max-age", "1h").exit_code == 0
@@ -199,6 +200,73 @@ def test_wrong_input_is_refused_in_one_line(words: list[str], place: str, root: 
     assert done.exit_code == 2
     assert done.output.strip()
     assert "Traceback" not in done.output
+
+
+READS = [
+    ["backup", "ls"],
+    ["backup", "ls", "--max-age", "1h"],
+    ["backup", "verify"],
+    ["backup", "verify", "--all"],
+    ["backup", "prune", "--keep", "1", "--yes"],
+    ["restore", "NEW"],
+]
+"""Commands that read a place, which is their next argument."""
+
+
+def read(words: list[str], place: str, tmp_path: Path) -> Result:
+    found = [str(tmp_path / "new") if each == "NEW" else each for each in words]
+    count = 1 if words[0] == "restore" else 2
+    return run(*found[:count], place, *found[count:])
+
+
+@pytest.mark.parametrize("words", READS, ids=" ".join)
+@pytest.mark.parametrize("kind", ["directory", "file", "memory"])
+def test_a_place_that_is_not_there_is_refused(words: list[str], kind: str, tmp_path: Path) -> None:
+    (tmp_path / "a file").touch()
+    places = {
+        "directory": f"{tmp_path}/none",
+        "file": f"{tmp_path}/a file",
+        "memory": f"memory://{uuid4().hex}/none",
+    }
+    done = read(words, places[kind], tmp_path)
+    assert (done.exit_code, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert places[kind].removeprefix("memory:/") in line
+    assert "there is no" in line or "is no directory" in line or "there is nothing at" in line
+
+
+@pytest.mark.parametrize(("words", "code"), list(zip(READS, (0, 1, 2, 2, 0, 2), strict=True)))
+def test_a_place_without_a_backup_says_so(words: list[str], code: int, tmp_path: Path) -> None:
+    place = tmp_path / "empty"
+    place.mkdir()
+    done = read(words, str(place), tmp_path)
+    assert done.exit_code == code
+    assert f"{place} has no backup" in done.stderr or "0 backups stay" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [
+        ("/proc/none", "/proc/none/locks: cannot be made (No such file or directory)"),
+        ("STORE/backups", "is in the store"),
+        ("STORE/lock", "STORE/lock is in the store"),
+        ("FILE", "is no directory: name a directory of backups"),
+        ("FILE/below", "is no directory: name a directory of backups"),
+    ],
+)
+def test_a_place_that_cannot_take_backups_is_refused_with_what_to_do(
+    place: str, why: str, root: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    before = entries_of(tmp_path)
+    names = {"STORE": str(root), "FILE": f"{tmp_path}/file"}
+    for name, path in names.items():
+        place, why = place.replace(name, path), why.replace(name, path)
+    done = run("backup", "create", place, "--store", str(root))
+    assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
+    assert why in done.stderr
+    assert "Errno" not in done.stderr
+    assert entries_of(tmp_path) == before
 
 
 class Refusing(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types

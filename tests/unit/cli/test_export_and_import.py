@@ -17,9 +17,10 @@ from mqstore.cli.main import app
 from mqstore.storage.codec import properties
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Message
-from mqstore.storage.layout import SysFlag
+from mqstore.storage.layout import StoreFormat, SysFlag
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.paths import StorePaths, segment_name
+from tests.unit.storage.small_disk import small_disk
 from tests.unit.storage.stores import CONFIG, open_store, put_some
 from tests.unit.untouched import entries_of
 
@@ -112,7 +113,9 @@ def test_a_round_trip_keeps_everything_but_places(
     file = home / "file.jsonl"
     file.write_text("".join(json.dumps(each) + "\n" for each in first))
 
-    imported(home / "second", file, "--create", store_format, *SIZES)
+    with open_store(home / "second", format=StoreFormat(store_format)):
+        pass  # its settings accept messages however full the disk of the tests is
+    imported(home / "second", file)
 
     assert len(first) == len(messages)
     assert kept(exported(home / "second")) == kept(first)
@@ -279,6 +282,71 @@ def test_an_import_stops_at_a_message_that_the_store_refuses_and_continues_behin
     assert "was interrupted" in run("import", target, str(other)).stderr
     assert imported(target, other, "--restart").stdout == "1 messages stored\n"
     assert len(exported(target)) == 12
+
+
+@pytest.mark.parametrize(
+    ("to", "why"),
+    [
+        ("none/x.jsonl", "x.jsonl.part cannot be written (No such file or directory)"),
+        ("all.jsonl/x", "x.part cannot be written (Not a directory)"),
+        ("/proc/x", "/proc/x.part cannot be written"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_refused_before_the_store_is_read(
+    file: Path, tmp_path: Path, to: str, why: str
+) -> None:
+    result = run("export", tmp_path / "no store", "--to", str(tmp_path / to))
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+    assert why in result.stderr
+
+
+def test_an_export_that_fails_leaves_no_file(tmp_path: Path) -> None:
+    assert run("export", tmp_path / "no store", "--to", str(tmp_path / "x.jsonl")).exit_code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("NONE",), "none does not exist: name the file of an export"),
+        (("HOME",), "is no regular file: name the file of an export"),
+        (("FILE", "--format", "xml"), "--format xml: choose jsonl or parquet"),
+        (("FILE", "--create", "6"), "--create 6: choose 4.9 or 5.x"),
+        (("FILE",), "does not exist; name a store directory, or make one by --create"),
+    ],
+)
+def test_a_wrong_input_is_refused_in_one_line(
+    file: Path, tmp_path: Path, options: tuple[str, ...], why: str
+) -> None:
+    names = {"NONE": f"{tmp_path}/none", "HOME": str(tmp_path), "FILE": str(file)}
+    result = run("import", tmp_path / "no store", *(names.get(each, each) for each in options))
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+    assert why in result.stderr
+    assert not (tmp_path / "no store").exists()
+
+
+def test_a_store_that_accepts_no_messages_is_refused_at_once(file: Path, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    with open_store(target) as store:
+        store.write_pause.begin("maintenance")
+
+    result = run("import", target, str(file))
+
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("mqstore: nothing was stored: ")
+    assert "maintenance" in line
+    assert not StorePaths(target).import_note.exists()
+
+
+def test_a_full_volume_is_refused_at_once(file: Path, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small", 4 << 20) as disk:
+        (disk / "ballast").write_bytes(bytes(3_900_000))
+        result = run("import", disk / "target", str(file), "--create", "4.9", *SIZES)
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert "nothing was stored: the volume of" in line
+    assert "above 90 % nothing is stored" in line
 
 
 def test_a_live_store_is_refused(root: Path, file: Path) -> None:

@@ -12,6 +12,7 @@ from mqstore.cli.backup_place import (
     Form,
     Url,
     backup_item,
+    directory_of,
     open_repository,
     run_backup_command,
 )
@@ -63,7 +64,8 @@ def _create(out: Output, url: str, store: Path, rate: int | None, *, dry_run: bo
     from mqstore.storage.backup import Creation
     from mqstore.storage.host import production_seams
 
-    repository = open_repository(url)
+    _require_store(store, directory_of(url))
+    repository = open_repository(url, is_new=True)
     with show_progress() as progress:
         creation = Creation(
             store, repository, production_seams(), bytes_per_s=rate, progress=progress
@@ -98,3 +100,11 @@ def _create(out: Output, url: str, store: Path, rate: int | None, *, dry_run: bo
         )
     is_whole = not backup.damaged_blocks and not found.unsynced_bytes
     return EXIT_OK if is_whole else EXIT_FINDINGS
+
+
+def _require_store(store: Path, place: Path | None) -> None:
+    if not store.is_dir():
+        what = "is no directory" if store.exists() else "does not exist"
+        raise ValueError(f"{store} {what}; name a store directory with --store")
+    if place is not None and place.resolve().is_relative_to(store.resolve()):
+        raise ValueError(f"{place} is in the store {store}: name a place outside of it")

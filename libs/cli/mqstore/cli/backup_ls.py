@@ -30,8 +30,8 @@ def ls(
 ) -> None:
     """List the backups of a place, the oldest first.
 
-    Exit code 0: all manifests can be read; 1: one cannot, or the newest backup is older than
-    --max-age; 2: refused.
+    Exit code 0: all manifests can be read, or there is none; 1: one cannot, or the newest backup is
+    older than --max-age; 2: refused, as where there is no such place.
 
     Examples:
 
@@ -44,8 +44,11 @@ def ls(
 
 def _ls(out: Output, url: str, max_age: str | None) -> int:
     most_ms = None if max_age is None else parse_duration(max_age)
-    listed = open_repository(url).listed()
+    repository = open_repository(url)
+    listed = repository.listed()
     whole = [each.backup for each in listed if each.backup is not None]
+    if not listed:
+        refuse(f"{repository.objects.place} has no backup")
     out.items(map(backup_item, whole), BACKUP_COLUMNS)
     code = EXIT_OK
     for each in listed:

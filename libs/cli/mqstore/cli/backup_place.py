@@ -39,6 +39,7 @@ Form = Annotated[
     ),
 ]
 _FILE: Final = "file://"
+_FIRST: Final = "the first `mqstore backup create` makes it"
 
 BACKUP_COLUMNS: Final = (
     Column("backup", lambda each: each["id"]),
@@ -76,16 +77,37 @@ def run_backup_command(command: Callable[[Output], int], output: Format | None) 
     return typer.Exit(store_command.run_command(run, refuse, unread=EXIT_FINDINGS))
 
 
-def open_repository(url: str) -> Repository:
-    """The repository in a directory, or at a URL. Raises OSError."""
+def open_repository(url: str, *, is_new: bool = False) -> Repository:
+    """The repository in a directory, or at a URL; with ``is_new`` it need not be there.
+
+    Raises ValueError where there is none, OSError.
+    """
     from mqstore.storage.backup import DirectoryObjects, Repository
     from mqstore.storage.host import production_seams
 
     seams = production_seams()
-    path = url.removeprefix(_FILE)
-    if "://" not in path:
-        return Repository(DirectoryObjects(seams.files, Path(path).absolute()), seams)
+    path = directory_of(url)
+    if path is not None:
+        _require_directory(path, is_new=is_new)
+        return Repository(DirectoryObjects(seams.files, path), seams)
     require("backup")
     from mqstore.cli.url_objects import UrlObjects
 
-    return Repository(UrlObjects(url), seams)
+    objects = UrlObjects(url)
+    if not is_new and not objects.has_any:
+        raise ValueError(f"there is nothing at {objects.place}: check the URL; {_FIRST}")
+    return Repository(objects, seams)
+
+
+def directory_of(url: str) -> Path | None:
+    """The directory that a place names; None for a URL of another file system."""
+    path = url.removeprefix(_FILE)
+    return None if "://" in path else Path(path).absolute()
+
+
+def _require_directory(path: Path, *, is_new: bool) -> None:
+    found = next((each for each in (path, *path.parents) if each.exists()), path)
+    if found.exists() and not found.is_dir():
+        raise ValueError(f"{found} is no directory: name a directory of backups")
+    if found != path and not is_new:
+        raise ValueError(f"there is no directory {path}: check the path; {_FIRST}")

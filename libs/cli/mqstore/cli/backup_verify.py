@@ -44,12 +44,14 @@ def verify(
 
 
 def _verify(out: Output, url: str, backup_id: str | None, *, every: bool) -> int:
-    from mqstore.storage.backup import flaws_of
+    from mqstore.storage.backup import BackupUnknown, flaws_of
 
     repository = open_repository(url)
     unreadable = []
     if every:
         listed = repository.listed()
+        if not listed:
+            raise BackupUnknown(f"{repository.objects.place} has no backup")
         unreadable = [each for each in listed if each.backup is None]
         backups = [each.backup for each in listed if each.backup is not None]
     else:

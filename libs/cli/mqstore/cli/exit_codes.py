@@ -40,9 +40,19 @@ def run_command(
         # The reader closed the pipe; the interpreter must not flush stdout to it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return unread
-    except (OSError, ValueError, refused) as error:
+    except OSError as error:
+        refuse(text_of(error))
+        return EXIT_REFUSED
+    except (ValueError, refused) as error:
         refuse(str(error))
         return EXIT_REFUSED
+
+
+def text_of(error: OSError) -> str:
+    """The file and the reason of an error of the system, without its number."""
+    if error.strerror is None or error.filename is None:
+        return error.strerror or str(error)
+    return f"{error.filename}: {error.strerror}"
 
 
 def refuse(why: str) -> None:

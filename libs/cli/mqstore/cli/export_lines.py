@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK, refuse
 from mqstore.cli.message_documents import document_of
-from mqstore.cli.message_files import FileForm, form_of, written
+from mqstore.cli.message_files import form_of, written
 from mqstore.cli.message_selection import Selection
 from mqstore.cli.progress import Progress, show_progress
 from mqstore.cli.store_command import index_sizes, run_command
@@ -49,14 +49,16 @@ def run(directory: Path, choice: Choice, hash_slots: int | None, index_num: int 
 
 def _run(directory: Path, choice: Choice, config: StoreConfig) -> int:
     selection = choice.selection
-    form = form_of(choice.to, None if choice.form is None else FileForm(choice.form))
+    form = form_of(choice.to, choice.form)
     options = StoreOptions(create=False, in_place=False, services=False)
-    with show_progress() as progress:
-        opened = MessageStore.open(directory.absolute(), config, production_seams(), options)
-        with opened as store, written(choice.to, form) as write:
-            export = Export(store, selection)
-            for found in export.messages(progress):
-                write(document_of(found))
+    with (
+        show_progress() as progress,
+        written(choice.to, form) as write,  # a refused file ends it before the store is read
+        MessageStore.open(directory.absolute(), config, production_seams(), options) as store,
+    ):
+        export = Export(store, selection)
+        for found in export.messages(progress):
+            write(document_of(found))
     where = "stdout" if choice.to is None else str(choice.to)
     print(f"mqstore: {export.count} messages to {where}", file=sys.stderr)
     if export.unreadable:

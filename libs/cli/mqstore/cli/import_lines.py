@@ -11,7 +11,7 @@ from typing import Final
 
 from mqstore.cli.exit_codes import EXIT_OK, EXIT_REFUSED, refuse
 from mqstore.cli.message_documents import Imported, identity_of, imported_of
-from mqstore.cli.message_files import FileForm, form_of, read
+from mqstore.cli.message_files import FileForm, form_of, read, require_regular
 from mqstore.cli.message_selection import Selection
 from mqstore.cli.progress import Progress, show_progress
 from mqstore.cli.store_command import index_sizes, run_command
@@ -149,9 +149,12 @@ def run(directory: Path, choice: Choice, hash_slots: int | None, index_num: int 
 def _run(root: Path, choice: Choice, config: StoreConfig) -> int:
     seams = production_seams()
     selection = Selection.of(choice.topics, choice.from_time, choice.until_time, choice.keys)
-    form = form_of(choice.file, None if choice.form is None else FileForm(choice.form))
+    form = form_of(choice.file, choice.form)
+    require_regular(choice.file)
     source = Source(choice.file, form, selection, seams.clock.now_ms())
-    create = None if choice.create is None else StoreFormat(choice.create)
+    create = _format_of(choice.create)
+    if create is None and not root.exists():
+        raise ValueError(f"{root} does not exist; name a store directory, or make one by --create")
     with show_progress() as progress:
         survey = source.survey(create or StoreFormat.V5_X, progress)
         if survey.bad:
@@ -175,6 +178,12 @@ def _run(root: Path, choice: Choice, config: StoreConfig) -> int:
     print(f"{run.done} messages stored" + (f", {run.before} of them before" if run.before else ""))
     sys.stdout.flush()
     return EXIT_OK
+
+
+def _format_of(text: str | None) -> StoreFormat | None:
+    if text is not None and text not in set(StoreFormat):
+        raise ValueError(f"--create {text}: choose {' or '.join(StoreFormat)}")
+    return None if text is None else StoreFormat(text)
 
 
 class Storing:

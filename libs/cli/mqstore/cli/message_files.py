@@ -36,10 +36,12 @@ class FileForm(StrEnum):
     PARQUET = "parquet"
 
 
-def form_of(path: Path | None, form: FileForm | None) -> FileForm:
-    """The given form, else that of the file's name; JSON lines without one."""
+def form_of(path: Path | None, form: str | None) -> FileForm:
+    """The given form, else that of the file's name; JSON lines without one. Raises ValueError."""
     if form is not None:
-        return form
+        if form not in set(FileForm):
+            raise ValueError(f"--format {form}: choose {' or '.join(FileForm)}")
+        return FileForm(form)
     is_parquet = path is not None and path.suffix == ".parquet"
     return FileForm.PARQUET if is_parquet else FileForm.JSONL
 
@@ -50,6 +52,8 @@ def form_of(path: Path | None, form: FileForm | None) -> FileForm:
 @contextmanager
 def written(path: Path | None, form: FileForm) -> Iterator[Write]:
     """Open a file for messages, which gets its name once all are written and synced; None: stdout.
+
+    After an error there is no file.
 
     Raises ValueError where the file exists already, or for Parquet on stdout, OSError.
     """
@@ -63,12 +67,26 @@ def written(path: Path | None, form: FileForm) -> Iterator[Write]:
         raise ValueError(f"{path} exists already: remove it, or name another file")
     part = path.with_name(path.name + _PART)
     writer = _parquet_writer if form is FileForm.PARQUET else _jsonl_writer
-    with part.open("wb") as file:
-        with writer(file) as write:
-            yield write
-        file.flush()
-        os.fsync(file.fileno())
-    part.rename(path)
+    file = _open(part)
+    try:
+        with file:
+            with writer(file) as write:
+                yield write
+            file.flush()
+            os.fsync(file.fileno())
+        part.rename(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _open(path: Path) -> BinaryIO:
+    try:
+        return path.open("wb")
+    except OSError as error:
+        raise ValueError(
+            f"{path} cannot be written ({error.strerror}): name a file in a directory that exists"
+        ) from None
 
 
 @contextmanager
@@ -143,6 +161,14 @@ def _row(document: Document) -> Document:
 
 
 # reading
+
+
+def require_regular(path: Path) -> None:
+    """Raise ValueError for a path that is no file, which may be read repeatedly."""
+    if not path.exists():
+        raise ValueError(f"{path} does not exist: name the file of an export")
+    if not path.is_file():
+        raise ValueError(f"{path} is no regular file: name the file of an export")
 
 
 def read(path: Path, form: FileForm) -> Iterator[tuple[int, object]]:

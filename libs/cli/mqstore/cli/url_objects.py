@@ -32,6 +32,17 @@ class UrlObjects:
         self._root: str = root.rstrip("/")
         self.place = str(self._files.unstrip_protocol(self._root))
 
+    @property
+    def has_any(self) -> bool:
+        """Whether the place has an object or is a folder. Raises OSError."""
+        with self._errors():
+            self._files.invalidate_cache()
+            try:
+                self._files.ls(self._root)
+            except FileNotFoundError:
+                return False
+            return True
+
     def sizes(self, folder: str) -> dict[str, int]:
         """See ``Objects``."""
         with self._errors():

@@ -37,7 +37,8 @@ SYNC_EVERY: Final = 10_000
 
 
 class ImportRefused(StorageError):
-    """Another import into the store was interrupted, or its note cannot be read."""
+    """Another import into the store was interrupted, its note cannot be read, or the store accepts
+    no messages."""
 
 
 class ImportNote(BaseModel):
@@ -139,8 +140,8 @@ def open_import(
     ``first_ms`` is the store time of the first message. ``create`` is the format of a store that is
     made where there is none. With ``restarts``, an interrupted import is forgotten.
 
-    Raises ImportRefused where an import of another source was interrupted, and as
-    ``MessageStore.open``.
+    Raises ImportRefused where an import of another source was interrupted or the store accepts no
+    messages, and as ``MessageStore.open``.
     """
     files, paths = seams.files, StorePaths(files_root(seams.files, root))
     is_new = create is not None and _is_empty(files, paths.root)
@@ -160,6 +161,8 @@ def open_import(
         boot_id=str(uuid.UUID(int=seams.random.getrandbits(128), version=4)),
     )
     with MessageStore.open(root, config, replace(seams, clock=clock), options) as store:
+        if store.put_refusal is not None:
+            raise ImportRefused(f"nothing was stored: {store.put_refusal.detail}")
         if note is None:
             note = ImportNote(source=source, start=end)
             text = note.model_dump_json(by_alias=True, indent=2) + "\n"

@@ -75,7 +75,7 @@ class DirectoryObjects:
         """See ``Objects``."""
         path = self._root / name
         staged = path.with_name(path.name + _STAGED)
-        self._files.make_directories(path.parent)
+        self._make_directory(path.parent)
         if self._files.stat(staged) is not None:
             self._files.unlink(staged)
         try:
@@ -86,6 +86,13 @@ class DirectoryObjects:
             raise
         self._files.rename(staged, path)
         self._files.sync_directory(path.parent)
+
+    def _make_directory(self, path: Path) -> None:
+        try:
+            self._files.make_directories(path)
+        except OSError as error:
+            why = f"cannot be made ({error.strerror}); name a place that this user may write"
+            raise OSError(error.errno, why, str(path)) from error
 
     def _fill(self, path: Path, size: int, pieces: Iterable[bytes]) -> None:
         self._files.create(path, size, sync=False)
