@@ -13,4 +13,5 @@
 /** @type {PageEntry[]} */
 export const pages = [
   { name: "overview", title: "Overview", section: "Store", icon: "overview", role: "consume", load: () => import("./pages/overview/overview.js") },
+  { name: "groups", title: "Groups", section: "Consumers", icon: "groups", role: "consume", load: () => import("./pages/groups/groups.js") },
 ];

@@ -1,8 +1,9 @@
 // The state of the whole store at a glance.
-import { path, request } from "../../lib/api.js";
+import { request } from "../../lib/api.js";
 import { bytes, compact, count, duration, percent, plural } from "../../lib/format.js";
 import { points, unread } from "../../lib/history.js";
 import { html, useMemo } from "../../lib/html.js";
+import { ageOf, GROUPS_MAX, loadLags } from "../../lib/lags.js";
 import { useLoad } from "../../lib/load.js";
 import { href } from "../../lib/router.js";
 import { eachShard, missingOf } from "../../lib/shards.js";
@@ -157,46 +158,29 @@ function Recoveries({ states }) {
   <//>`;
 }
 
-const PAGES_MAX = 10;
-
-/** All groups with a lag, the greatest first. Beyond ten pages of a thousand the search stops, and says so. */
-async function loadLags(/** @type {AbortSignal} */ signal) {
-  /** @type {any[]} */
-  const groups = [];
-  let cursor;
-  let shards;
-  for (let page = 0; page < PAGES_MAX; page += 1) {
-    const found = await request({ path: path`/v1/lag`, params: { limit: 1000, cursor }, signal });
-    groups.push(...found.groups);
-    shards = found.shards;
-    cursor = found.next;
-    if (!cursor) break;
-  }
-  return { groups: groups.filter((each) => each.lag > 0).sort((a, b) => b.lag - a.lag), missing: missingOf(shards), isCut: Boolean(cursor) };
-}
-
 function Lags() {
   const lags = useLoad(loadLags, [], { everyS: 10 });
   return html`<${Card} title="Greatest lags" isPlain>
     <${Shown} of=${lags}>
-      ${(/** @type {Awaited<ReturnType<typeof loadLags>>} */ { groups, missing, isCut }) => html`
-        <${MissingShards} missing=${missing} />
-        ${groups.length === 0 && html`<${Empty} title="No group is behind">A group appears here when messages wait for it.<//>`}
-        ${groups.length > 0 &&
-        html`<table>
-          <thead><tr><th scope="col">Group</th><th scope="col" class="number">Waiting</th><th scope="col" class="number">Oldest</th></tr></thead>
-          <tbody>
-            ${groups.slice(0, 6).map((each) => {
-              const age = Math.max(0, ...each.topics.map((/** @type {any} */ topic) => topic.lagMs ?? 0));
-              return html`<tr key=${each.group}>
-                <td title=${each.group}>${each.group} ${each.deadLetters > 0 && html`<${Badge} kind="warning">${plural(each.deadLetters, "dead letter")}<//>`}</td>
-                <td class="number">${count(each.lag)}</td>
-                <td class="number">${duration(age)}</td>
-              </tr>`;
-            })}
-          </tbody>
-        </table>
-        <p class="table-foot">${groups.length > 6 ? `${count(groups.length - 6)} more groups are behind. ` : ""}${isCut ? `Only the first ${count(PAGES_MAX * 1000)} groups were compared.` : ""}</p>`}`}
+      ${(/** @type {import("../../lib/lags.js").Lags} */ { groups, missing, isCut }) => {
+        const behind = groups.filter((each) => each.lag > 0).sort((a, b) => b.lag - a.lag);
+        return html`<${MissingShards} missing=${missing} />
+          ${behind.length === 0 && html`<${Empty} title="No group is behind">A group appears here when messages wait for it.<//>`}
+          ${behind.length > 0 && html`<${LagTable} groups=${behind} isCut=${isCut} />`}`;
+      }}
     <//>
   <//>`;
 }
+
+/** @param {{groups: import("../../lib/lags.js").GroupSum[], isCut: boolean}} props */
+const LagTable = ({ groups, isCut }) => html`<table>
+    <thead><tr><th scope="col">Group</th><th scope="col" class="number">Waiting</th><th scope="col" class="number">Oldest</th></tr></thead>
+    <tbody>
+      ${groups.slice(0, 6).map((each) => html`<tr key=${each.group}>
+        <td title=${each.group}><a href=${href("groups", { group: each.group })}>${each.group}</a> ${each.deadLetters > 0 && html`<${Badge} kind="warning">${plural(each.deadLetters, "dead letter")}<//>`}</td>
+        <td class="number">${count(each.lag)}</td>
+        <td class="number">${duration(ageOf(each))}</td>
+      </tr>`)}
+    </tbody>
+  </table>
+  <p class="table-foot">${groups.length > 6 ? html`<a href=${href("groups", { only: "behind" })}>${count(groups.length - 6)} more groups are behind.</a>` : ""}${isCut ? ` Only the first ${count(GROUPS_MAX)} groups were compared.` : ""}</p>`;

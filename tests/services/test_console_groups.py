@@ -1,0 +1,212 @@
+"""The console's page of groups: lags, reset, and dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from mqstore.client import Client, NewMessage
+from tests.services.console_browser import ConsolePage, opened
+from tests.services.service_processes import ServicePair, service_pair
+from tests.services.shard_processes import Cluster, cluster
+
+pytestmark = pytest.mark.browser
+
+TOKENS = {
+    f"token_{role}": f"{role}-token-of-tests" for role in ("admin", "produce", "consume", "system")
+}
+MARKUP = "<img/src=x/onerror=alert(1)>"
+DEAD = 3
+
+
+def _make_dead_letters(client: Client) -> None:
+    """Reject messages of the group shipping: one has markup in its reason, key and body."""
+    client.create_topic("parcels", queues=1)
+    client.produce(
+        "parcels", [NewMessage(body=f"{MARKUP} {i}", keys=[MARKUP]) for i in range(DEAD)]
+    )
+    received = client.receive("shipping", "parcels", max_messages=DEAD).messages
+    assert len(received) == DEAD
+    receipts = [each.receipt for each in received]
+    client.give_back("shipping", receipts, delay_level=-1, reason=f"no stock {MARKUP}")
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServicePair]:
+    with service_pair(tmp_path_factory.mktemp("groups") / "store", **TOKENS) as found:
+        with found.client(token=TOKENS["token_admin"]) as client:
+            client.create_topic("orders", queues=2)
+            client.produce("orders", [NewMessage(body=f"order {i}", queue_id=0) for i in range(7)])
+            client.put_group("idle")
+            client.commit("billing", "orders", {0: 2, 1: 0})
+            client.commit("ahead", "orders", {0: 7, 1: 0})
+            _make_dead_letters(client)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster(tmp_path_factory.mktemp("shards")) as found:
+        with found.client() as client:
+            client.create_topic("orders", queues=1)
+            for shard in (0, 1):
+                client.produce("orders", NewMessage(body="order"), shard=shard)
+                client.commit("billing", "orders", {0: 0}, shard=shard)
+        yield found
+
+
+@pytest.fixture
+def console(browser: Browser, pair: ServicePair) -> Iterator[ConsolePage]:
+    with opened(browser, pair.query_url) as found:
+        yield found
+
+
+def _enter(console: ConsolePage, role: str = "admin", **state: str) -> None:
+    console.open("groups", **state)
+    console.log_in(TOKENS[f"token_{role}"])
+
+
+# all groups ---------------------------------------------------------------------------------
+
+
+def test_all_groups_are_listed_with_their_lags(console: ConsolePage) -> None:
+    _enter(console)
+    page = console.page
+    row = page.get_by_role("row", name="billing")
+    expect(row.get_by_role("cell").nth(1)).to_have_text("5")
+    expect(page.get_by_role("row", name="idle")).to_contain_text("no offset yet")
+    expect(page.get_by_role("row", name="shipping").get_by_role("cell").nth(7)).to_have_text("3")
+    page.get_by_label("Show", exact=True).select_option("behind")
+    expect(page.get_by_role("row", name="ahead")).to_have_count(0)
+    assert "only=behind" in page.url
+    assert console.serious_findings() == []
+    page.get_by_label("Name contains").fill("nothing has this name")
+    expect(page.get_by_text("No group is like this")).to_be_visible()
+
+
+# one group ----------------------------------------------------------------------------------
+
+
+def test_a_group_shows_its_lag_by_state_and_by_queue(console: ConsolePage) -> None:
+    _enter(console, "consume")
+    page = console.page
+    page.get_by_role("link", name="billing").click()
+    console.heading("billing")
+    states = page.get_by_role("region", name="The lag by state")
+    expect(states.get_by_role("img")).to_have_accessible_name(
+        "Messages of the lag: Waiting 5, Leased 0, Retrying 0, Acknowledged 0"
+    )
+    queue = page.get_by_role("row", name="orders 0")
+    expect(queue.get_by_role("cell").nth(1)).to_have_text("5")
+    expect(page.get_by_role("button", name="Reset offsets")).to_have_count(0)
+    assert console.serious_findings() == []
+    page.get_by_role("button", name="Members").click()
+    expect(page.get_by_text("This group has no members")).to_be_visible()
+    page.get_by_role("button", name="Settings").click()
+    expect(page.get_by_text("retryTimesMax")).to_be_visible()
+    assert console.serious_findings() == []
+
+
+def test_a_group_that_the_store_does_not_know_says_so(console: ConsolePage) -> None:
+    _enter(console, group="unknown")
+    expect(console.page.get_by_text("This group has not committed an offset")).to_be_visible()
+
+
+def test_a_reset_is_previewed_and_then_done(console: ConsolePage, pair: ServicePair) -> None:
+    with pair.client(token=TOKENS["token_admin"]) as client:
+        client.commit("replayed", "orders", {0: 6, 1: 0})
+        _enter(console, group="replayed")
+        page = console.page
+        page.get_by_role("button", name="Reset offsets").click()
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_label("Continue from").select_option("timestamp")
+        dialog.get_by_label("Time", exact=True).fill("yesterday")
+        expect(dialog.get_by_text("This is no time")).to_be_visible()
+        expect(dialog.get_by_role("button", name="Preview")).to_be_disabled()
+        dialog.get_by_label("Continue from").select_option("earliest")
+        dialog.get_by_role("button", name="Preview").click()
+        expect(dialog.get_by_text("6 messages will be delivered again")).to_be_visible()
+        assert console.serious_findings() == []
+        assert client.lag("replayed").lag == 1
+        dialog.get_by_role("button", name="Reset offsets").click()
+        expect(dialog).to_have_count(0)
+        assert client.lag("replayed").lag == 7
+
+
+# dead letters -------------------------------------------------------------------------------
+
+
+def test_a_dead_letter_is_inspected_and_its_text_is_no_markup(console: ConsolePage) -> None:
+    _enter(console, "consume", group="shipping", tab="dead")
+    page = console.page
+    expect(page.get_by_text("3 shown; that is all")).to_be_visible()
+    page.get_by_role("region", name="Dead letters of shipping").get_by_role("button").first.click()
+    letter = page.get_by_role("region", name="Dead letter", exact=True)
+    expect(letter.get_by_label("Body", exact=True)).to_contain_text(MARKUP)
+    expect(letter.get_by_text(f"no stock {MARKUP}").first).to_be_visible()
+    expect(page.locator("main img")).to_have_count(0)
+    expect(page.get_by_role("button", name="Resend all")).to_have_count(0)
+    assert "letter=" in page.url
+    assert console.serious_findings() == []
+
+
+def test_dead_letters_are_resent_and_purged_after_a_preview(console: ConsolePage) -> None:
+    _enter(console, group="shipping", tab="dead")
+    page = console.page
+    page.get_by_role("checkbox", name="Pick").first.check()
+    page.get_by_role("button", name="Resend 1 picked").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_text("1 dead letter would be resent")).to_be_visible()
+    assert console.serious_findings() == []
+    dialog.get_by_role("button", name="Resend 1").click()
+    expect(page.get_by_text("2 shown; that is all")).to_be_visible()
+    page.get_by_role("button", name="Purge all").click()
+    expect(dialog.get_by_text("2 dead letters would be purged")).to_be_visible()
+    dialog.get_by_role("button", name="Purge 2").click()
+    expect(page.get_by_text("This group has no dead letters")).to_be_visible()
+
+
+# errors, shards, sizes ----------------------------------------------------------------------
+
+
+def test_a_refused_reset_says_why_and_a_failed_load_can_be_tried_again(
+    console: ConsolePage,
+) -> None:
+    _enter(console, group="billing")
+    page = console.page
+    page.get_by_role("button", name="Reset offsets").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Topic", exact=True).fill("no-such-topic")
+    dialog.get_by_role("button", name="Preview").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("no-such-topic")
+    page.keyboard.press("Escape")
+    page.route("**/v1/lag*", lambda route: route.abort())
+    page.get_by_role("link", name="All groups").click()
+    expect(page.get_by_role("alert")).to_contain_text("query cannot be reached")
+    page.unroute("**/v1/lag*")
+    page.get_by_role("button", name="Try again").click()
+    expect(page.get_by_role("row", name="billing")).to_be_visible()
+
+
+def test_a_shard_that_is_down_is_named(browser: Browser, shards: Cluster) -> None:
+    with opened(browser, shards.shards[0].query.url) as console:
+        console.open("groups", group="billing")
+        expect(console.page.get_by_role("row", name="orders 0 shard 1")).to_be_visible()
+        shards.shards[1].query.kill()
+        alert = console.page.get_by_role("alert").filter(has_text="Shard 1 is missing here")
+        expect(alert).to_be_visible()
+        expect(console.page.get_by_role("row", name="orders 0 shard 0")).to_be_visible()
+
+
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+def test_a_narrow_window_has_room_for_a_group(
+    browser: Browser, pair: ServicePair, scheme: str
+) -> None:
+    options = {"viewport": {"width": 360, "height": 740}, "color_scheme": scheme}
+    with opened(browser, pair.query_url, **options) as console:
+        _enter(console, group="billing")
+        expect(console.page.get_by_role("row", name="orders 0")).to_be_visible()
+        assert not console.overflows()
+        assert console.serious_findings() == []
