@@ -14,4 +14,5 @@
 export const pages = [
   { name: "overview", title: "Overview", section: "Store", icon: "overview", role: "consume", load: () => import("./pages/overview/overview.js") },
   { name: "groups", title: "Groups", section: "Consumers", icon: "groups", role: "consume", load: () => import("./pages/groups/groups.js") },
+  { name: "transactions", title: "Transactions", section: "Consumers", icon: "transactions", role: "consume", load: () => import("./pages/transactions/transactions.js") },
 ];
