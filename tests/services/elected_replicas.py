@@ -5,22 +5,25 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from mqstore.client import Client, ClientError, Replication, Target
-from mqstore.service.election import Lease
+from mqstore.service.election import Addresses, Lease
 from mqstore.service.file_lease import FileLease
 from tests.free_ports import free_port
 from tests.services.service_processes import Process, service
 
 PATIENCE_S: Final = 90.0
-MARGINS: Final = {
-    "election_lease_duration": 3_000,
-    "election_renewal_deadline": 2_000,
+SETTINGS: Final = {
+    "election_lease_duration": 80_000,
+    "election_renewal_deadline": 60_000,
     "election_retry_interval": 200,
+    "slave_timeout": 60_000,
 }
+"""A busy machine delays neither a renewal nor an acknowledgement for so long. Where a leader is
+killed, ``Replicas.kill`` ends its lease."""
 
 
 @dataclass
@@ -54,7 +57,7 @@ class Replica:
             "ha_listen_port": self.ha,
             "listen_port": self.remoting,
             "writer_port": self.port,
-            **MARGINS,
+            **SETTINGS,
             **self.settings,
         }
         start = service(
@@ -65,7 +68,7 @@ class Replica:
         )
         self.process = self._stack.enter_context(start)
 
-    def client(self, timeout_s: float = 5.0) -> Client:
+    def client(self, timeout_s: float = PATIENCE_S) -> Client:
         url = f"http://127.0.0.1:{self.port}"
         return Client(url, url, timeout_s=timeout_s)
 
@@ -137,6 +140,14 @@ class Replicas:
                 return found
             assert time.monotonic() < deadline, f"not {count} in sync: {found}"
             time.sleep(0.02)
+
+    def kill(self, leader: Replica) -> None:
+        """Kill the leader, and have its lease expired."""
+        leader.kill()
+        leases = FileLease(self.root / "lease")
+        held = leases.read()
+        assert held is not None
+        leases.write(replace(held, holder="", addresses=Addresses(), former=held.holder))
 
     def leader_of(self, lease: Lease) -> Replica:
         return next(each for each in self.replicas if each.name == lease.holder.partition("/")[0])

@@ -19,6 +19,8 @@ from tests.services.elected_replicas import PATIENCE_S, Replica, Replicas, elect
 from tests.services.service_processes import query
 
 TOPIC = "orders"
+EXPIRING = {"election_lease_duration": 10_000, "election_renewal_deadline": 7_000}
+"""A lease whose end a test waits for."""
 Durability = Literal["sync", "replicated"]
 
 
@@ -50,7 +52,7 @@ class Load:
 
     def _put(self, body: str) -> bool:
         for each in self.replicas.replicas:
-            with each.client(timeout_s=3.0) as client, contextlib.suppress(ClientError):
+            with each.client() as client, contextlib.suppress(ClientError):
                 client.produce(TOPIC, [NewMessage(body=body)], durability=self.durability)
                 return True
         return False
@@ -107,7 +109,7 @@ def test_what_an_administrator_has_a_reply_for_is_kept_when_the_leader_is_killed
             client.reset_offsets("billing", TOPIC, to="earliest")
             client.delete_topic("gone")
             client.put_writes(paused=True, reason="maintenance")
-        first.kill()
+        replicas.kill(first)
         second = replicas.leader(first)
         with second.client() as client:
             assert [each.topic for each in client.topics().topics] == [TOPIC]
@@ -127,7 +129,7 @@ def test_a_follower_takes_over_from_a_killed_leader_with_all_that_was_acknowledg
         create_topic(replicas)
         with Load(replicas).running() as load:
             load.await_more(20)
-            first.kill()
+            replicas.kill(first)
             load.await_more(20)
             second = replicas.leader(first)
             first.start()
@@ -140,14 +142,14 @@ def test_a_follower_takes_over_from_a_killed_leader_with_all_that_was_acknowledg
 
 @pytest.mark.slow
 def test_a_suspended_leader_acknowledges_nothing_after_its_lease(tmp_path: Path) -> None:
-    with elected(tmp_path, 2) as replicas:
+    with elected(tmp_path, 2, **EXPIRING) as replicas:
         first = replicas.leader()
         create_topic(replicas)
         pid = first.pid
         os.kill(pid, signal.SIGSTOP)
         second = replicas.leader(first)
         results: list[str] = []
-        with first.client(timeout_s=PATIENCE_S) as client:
+        with first.client() as client:
             thread = threading.Thread(target=_try_put, args=(client, results))
             thread.start()
             with second.client() as other:
@@ -177,7 +179,7 @@ def test_a_replica_that_is_not_in_sync_does_not_take_over(tmp_path: Path) -> Non
         (second,) = (each for each in replicas.replicas if each is not first)
         second.kill()
         replicas.await_in_sync(1)
-        first.kill()
+        replicas.kill(first)
         second.start()
         second.await_state(
             lambda now: "is not in sync" in str(now.election and now.election.reason)
@@ -199,7 +201,7 @@ def test_a_hand_over_loses_nothing_and_takes_less_than_a_lease(
             if is_signal:
                 os.kill(first.pid, signal.SIGTERM)
             else:
-                with first.client(30.0) as client:
+                with first.client() as client:
                     assert client.switch_over().successor.startswith("replica-")
             assert first.ended() == 0
             load.await_more(20)
