@@ -39,7 +39,8 @@ class Endpoint:
     endpoint without a lane a function of a HotRequest."""
     hot: Hot | None = None
     is_guarded: bool = True
-    """Whether a change is checked by ``Api.guard_changes``: not the one that allows changes."""
+    """Whether a change is checked by ``Api.guard_changes``: not the one that allows changes, nor
+    one of what a follower does by itself."""
     documented: type[BaseModel] | None = None
     """The engine's model of the reply, where it has more fields than the contract's."""
 

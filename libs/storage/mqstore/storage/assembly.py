@@ -255,6 +255,7 @@ class StoreParts:
             applier,
             core.block_cover,
             self.failure.report,
+            self.options.fetch,
         )
 
     def _make_scrub(self) -> Scrub:
@@ -266,6 +267,7 @@ class StoreParts:
             directory.blocks,
             self.repairs,
             self.seams,
+            may_repair=not self.options.follows,
             on_damage=directory.state.advance_epoch,
             on_report=partial(self.services.wake, Scrub.name),
         )

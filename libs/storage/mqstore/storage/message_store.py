@@ -390,9 +390,7 @@ class MessageStore:
 
     def _require_scrub(self) -> None:
         if not self._parts.services.runs(self.scrub.name):
-            raise StoreNotWritable(
-                "read-only", "nothing is scrubbed here: the store is only read, or follows a leader"
-            )
+            raise StoreNotWritable("read-only", "nothing is scrubbed here: the store is only read")
 
     def plan_repairs(self) -> RepairPlan:
         """Plan the changes of ``repair_damage``; reads the whole log and changes nothing."""
@@ -484,6 +482,8 @@ class MessageStore:
         services.start(self.quarantine)
         if self.dedup is not None:
             services.start(self.dedup)
+        if options.scrubs:
+            services.start(self.scrub)
         if not options.follows:
             self._start_services_of_leader(options)
 
@@ -492,8 +492,6 @@ class MessageStore:
         the leader's."""
         services = self._parts.services
         services.start(ClockService(self.log.check_clock))
-        if options.scrubs:
-            services.start(self.scrub)
         if options.deliver_delayed:
             services.start(self.delays.service)
             services.start(self.delays.timer)

@@ -17,6 +17,15 @@ NEXT_EPOCH: Final = 0
 """The epoch after the newest one that a store knows; as a number that of no epoch that begins."""
 
 
+Fetch = Callable[[int, int, Callable[[bytes], bool]], tuple[str, bytes] | None]
+"""Returns the name of a replica and so many bytes of its log at a physical offset, for which a
+predicate holds; None where no replica has them. Raises RepairRefused where one may have them."""
+
+
+def fetch_nothing(_: int, __: int, ___: Callable[[bytes], bool]) -> None:
+    """Return None: there are no replicas."""
+
+
 class Durability(StrEnum):
     """Durability of a message at its acknowledgement."""
 
@@ -94,6 +103,8 @@ class StoreOptions:
     """False: delayed messages are stored, and none is delivered."""
     scrubs: bool = False
     """True: the log is compared with its block checksums, slowly and again and again."""
+    fetch: Fetch = fetch_nothing
+    """Fetches records that a repair of the log would lose from a replica."""
     waits_for_files: bool = True
     """False: a put that needs a file that is not made yet raises FilePending."""
     on_progress: Callable[[Progress], None] | None = None

@@ -8,6 +8,7 @@ from mqstore.storage.accept_loss import accept as accept_loss
 from mqstore.storage.accept_loss import plan as plan_loss
 from mqstore.storage.adoption import adopt as adopt_log
 from mqstore.storage.adoption import plan as plan_adoption
+from mqstore.storage.options import Fetch
 from mqstore.storage.recovery.accepted_loss import AcceptedLoss
 from mqstore.storage.room_at_rest import make_room
 from mqstore.storage.store_repair import Change, Remedy, RepairOutcome, StoreRepair
@@ -15,6 +16,7 @@ from mqstore.storage.store_repair import Change, Remedy, RepairOutcome, StoreRep
 __all__ = [
     "AcceptedLoss",
     "Change",
+    "Fetch",
     "Remedy",
     "RepairOutcome",
     "StoreRepair",

@@ -38,7 +38,7 @@ class InternalRoutes:
         """Register the routes with ``api``."""
         Endpoint(operations.ALL_OFFSETS, self.offsets).add(api)
         Endpoint(operations.CONSUMER_STATES, self.consumer_states).add(api)
-        Endpoint(operations.REPORT_DAMAGE, self.damage).add(api)
+        Endpoint(operations.REPORT_DAMAGE, self.damage, is_guarded=False).add(api)
 
     async def offsets(self) -> Response:
         """The committed offsets of all groups, including unsaved ones. Query derives lags from

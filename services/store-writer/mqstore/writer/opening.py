@@ -18,7 +18,7 @@ from mqstore.storage import MessageStore, StoreOptions
 from mqstore.storage.directory import StorePaths
 from mqstore.storage.errors import DataMissing, DiskRefuses, StorageError
 from mqstore.storage.host import Seams
-from mqstore.storage.repair import make_room
+from mqstore.storage.repair import Fetch, make_room
 from mqstore.storage.retention import SHOWN_WITHIN_S
 from mqstore.storage.status import NEXT_EPOCH, Progress
 
@@ -40,6 +40,7 @@ class Opening:
         seams: Seams,
         on_progress: Callable[[Progress], None],
         on_failure: Callable[[BaseException], None],
+        fetch: Fetch,
     ) -> None:
         self.refused = 0
         """Number of attempts that the disk refused."""
@@ -64,6 +65,7 @@ class Opening:
             leader=_leader(settings),
             bounds_reads=settings.read_up_to_confirmed_offset,
             scrubs=True,
+            fetch=fetch,
             waits_for_files=False,
             on_progress=on_progress,
             on_failure=on_failure,

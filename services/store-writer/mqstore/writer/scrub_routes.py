@@ -24,7 +24,7 @@ class ScrubRoutes:
     def add(self, api: Api) -> None:
         """Register the routes with ``api``."""
         Endpoint(operations.SCRUB, self.progress).add(api)
-        Endpoint(operations.RUN_SCRUB, self.run).add(api)
+        Endpoint(operations.RUN_SCRUB, self.run, is_guarded=False).add(api)
         Endpoint(operations.REPAIR, self.repair, documented=RepairReport).add(api)
 
     async def repair(

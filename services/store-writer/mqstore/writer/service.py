@@ -113,7 +113,10 @@ class WriterService:
         self.observer = StoreObserver(self.events, lambda: self._store)
         self._watcher: asyncio.Task[None] | None = None
         self._store: MessageStore | None = None
-        self.opening = Opening(settings, self.seams, self._note_progress, self._note_failure)
+        self.replica = Replica(self)
+        self.opening = Opening(
+            *(settings, self.seams, self._note_progress, self._note_failure, self.replica.fetch)
+        )
         self._retrying: asyncio.Task[None] | None = None
         self._shutting_down = asyncio.Event()
         self._durability: DurabilityWaiter | None = None
@@ -145,7 +148,6 @@ class WriterService:
         self.producers = Producers(time.monotonic)
         self._transactions: ShardTransactions | None = None
         self._consumers: SharedConsumers | None = None
-        self.replica = Replica(self)
         self.metrics = StoreMetrics(
             self.api.metrics.registry,
             self.api.metrics.rocketmq,

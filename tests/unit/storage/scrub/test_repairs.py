@@ -406,6 +406,27 @@ def test_nothing_is_lost_while_a_replica_may_have_it(root: Path, due: list[Recor
     assert log_of(root) == before
 
 
+def test_a_follower_reports_damage_and_repairs_it_when_it_leads(
+    root: Path, due: list[Record]
+) -> None:
+    before = log_of(root)
+    spoil(root, due[HURT])
+    spoiled = log_of(root)
+    with open_store(root, CHOSEN, leader="a:1") as store:
+        run_pass(store.scrub)
+        (finding,) = store.scrub.progress.findings
+        assert finding.offset <= due[HURT].physical_offset < finding.offset + finding.length
+    assert log_of(root) == spoiled
+
+    def fetch(offset: int, size: int, _: Callable[[bytes], bool]) -> tuple[str, bytes]:
+        return "other", before[offset : offset + size]
+
+    with open_store(root, CHOSEN, fetch=fetch) as store:
+        store.scrub.step(0.0)
+        assert [each.replica for each in store.scrub.progress.repairs] == ["other"]
+    assert log_of(root) == before
+
+
 def test_bytes_that_are_whole_are_never_replaced(root: Path, due: list[Record]) -> None:
     fetched: list[int] = []
 

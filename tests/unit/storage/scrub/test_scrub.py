@@ -140,5 +140,7 @@ def test_no_rate_is_no_scrub(tmp_path: Path) -> None:
 def test_an_open_store_scrubs_by_itself_only_with_scrubs(tmp_path: Path) -> None:
     with open_store(tmp_path / "store", scrubs=True) as store:
         assert store.run_scrub() is not None
+    with open_store(tmp_path / "copy", scrubs=True, leader="a:1") as follower:
+        assert follower.run_scrub() is not None
     with open_store(tmp_path / "store") as store, pytest.raises(StoreNotWritable):
         store.run_scrub()

@@ -21,6 +21,7 @@ from mqstore.storage.errors import RecordError, RepairRefused, StoreFailed
 from mqstore.storage.log.block_cover import BlockCover
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
 from mqstore.storage.metadata.state_page import StatePage
+from mqstore.storage.options import Fetch
 from mqstore.storage.recovery import Applier
 from mqstore.storage.recovery.repair_plan import plan_repairs
 from mqstore.storage.recovery.report import (
@@ -39,15 +40,7 @@ More is not bit rot but a lost disk area: an operator decides whether a copy of 
 bytes.
 """
 
-Fetch = Callable[[int, int, Callable[[bytes], bool]], tuple[str, bytes] | None]
-"""Returns the name of a replica and so many bytes of its log at a physical offset, for which a
-predicate holds; None where no replica has them. Raises RepairRefused where one did not reply."""
-
 log = logging.getLogger(__name__)
-
-
-def fetch_nothing(_: int, __: int, ___: Callable[[bytes], bool]) -> None:
-    """Return None: there are no replicas."""
 
 
 class LogRepairs:
@@ -61,8 +54,9 @@ class LogRepairs:
         applier: Applier,
         cover: BlockCover | None,
         on_failure: Callable[[BaseException], None],
+        fetch: Fetch,
     ) -> None:
-        """Without ``cover`` the store may only be read."""
+        """Without ``cover`` the store may only be read. ``fetch`` as of ``StoreOptions``."""
         self._view = view
         self._log = log_files
         self._state = state
@@ -70,8 +64,7 @@ class LogRepairs:
         self._cover = cover
         self._on_failure = on_failure
         self._running = Lock()
-        self.fetch: Fetch = fetch_nothing
-        """Fetches records that would be lost from a replica."""
+        self.fetch = fetch
 
     def plan(
         self,

@@ -112,10 +112,12 @@ class Scrub:
         repairs: LogRepairs,
         seams: Seams,
         *,
+        may_repair: bool,
         on_damage: Callable[[], object],
         on_report: Callable[[], object],
     ) -> None:
-        """``on_damage`` is called after a new finding."""
+        """Without ``may_repair`` damage is reported only, as with damageRepair=manual: in a store
+        that follows a leader. ``on_damage`` is called after a new finding."""
         self._files = seams.files
         self._clock = seams.clock
         self._path = path
@@ -126,7 +128,7 @@ class Scrub:
         self._interval_ms = config.scrub_interval_hours * MS_PER_HOUR
         self._on_damage = on_damage
         self._repairs = repairs
-        self._is_automatic = config.damage_repair is DamageRepair.AUTOMATIC
+        self._is_automatic = may_repair and config.damage_repair is DamageRepair.AUTOMATIC
         self._segment_size = config.mapped_file_size_commit_log
         self._damaged = {self._base_of(each.offset) for each in self.progress.findings}
         """First offsets of the segments to repair."""

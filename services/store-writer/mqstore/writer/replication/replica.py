@@ -11,7 +11,7 @@ from mqstore.service import logs
 from mqstore.service.election import Addresses, ElectionError
 from mqstore.service.ha_tls import HaTls
 from mqstore.storage import MessageStore
-from mqstore.storage.errors import StorageError
+from mqstore.storage.errors import RepairRefused, StorageError
 from mqstore.storage.status import NEXT_EPOCH
 from mqstore.writer.replication.elected import Elected, HandOverFailed, replica_name
 from mqstore.writer.replication.follower import LogDiverged
@@ -54,7 +54,6 @@ class Replica:
 
     async def start_leading(self, store: MessageStore) -> None:
         """Let other replicas copy the store, which takes messages from now on."""
-        store.repairs.fetch = self._fetch
         if self.elected is None or (lease := self.elected.lease) is None:
             await self.leader.start(store, self._settings.own_replica_name)
             return
@@ -112,13 +111,18 @@ class Replica:
             service.events.publish("promoted", offset=store.log.max_offset)
             return True
 
-    def _fetch(
+    def fetch(
         self, offset: int, size: int, is_right: Callable[[bytes], bool]
     ) -> tuple[str, bytes] | None:
-        """Fetch a range of the log from a follower in sync. Called from threads of the store.
-        Raises RepairRefused."""
+        """Fetch a range of the log from a follower in sync, as ``StoreOptions.fetch``. Called from
+        threads of the store. Raises RepairRefused."""
         ha, watch = self.leader.ha, self.leader.watch
         followers = frozenset() if watch is None else watch.copies.names - {watch.copies.own}
+        if self.elected is not None and not followers:
+            raise RepairRefused(
+                "no other replica is in sync now, and one may have the bytes: repair again once "
+                "one is"
+            )
         if ha is None or not followers:
             return None
         fetch = ha.fetch(followers, offset, size, is_right)
