@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from mqstore.service import logs
 from mqstore.service.auth import Authenticator
 from mqstore.service.read_conditions import AT_LEAST
+from mqstore.service.sockets import format_address
 from mqstore.storage.errors import MessageInvalid
 from mqstore.storage.formats import parse_host
 
@@ -132,12 +133,6 @@ def read_client(scope: Scope, auth: Authenticator) -> tuple[str, int]:
             host = parse_host(stated.decode("latin-1"))
             return host.address_text, host.port
     return peer[0], peer[1]
-
-
-def format_address(client: tuple[str, int]) -> str:
-    """Return ``address:port``, IPv6 in brackets."""
-    host, port = client
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def select_request_headers(scope: Scope) -> dict[str, str]:

@@ -18,6 +18,7 @@ import itertools
 import socket
 import struct
 from collections.abc import Awaitable, Callable, Mapping
+from enum import IntEnum
 from typing import Annotated, Final
 
 import msgspec
@@ -41,6 +42,19 @@ SYSTEM_ERROR: Final = 1
 REQUEST_CODE_NOT_SUPPORTED: Final = 3
 RESPONSE_FLAG: Final = 1
 ONEWAY_FLAG: Final = 2
+
+
+class RequestCode(IntEnum):
+    """Requests between a master and its slaves (RequestCode of 4.9.7)."""
+
+    GET_ALL_TOPIC_CONFIG = 21
+    GET_BROKER_RUNTIME_INFO = 28
+    GET_ALL_CONSUMER_OFFSET = 43
+    GET_ALL_DELAY_OFFSET = 45
+    REGISTER_BROKER = 103
+    UNREGISTER_BROKER = 104
+    GET_ALL_SUBSCRIPTIONGROUP_CONFIG = 201
+
 
 _LENGTHS: Final = struct.Struct(">II")
 _HEADER_LENGTH: Final = struct.Struct(">I")

@@ -36,7 +36,12 @@ def bind(host: str, port: int) -> socket.socket:
 
 def address_of(listener: socket.socket) -> str:
     """Return a socket's address as ``address:port``, an IPv6 address in brackets."""
-    host, port = listener.getsockname()[:2]
+    return format_address(listener.getsockname()[:2])
+
+
+def format_address(address: tuple[str, int]) -> str:
+    """Return ``address:port``, an IPv6 address in brackets."""
+    host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

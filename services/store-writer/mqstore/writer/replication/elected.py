@@ -19,6 +19,7 @@ from mqstore.service.election_thread import ElectionThread, clock
 from mqstore.service.events import Events
 from mqstore.service.file_lease import FileLease
 from mqstore.service.settings import Settings
+from mqstore.service.sockets import format_address
 from mqstore.storage import MessageStore
 from mqstore.writer.replication import roles
 from mqstore.writer.replication.roles import Ended, Following, Leading, Role, Waiting
@@ -274,9 +275,8 @@ def pod_roles(settings: Settings) -> PodRoles | None:
 def own_addresses(settings: Settings) -> Addresses:
     """Return the addresses at which the other replicas reach this one."""
     host = settings.replica_host or settings.host
-    host = f"[{host}]" if ":" in host else host
     scheme = "http" if settings.tls_cert is None else "https"
     return Addresses(
-        url=f"{scheme}://{host}:{settings.writer_port}",
-        log=f"{host}:{settings.ha_listen_port}",
+        url=f"{scheme}://{format_address((host, settings.writer_port))}",
+        log=format_address((host, settings.ha_listen_port)),
     )

@@ -32,6 +32,7 @@ from mqstore.service.ha_frames import (
 )
 from mqstore.service.ha_handover import FollowerIntroduction, LeaderIntroduction
 from mqstore.service.ha_tls import HaTls
+from mqstore.service.sockets import format_address
 from mqstore.storage import MessageStore
 from mqstore.storage.errors import (
     FlushTimeout,
@@ -155,8 +156,7 @@ class Follower:
         self.tables = CopiedTables()
         self.corrupt_frames = 0
         """Frames whose bytes changed on the way; they were requested again."""
-        host, port = address
-        self.link = Link(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        self.link = Link(format_address(address))
 
     async def run(self) -> None:
         """Follow the leader until the task is cancelled, or the store fails."""

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from mqstore.service.remoting import CommandRefused, RemotingClient, RemotingError
+from mqstore.service.remoting import CommandRefused, RemotingClient, RemotingError, RequestCode
 from mqstore.storage import MessageStore
 from mqstore.storage.errors import StorageError
 from mqstore.storage.status import TableName
@@ -21,16 +21,11 @@ from mqstore.writer.replication.follower import CopiedTables
 
 INTERVAL_S: Final = 10.0
 """Seconds between two copies, as in RocketMQ."""
-GET_ALL_TOPIC_CONFIG: Final = 21
-GET_BROKER_RUNTIME_INFO: Final = 28
-GET_ALL_CONSUMER_OFFSET: Final = 43
-GET_ALL_DELAY_OFFSET: Final = 45
-GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Final = 201
 TABLES: Final = (
-    (GET_ALL_TOPIC_CONFIG, TableName.TOPICS),
-    (GET_ALL_SUBSCRIPTIONGROUP_CONFIG, TableName.GROUPS),
-    (GET_ALL_CONSUMER_OFFSET, TableName.CONSUMER_OFFSETS),
-    (GET_ALL_DELAY_OFFSET, TableName.DELAY_OFFSETS),
+    (RequestCode.GET_ALL_TOPIC_CONFIG, TableName.TOPICS),
+    (RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, TableName.GROUPS),
+    (RequestCode.GET_ALL_CONSUMER_OFFSET, TableName.CONSUMER_OFFSETS),
+    (RequestCode.GET_ALL_DELAY_OFFSET, TableName.DELAY_OFFSETS),
 )
 
 
@@ -89,7 +84,7 @@ class LeaderTables:
     async def _look_at_end(self) -> None:
         """Take the leader's end from a broker's runtime information; other leaders have none."""
         try:
-            response = await self._client.request(GET_BROKER_RUNTIME_INFO)
+            response = await self._client.request(RequestCode.GET_BROKER_RUNTIME_INFO)
             table = msgspec.json.decode(response.body, type=_RuntimeInfo).table
             self._on_end(int(table["commitLogMaxOffset"]))
         except (CommandRefused, msgspec.MsgspecError, KeyError, ValueError):

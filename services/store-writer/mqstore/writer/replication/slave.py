@@ -31,6 +31,7 @@ from mqstore.service.ha_frames import (
 from mqstore.service.ha_handover import FollowerIntroduction, LeaderIntroduction
 from mqstore.service.ha_tls import HELLO
 from mqstore.service.rate import Rate
+from mqstore.service.sockets import format_address
 from mqstore.storage.errors import RecordExpired
 from mqstore.storage.reads import LogStream
 from mqstore.storage.status import NOTHING, TableFeed
@@ -103,7 +104,7 @@ class Slave:
         writer: asyncio.StreamWriter,
         observer: SlaveObserver,
     ) -> None:
-        self.address = _address(writer)
+        self.address = format_address((writer.get_extra_info("peername") or ("", 0))[:2])
         self.follower: FollowerIntroduction | None = None
         """None for a slave of RocketMQ, or before the introduction."""
         self.requested: int | None = None
@@ -362,8 +363,3 @@ class Slave:
     def _write(self, frame: bytes) -> None:
         self._writer.write(frame)
         self._written_at = self._loop.time()
-
-
-def _address(writer: asyncio.StreamWriter) -> str:
-    host, port = (writer.get_extra_info("peername") or ("", 0))[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

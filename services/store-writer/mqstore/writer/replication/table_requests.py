@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
 
 import msgspec
 
@@ -18,31 +17,24 @@ from mqstore.service.remoting import (
     CommandRefused,
     Connection,
     Handler,
+    RequestCode,
     Response,
 )
 from mqstore.storage import MessageStore
 from mqstore.storage.reads import LogStream
-
-GET_ALL_TOPIC_CONFIG: Final = 21
-GET_BROKER_RUNTIME_INFO: Final = 28
-GET_ALL_CONSUMER_OFFSET: Final = 43
-GET_ALL_DELAY_OFFSET: Final = 45
-REGISTER_BROKER: Final = 103
-UNREGISTER_BROKER: Final = 104
-GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Final = 201
 
 
 def handlers(store: MessageStore, port: int, ha_port: int) -> dict[int, Handler]:
     """Return the handlers by request code. The ports are those that slaves are to use."""
     texts = store.table_texts
     return {
-        GET_BROKER_RUNTIME_INFO: _sends_bounds(store.log_stream),
-        GET_ALL_TOPIC_CONFIG: _sends(texts.topics),
-        GET_ALL_CONSUMER_OFFSET: _sends(texts.consumer_offsets),
-        GET_ALL_DELAY_OFFSET: _sends(texts.delay_offsets),
-        GET_ALL_SUBSCRIPTIONGROUP_CONFIG: _sends(texts.groups),
-        REGISTER_BROKER: _registers(port, ha_port),
-        UNREGISTER_BROKER: _unregister,
+        RequestCode.GET_BROKER_RUNTIME_INFO: _sends_bounds(store.log_stream),
+        RequestCode.GET_ALL_TOPIC_CONFIG: _sends(texts.topics),
+        RequestCode.GET_ALL_CONSUMER_OFFSET: _sends(texts.consumer_offsets),
+        RequestCode.GET_ALL_DELAY_OFFSET: _sends(texts.delay_offsets),
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: _sends(texts.groups),
+        RequestCode.REGISTER_BROKER: _registers(port, ha_port),
+        RequestCode.UNREGISTER_BROKER: _unregister,
     }
 
 

@@ -13,10 +13,11 @@ import msgspec
 from mqstore.service import bodies, http, idempotency, problems
 from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint, Hot
-from mqstore.service.forwarding import ForwardedRequest, format_address, read_client, was_forwarded
+from mqstore.service.forwarding import ForwardedRequest, read_client, was_forwarded
 from mqstore.service.http import FutureReply, HotRequest, Prepared, Reply
 from mqstore.service.membership import ShardEntry
 from mqstore.service.problems import Problem
+from mqstore.service.sockets import format_address
 from mqstore.service.transaction_parameters import (
     VALUES_MAX,
     body_of_begin,
