@@ -18,6 +18,7 @@ from mqstore.storage.system.sparse import (
     last_nonzero,
     read_everything,
 )
+from tests.page_cache import evict
 from tests.unit.storage.recovery.log_builder import message
 
 FILES = PosixFileSystem()
@@ -51,6 +52,23 @@ def test_blocks_that_were_only_reserved_need_not_be_read(tmp_path: Path) -> None
     found = FILES.next_data(path, 0)
     assert found is not None
     assert found <= 5 << 20
+
+
+def test_what_the_kernel_reads_ahead_into_a_hole_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "reserved"
+    FILES.create(path, 64 << 20)
+    with path.open("r+b") as file:
+        file.write(b"data")
+    evict(path)
+    chunks = list(data_chunks(0, 64 << 20, partial(FILES.next_data, path)))
+    calls: list[int] = []
+
+    def next_data(position: int) -> int | None:
+        calls.append(position)
+        return FILES.next_data(path, position)
+
+    assert last_nonzero(FILES.map(path, writable=False).view, 0, next_data) == 4
+    assert len(calls) <= len(chunks) + 2
 
 
 def test_an_overlay_knows_the_holes_of_what_it_did_not_change(tmp_path: Path) -> None:

@@ -49,12 +49,13 @@ def last_nonzero(
 ) -> int:
     """The position after the last byte that is not zero, or ``start`` when all are zero.
 
-    ``size`` is that of a chunk; reading a hole inside a chunk makes a page of zeros in memory.
+    ``size`` is that of a chunk; reading a hole inside a chunk makes a page of zeros in memory. All
+    chunks are found before any is read: pages that the kernel reads ahead into a hole become data.
     """
     found, tail = start, max(start, (len(view) - 1) // PAGE_SIZE * PAGE_SIZE)
     if next_data(tail) == tail and not is_zero(view[tail:]):  # a full file
         return tail + len(bytes(view[tail:]).rstrip(b"\0"))
-    for begin, stop in data_chunks(start, len(view), next_data, size):
+    for begin, stop in list(data_chunks(start, len(view), next_data, size)):
         if not is_zero(view[begin:stop]):
             found = begin + len(bytes(view[begin:stop]).rstrip(b"\0"))
     return found
