@@ -35,9 +35,11 @@ WITH_OTHER_STORES = frozenset({Kind.ENTRY_UNIT})
 
 
 def cases() -> Iterator[object]:
+    """One damage of each kind for ``make test``, the others for ``make test-ci``."""
     for kind, damages in DAMAGES.items():
-        for damage in damages:
-            yield pytest.param(kind, damage, id=f"{kind.value}-{damage.__name__}")
+        for number, damage in enumerate(damages):
+            marks = pytest.mark.slow if number else ()
+            yield pytest.param(kind, damage, id=f"{kind.value}-{damage.__name__}", marks=marks)
 
 
 def test_every_kind_of_finding_has_a_remedy_and_every_repaired_kind_a_damage_here() -> None:
