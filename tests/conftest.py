@@ -15,6 +15,7 @@ from tests import forked_processes
 from tests.compat.referee import VERSIONS, Referee, missing
 from tests.leftover_processes import restore_interrupts, watch
 from tests.long_runs import few_first
+from tests.machine_disk import show_large_volumes_half_empty
 
 # A change that others wait for is tested with the same examples as the one before it, a few of
 # each property; new examples, and more, are for the night (MQSTORE_EXPLORE).
@@ -30,6 +31,7 @@ settings.load_profile("default")
 
 restore_interrupts()
 watch()
+show_large_volumes_half_empty()
 gc.disable()  # what is collected stays: see pytest_collection_finish
 
 

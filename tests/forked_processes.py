@@ -32,6 +32,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final, NoReturn
 
+from tests.machine_disk import show_large_volumes_half_empty
+
 ROOT: Final = Path(__file__).parents[1]
 PRELOADED: Final = (
     "anyio._backends._asyncio",  # imported when a service closes its client
@@ -251,6 +253,7 @@ def _import_services() -> None:
     """Import what forked processes share, before the first of them."""
     for module in PRELOADED:
         importlib.import_module(module)
+    show_large_volumes_half_empty()
     asyncio.run(_build_services())
     assert len(list(Path("/proc/self/task").iterdir())) == 1, "a fork copies one thread only"
     gc.freeze()

@@ -29,7 +29,6 @@ from mqstore.storage.transactions import (
     Verdict,
 )
 from mqstore.storage.transactions.log import TransactionLog
-from tests.compat.ours import ANY_DISK
 
 GROUP: Final = "billing"
 TOPIC: Final = "orders"
@@ -117,7 +116,7 @@ def opened(
     directory: Path, config: Mapping[str, Any], store_format: str, rules: Rules = AT_ONCE
 ) -> Iterator[OurSide]:
     """The store, with an engine that has read it; made when there is none."""
-    settings = StoreConfig.model_validate({**ANY_DISK, **config})
+    settings = StoreConfig.model_validate(config)
     seams = production_seams()
     create = not directory.exists()
     options = StoreOptions(format=StoreFormat(store_format), create=create)

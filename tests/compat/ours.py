@@ -46,9 +46,6 @@ ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 180
 BATCH_ITEM_HEAD = struct.Struct(">iiiii")
 
-ANY_DISK = {"diskSpaceWarningLevelRatio": 100, "diskSpaceCleanForciblyRatio": 100}
-"""However full the disk is that tests run on."""
-
 Line = dict[str, Any]
 
 
@@ -212,7 +209,7 @@ def _open(
     from mqstore.storage.message_store import MessageStore, StoreOptions
     from mqstore.storage.system.threads import production_seams
 
-    given = {**ANY_DISK, **config}
+    given = dict(config)
     options = StoreOptions(
         format=StoreFormat(store_format),
         create=create,

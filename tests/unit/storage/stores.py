@@ -17,8 +17,6 @@ CONFIG = StoreConfig(
     mapped_file_size_consume_queue=20 * 100,
     max_hash_slot_num=100,
     max_index_num=400,
-    disk_space_clean_forcibly_ratio=100,
-    disk_space_warning_level_ratio=100,
 )
 FILES = PosixFileSystem()
 

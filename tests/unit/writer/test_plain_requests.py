@@ -70,9 +70,6 @@ class Writer:
         config = StoreConfig(
             flush_disk_type=flush,
             mapped_file_size_commit_log=4 << 20,
-            disk_space_clean_forcibly_ratio=100,
-            disk_space_warning_level_ratio=100,
-            disk_max_used_space_ratio=100,
         )
         service = WriterService(Settings(store=root, store_config=config))
         service.address = "127.0.0.1:0"

@@ -45,9 +45,6 @@ BATCH_PROPERTIES: Final = (
 CONFIG: Final = StoreConfig(
     mapped_file_size_commit_log=4 << 20,
     message_delay_level="1h 1h 1h 1h 1h 1h 1h 1h 1h",  # none is delivered while a test runs
-    disk_space_clean_forcibly_ratio=100,
-    disk_space_warning_level_ratio=100,
-    disk_max_used_space_ratio=100,
 )
 GENERATED_KEY: Final = re.compile("006D7173[0-9A-F]{24}")
 OF_ONE_STORE: Final = frozenset({"offsetMsgId", "storeTimestamp"})

@@ -18,13 +18,7 @@ from mqstore.writer.service import WriterService
 from tests.unit.storage.stores import open_store
 
 T = TypeVar("T")
-SMALL: Final = StoreConfig(
-    mapped_file_size_commit_log=1 << 20,
-    disk_max_used_space_ratio=100,
-    disk_space_clean_forcibly_ratio=100,
-    disk_space_warning_level_ratio=100,
-)
-"""A small store, however full the disk is that tests run on."""
+SMALL: Final = StoreConfig(mapped_file_size_commit_log=1 << 20)
 ADDRESS: Final = ("10.9.9.9", 4711)
 """Address of every client that is not a shard."""
 

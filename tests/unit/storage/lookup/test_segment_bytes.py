@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import gc
 import mmap
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from mqstore.storage.message_store import Durability
 from mqstore.storage.paths import StorePaths, segment_name
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
+from tests.page_cache import evict
 from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import CONFIG, message, open_store
 
@@ -57,12 +57,6 @@ def _resident(path: Path) -> int:
     return sum(page & 1 for page in pages)
 
 
-def _evict(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
 def test_all_segments_are_the_log_as_it_stands(root: Path, segments: SegmentBytes) -> None:
     parts = segments.all()
     assert [part.name for part in parts] == [segment_name(n * SEGMENT) for n in range(len(parts))]
@@ -91,7 +85,7 @@ def test_reading_old_segments_leaves_memory_as_it_was(root: Path) -> None:
         parts = reader.segments.all()
         paths = [StorePaths(root).commit_log / part.name for part in parts]
         for path in paths:
-            _evict(path)
+            evict(path)
         if any(map(_resident, paths)):
             pytest.skip("this file system keeps its pages in memory")
         for part in parts:

@@ -94,8 +94,6 @@ def test_sizes_of_files_are_not_among_the_recorded_settings(root: Path) -> None:
         "messageDelayLevel",
         "keepForGroups",
         "autoCreateTopicEnable",
-        "diskSpaceCleanForciblyRatio",
-        "diskSpaceWarningLevelRatio",
     }
 
 
