@@ -32,6 +32,7 @@ def test_a_report_outlives_the_process_and_is_counted(tmp_path: Path) -> None:
         counted = httpx.get(f"{run.writer_url}/metrics").text
     for line in (
         "mqstore_expiry_at_risk 1.0",
+        "mqstore_expiry_disk_fills 0.0",
         'mqstore_expiry_lost_messages{horizon_hours="24"} 3713.0',
         'mqstore_expiry_risk_messages{kind="group",name="billing",topic="orders"} 3713.0',
     ):
@@ -40,8 +41,9 @@ def test_a_report_outlives_the_process_and_is_counted(tmp_path: Path) -> None:
 
 def test_where_nothing_is_at_risk_there_is_no_event(tmp_path: Path) -> None:
     with service_pair(tmp_path / "store") as run, run.client() as client:
-        fine: dict[str, Any] = {**EXAMPLE, "atRisk": False, "risks": []}
+        fine: dict[str, Any] = {**EXAMPLE, "atRisk": False, "diskFills": True, "risks": []}
         client.put_expiry_report(fine)
+        assert "mqstore_expiry_disk_fills 1.0" in httpx.get(f"{run.writer_url}/metrics").text
         assert '"kind":"expiry"' not in httpx.get(f"{run.writer_url}/v1/events?seconds=0").text
 
 

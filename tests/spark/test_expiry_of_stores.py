@@ -7,6 +7,7 @@ import os
 import random
 import time
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,17 +18,20 @@ from pyspark.sql import SparkSession
 from mqstore.client import NewMessage, ProblemError
 from mqstore.jobs.command import refusal
 from mqstore.jobs.errors import AccessRefused
+from mqstore.jobs.expiry import facts_at_path
+from mqstore.jobs.expiry.facts import ShardFacts
 from mqstore.jobs.expiry_report import Options, report_shard
 from mqstore.jobs.job_run import JobRun, Outcome
 from mqstore.jobs.output import Output
 from mqstore.storage.admin.group_offsets import Commit
 from mqstore.storage.codec import properties
 from mqstore.storage.codec.record import Record
+from mqstore.storage.config import StoreConfig
 from mqstore.storage.layout import HALF_TOPIC, OP_TOPIC
 from mqstore.storage.message_store import Durability, MessageStore
 from tests.services.service_processes import running
 from tests.spark.deletions import DeletingRun
-from tests.unit.jobs.expiry_examples import ANY_HOUR
+from tests.unit.jobs.expiry_examples import ANY_HOUR, disks
 from tests.unit.jobs.written import offsets_of, overwrite, written
 from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import CONFIG, message, open_store
@@ -178,6 +182,22 @@ def test_an_empty_store_is_reported_as_one(spark: SparkSession, tmp_path: Path) 
     open_store(tmp_path / "store").close()
     outcome, report = reported(spark, str(tmp_path / "store"), tmp_path / "out")
     assert (outcome.exit_code, report["messages"], report["risks"]) == (0, 0, [])
+
+
+def test_a_disk_that_fills_is_a_finding_without_any_loss(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_store(tmp_path / "store").close()
+    look = facts_at_path.look
+
+    def look_at_a_full_disk(root: Path, settings: Path | None) -> ShardFacts:
+        return replace(look(root, settings), disks=disks(87), config=StoreConfig())
+
+    monkeypatch.setattr(facts_at_path, "look", look_at_a_full_disk)
+    outcome, report = reported(spark, str(tmp_path / "store"), tmp_path / "out")
+
+    assert (outcome.exit_code, report["atRisk"], report["diskFills"]) == (1, False, True)
+    assert outcome.report["diskFills"] is True
 
 
 def test_a_segment_that_is_deleted_meanwhile_ends_it_and_nothing_is_put_out(

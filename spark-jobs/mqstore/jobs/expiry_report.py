@@ -1,7 +1,8 @@
 """The expiry report: which messages retention will delete, which readers lose them, disk usage.
 
 ``python -m mqstore.jobs.expiry_report SHARD… --out PLACE``; see docs/jobs.md. It only reads the
-shards; exit code 1 says that retention will delete messages that a reader has not consumed.
+shards; exit code 1 says that retention will delete messages that a reader has not consumed, or
+that the disk fills.
 """
 
 from __future__ import annotations
@@ -80,8 +81,9 @@ def main(
 ) -> None:
     """Report which messages retention will delete, which readers lose them, and disk usage.
 
-    Exit code 0: no reader loses messages; 1: a reader does; 2: refused; 3: a service does not
-    answer.
+    Exit code 0: no reader loses messages, and the disk does not fill; 1: a reader does, the disk
+    reaches a level at which the oldest messages are deleted or messages are refused, or an archive
+    lacks messages; 2: refused; 3: a service does not answer.
     """
 
     def job() -> int:
@@ -130,7 +132,7 @@ def report_shard(run: JobRun, shard: str, *, options: Options) -> Outcome:
     if place.writer_url is not None:
         with place.client() as client:
             client.put_expiry_report(fields)
-    is_found = report.at_risk
+    is_found = not report.is_fine
     if options.archive is not None:
         fields["archive"] = _archived(run, place, facts, report, options.archive)
         is_found = is_found or any(fields["archive"][name] > 0 for name in NOT_ARCHIVED)
@@ -272,6 +274,7 @@ def summary(report: ExpiryReport, out: Output) -> Report:
         "name": report.shard,
         "madeMs": report.made_ms,
         "atRisk": report.at_risk,
+        "diskFills": report.disk_fills,
         "messages": report.messages,
         "minOffset": report.min_offset,
         "maxOffset": report.max_offset,

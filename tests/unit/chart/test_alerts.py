@@ -65,6 +65,7 @@ BAD = {
     ),
     "DeadLetters": ("mqstore_dead_letters", 'pod="a",consumer_group="g"', "2x30"),
     "ExpiryAtRisk": ("mqstore_expiry_at_risk", 'pod="a"', "1x30"),
+    "ExpiryDiskFills": ("mqstore_expiry_disk_fills", 'pod="a"', "1x30"),
     "TransactionsStuck": ("mqstore_transactions_oldest_seconds", 'shard="0"', "700x30"),
     "TransactionsSetAside": ("mqstore_transactions_set_aside", 'shard="0"', "1x30"),
     "CoordinatorMissing": ("mqstore_coordinator_shard_usable", 'pod="b",shard="0"', "0x30"),

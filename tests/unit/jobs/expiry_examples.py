@@ -90,6 +90,7 @@ def report(risks: Sequence[Risk] = (), topics: Sequence[str] = ("orders",)) -> E
         messages=20,
         bytes=2000,
         at_risk=bool(risks),
+        disk_fills=False,
         expiring=(expiring(risks),),
         risks=tuple(risks),
         topics=tuple(topic_stock(topic) for topic in topics),

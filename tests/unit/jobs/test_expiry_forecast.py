@@ -50,6 +50,12 @@ def test_levels_are_passed_when_what_comes_fills_the_disk() -> None:
     assert [level.reached_in_hours for level in found.levels] == [10.0, 30.0, 40.0]
 
 
+def test_levels_that_delete_what_is_needed_or_refuse_messages_are_dangers() -> None:
+    assert [level.percent for level in made(70, SEGMENT // 2).dangers] == [85, 90]
+    assert [level.percent for level in made(87, 0).dangers] == [85]
+    assert made(80, 0).dangers == ()  # above 75 % retention deletes what has expired
+
+
 def test_a_level_that_is_passed_already_is_passed_now() -> None:
     assert [level.reached_in_hours for level in made(87, 0).levels] == [0, 0, None]
 

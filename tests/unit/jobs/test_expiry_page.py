@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from itertools import pairwise
 
 import pytest
 
@@ -60,6 +61,40 @@ def test_half_messages_and_delayed_ones_are_named_as_such() -> None:
     risks = [risk(kind="half", name="", messages=3), risk(kind="delay", name="5", messages=4)]
     (text,) = page.verdict(risks, report(risks)).sentences
     assert text.startswith("3 undecided half messages and 4 undelivered messages will be deleted")
+    (text,) = page.verdict([risk(), *risks], report(risks)).sentences
+    assert text.startswith("7 messages not consumed by billing, 3 undecided half messages and 4 un")
+
+
+def test_labels_of_near_levels_do_not_cover_each_other() -> None:
+    levels = tuple(
+        Level(setting=f"at {percent}", percent=percent, reached_in_hours=None)
+        for percent in (75, 85, 87, 90)
+    )
+    disk = with_levels(report(), levels).disk
+    assert disk is not None
+    found = page.curve(disk)
+    assert found.levels == [25, 15, 13, 10]
+    places = sorted(at for at, _ in found.labels)
+    assert all(below - above >= page.LABEL_HEIGHT for above, below in pairwise(places))
+    assert [label for _, label in sorted(found.labels)] == ["90 %", "87 %", "85 %", "75 %"]
+
+
+def test_a_rule_has_units() -> None:
+    html = shown(report())
+    for name, value in {
+        "fileReservedTime": "3 d",
+        "diskMaxUsedSpaceRatio": "75 %",
+        "cleanFileForciblyEnable": "yes",
+        "cleanFileForciblyMinAge": "1 h",
+    }.items():
+        assert f"<dt>{name}</dt><dd>{value}</dd>" in html
+
+
+def test_an_empty_log_says_so() -> None:
+    nothing = {"topics": (), "topics_expiring": (), "ages": (), "segments": (), "expiring": ()}
+    html = shown(report().model_copy(update=nothing))
+    assert "The log has no segment." in html
+    assert html.count("Nothing.") == 2
 
 
 def test_a_disk_that_fills_is_part_of_the_verdict() -> None:
@@ -89,6 +124,13 @@ def test_losses_come_before_the_disk_in_the_verdict() -> None:
         "7 messages not consumed by billing will be deleted, the first in 2 h.",
         "The disk is above 90 %: store-writer then refuses messages.",
     ]
+
+
+def test_the_page_is_fine_where_the_job_is() -> None:
+    levels = (Level(setting="diskSpaceWarningLevelRatio", percent=90, reached_in_hours=0.0),)
+    full = with_levels(report(), levels).model_copy(update={"disk_fills": True})
+    for made in (report(), report([risk()]), full):
+        assert page.verdict(made.risks_in_force, made).is_good == made.is_fine
 
 
 def test_a_disk_above_the_level_of_normal_deletion_is_fine() -> None:

@@ -61,7 +61,17 @@ class ExpirySummary(_Sum):
 
     name: Annotated[Name, Field(description="Of the shard, as in the report's files.")]
     made_ms: Annotated[Number, Field(description="Milliseconds since the epoch.")]
-    at_risk: Annotated[bool, Field(strict=True)]
+    at_risk: Annotated[
+        bool, Field(strict=True, description="A reader will lose messages to retention.")
+    ]
+    disk_fills: Annotated[
+        bool,
+        Field(
+            strict=True,
+            description="The disk will pass a level at which the oldest messages are deleted, or"
+            " messages are refused.",
+        ),
+    ] = False
     messages: Annotated[Number, Field(description="In the log.")]
     min_offset: Number
     max_offset: Number

@@ -123,6 +123,12 @@ def _of(summary: ExpirySummary) -> Iterable[Metric]:
         "1 if the last expiry report says that a reader will lose messages.",
         value=float(summary.at_risk),
     )
+    yield GaugeMetricFamily(
+        "mqstore_expiry_disk_fills",
+        "1 if the last expiry report says that the disk will pass a level at which the oldest"
+        " messages are deleted, or messages are refused.",
+        value=float(summary.disk_fills),
+    )
     labels = ["horizon_hours"]
     messages = GaugeMetricFamily(
         "mqstore_expiry_messages",

@@ -61,6 +61,7 @@ def make(
     risks = sections.risks(lost)
     topics = counts.going_by_topic(going)
     stocks = _stocks(ages, places)
+    disk = forecast.make(facts, plans[0].segments, ages, request.horizons[-1])
     return ExpiryReport(
         made_ms=facts.now_ms,
         shard=facts.name,
@@ -72,13 +73,14 @@ def make(
         messages=sum(each.messages for each in stocks),
         bytes=sum(each.bytes for each in stocks),
         at_risk=any(risk.is_in_force for risk in risks),
+        disk_fills=disk is not None and bool(disk.dangers),
         expiring=tuple(sections.expiring(topics, risks)),
         risks=tuple(risks),
         topics=tuple(stocks),
         topics_expiring=tuple(sections.topics(topics)),
         ages=tuple(_ages(ages)),
         segments=tuple(_segments(plans[0], counts.by_segment())),
-        disk=forecast.make(facts, plans[0].segments, ages, request.horizons[-1]),
+        disk=disk,
     )
 
 

@@ -9,12 +9,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from itertools import pairwise
+from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from mqstore.jobs.expiry import words
-from mqstore.jobs.expiry.report import DiskForecast, Expiring, ExpiryReport, Risk, SegmentStock
+from mqstore.jobs.expiry.report import (
+    DISK_HARMS,
+    DiskForecast,
+    Expiring,
+    ExpiryReport,
+    Risk,
+    SegmentStock,
+)
 
 TOPICS_SHOWN: Final = 50
 RISKS_SHOWN: Final = 100
@@ -24,11 +32,8 @@ OTHERS: Final = "all other topics"
 CELLS_MAX: Final = 160
 """Maximum number of cells in the strip that shows the log; more segments share a cell."""
 TICKS: Final = 4
-DISK_DANGERS: Final = {
-    "diskSpaceCleanForciblyRatio": "retention then deletes the oldest messages, consumed or not",
-    "diskSpaceWarningLevelRatio": "store-writer then refuses messages",
-}
-"""Levels of the disk that harm readers or producers, with the harm."""
+LABEL_HEIGHT: Final = 7.0
+"""Height of a label beside the chart of the disk, in percent of the chart."""
 _HOUR_MS: Final = 3_600_000
 
 
@@ -65,8 +70,10 @@ class Curve:
     """The disk's forecast: a line in a box of 100 by 100, and the places of its labels."""
 
     line: str
-    levels: Sequence[tuple[float, str]]
-    """Distance from the top in percent, and label, of each disk level."""
+    levels: Sequence[float]
+    """Distance of each disk level from the top, in percent."""
+    labels: Sequence[tuple[float, str]]
+    """Those distances with the labels, so far apart that none covers another."""
     ticks: Sequence[tuple[float, str]]
 
 
@@ -101,6 +108,7 @@ def html(report: ExpiryReport) -> str:
         report=report,
         risks=risks[:RISKS_SHOWN],
         risks_more=len(risks) - RISKS_SHOWN,
+        rule=_rule(report),
         risk_max=max((risk.messages for risk in risks), default=1),
         verdict=verdict(risks, report),
         in_force=[each for each in report.expiring if each.is_in_force],
@@ -144,15 +152,16 @@ def _losses(risks: Sequence[Risk], report: ExpiryReport) -> str:
             parts.append(f"{words.count(messages)} {what}")
     first = min((risk.goes_ms for risk in risks if risk.goes_ms is not None), default=None)
     when = "" if first is None else _when(first, report.made_ms)
-    return " and ".join(parts) + f" will be deleted, the first {when}."
+    what = " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
+    return f"{what} will be deleted, the first {when}."
 
 
 def _disk_dangers(disk: DiskForecast | None) -> list[str]:
     """A sentence for each harmful level that the forecast of the disk reaches."""
     return [
-        f"The disk {_passes(level.percent, level.reached_in_hours)}: {harm}."
-        for level in (() if disk is None else disk.levels)
-        if level.reached_in_hours is not None and (harm := DISK_DANGERS.get(level.setting))
+        f"The disk {_passes(level.percent, level.reached_in_hours or 0)}:"
+        f" {DISK_HARMS[level.setting]}."
+        for level in (() if disk is None else disk.dangers)
     ]
 
 
@@ -262,15 +271,40 @@ def curve(disk: DiskForecast) -> Curve:
         return round(100 - 100 * min(1.0, used / max(1, disk.total_bytes)), 2)
 
     line = " ".join(f"{100 * at / last:.2f},{height(used)}" for at, used in enumerate(points))
-    levels = [
-        (height(level.percent * disk.total_bytes / 100), f"{level.percent} %")
-        for level in disk.levels
-    ]
+    levels = [height(level.percent * disk.total_bytes / 100) for level in disk.levels]
+    labels = [f"{level.percent} %" for level in disk.levels]
     ticks = [
         (100 * tick / TICKS, "now" if not tick else words.hours(last * tick / TICKS))
         for tick in range(TICKS + 1)
     ]
-    return Curve(line, levels, ticks)
+    return Curve(line, levels, list(zip(_apart(levels), labels, strict=True)), ticks)
+
+
+def _apart(places: Sequence[float]) -> list[float]:
+    """Places from the top, moved down where a higher one is nearer than a label is high."""
+    found = list(places)
+    order = sorted(range(len(places)), key=places.__getitem__)
+    for above, below in pairwise(order):
+        found[below] = max(found[below], found[above] + LABEL_HEIGHT)
+    return found
+
+
+def _rule(report: ExpiryReport) -> dict[str, str]:
+    """The settings of retention, with their units."""
+    return {
+        name: _with_unit(name, value)
+        for name, value in report.rule.model_dump(by_alias=True).items()
+    }
+
+
+def _with_unit(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if name == "fileReservedTime":
+        return words.hours(value)
+    if name == "cleanFileForciblyMinAge":
+        return words.span(value)
+    return f"{value} %" if name.endswith("Ratio") else value or words.NOTHING
 
 
 def _what_if(report: ExpiryReport) -> dict[int, list[Expiring]]:

@@ -6,7 +6,7 @@ Times are milliseconds since 1970, offsets physical, sizes bytes.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Final, Literal
 
 from mqstore.storage.retention import RetentionRule, Value, Why
 
@@ -102,6 +102,13 @@ class Level(Value):
     """0: it is above already; None: not within the forecast."""
 
 
+DISK_HARMS: Final = {
+    "diskSpaceCleanForciblyRatio": "retention then deletes the oldest messages, consumed or not",
+    "diskSpaceWarningLevelRatio": "store-writer then refuses messages",
+}
+"""Levels of the disk that harm readers or producers, with the harm."""
+
+
 class DiskForecast(Value):
     """The fullest volume, if messages keep coming as within the last day."""
 
@@ -114,6 +121,15 @@ class DiskForecast(Value):
     used_by_hour: tuple[int, ...]
     """Used bytes now and after each further hour."""
     levels: tuple[Level, ...]
+
+    @property
+    def dangers(self) -> tuple[Level, ...]:
+        """The harmful levels that the forecast reaches."""
+        return tuple(
+            level
+            for level in self.levels
+            if level.setting in DISK_HARMS and level.reached_in_hours is not None
+        )
 
 
 class ExpiryReport(Value):
@@ -130,6 +146,8 @@ class ExpiryReport(Value):
     bytes: int
     at_risk: bool
     """Whether retention, by the rule in force, deletes messages that a reader has not consumed."""
+    disk_fills: bool
+    """Whether the forecast of the disk reaches a level that harms readers or producers."""
     expiring: tuple[Expiring, ...]
     risks: tuple[Risk, ...]
     topics: tuple[TopicStock, ...]
@@ -138,6 +156,11 @@ class ExpiryReport(Value):
     segments: tuple[SegmentStock, ...]
     disk: DiskForecast | None
     """None where the disk cannot be measured."""
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether the report has nothing that an operator must act on."""
+        return not (self.at_risk or self.disk_fills)
 
     @property
     def date(self) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
+NOTHING: Final = "–"  # noqa: RUF001
+"""Text of a table for no value."""
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _HOUR: Final = 3_600_000
 _DAY_H: Final = 24
@@ -46,7 +48,7 @@ def span(milliseconds: int) -> str:
 def moment(ms: int | None) -> str:
     """A time in ms since 1970 as date and minute in UTC; its number if no date can show it."""
     if ms is None:
-        return "–"  # noqa: RUF001  # a dash is what a table shows for nothing
+        return NOTHING
     try:
         return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
     except (ValueError, OverflowError, OSError):

@@ -8,6 +8,7 @@ EXPIRY: Final[dict[str, Any]] = {
     "name": "01a1b9e5-0",
     "madeMs": 1795349144061,
     "atRisk": True,
+    "diskFills": False,
     "messages": 30000,
     "minOffset": 0,
     "maxOffset": 19641878,
