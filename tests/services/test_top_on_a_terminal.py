@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import pty
@@ -11,8 +12,8 @@ import struct
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pyte
@@ -21,8 +22,8 @@ import pytest
 from mqstore.client import NewMessage
 from tests.services.service_processes import Run, environment, running
 
-PATIENCE_S = 240.0
-"""Until a test gives up."""
+PATIENCE_S = 120.0
+"""From a change until a test gives up waiting for the screen; less than pytest's own limit."""
 SIZE = (24, 100)
 
 
@@ -40,10 +41,9 @@ class Terminal:
 
     def shows(self, holds: Callable[[str], bool]) -> str:
         """Draw what the process prints until the screen is so; returns its text."""
+        deadline = time.monotonic() + PATIENCE_S
         while not holds(self.text):
-            ready, _, _ = select.select([self._fd], [], [], PATIENCE_S)
-            assert ready, self.text
-            self._stream.feed(os.read(self._fd, 65536))
+            self._stream.feed(self._read(deadline))
         return self.text
 
     def press(self, key: str) -> None:
@@ -56,20 +56,24 @@ class Terminal:
 
     def ended(self) -> int:
         """Read the rest and return the exit code."""
-        while True:
-            try:
-                if not os.read(self._fd, 65536):
-                    break
-            except OSError:  # the process has closed its side
-                break
+        deadline = time.monotonic() + PATIENCE_S
+        with contextlib.suppress(OSError):  # the process has closed its side
+            while self._read(deadline):
+                pass
         return self._process.wait(PATIENCE_S)
+
+    def _read(self, deadline: float) -> bytes:
+        """What the process prints next. The screen is the failure when nothing comes in time."""
+        ready, _, _ = select.select([self._fd], [], [], max(0.0, deadline - time.monotonic()))
+        assert ready, f"the screen after {PATIENCE_S} s:\n{self.text}"
+        return os.read(self._fd, 65536)
 
 
 def set_size(fd: int, rows: int, columns: int) -> None:
     fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 
-@contextmanager
+@contextlib.contextmanager
 def top(system: Run, home: Path, *options: str) -> Iterator[Terminal]:
     ours, theirs = pty.openpty()
     set_size(ours, *SIZE)
@@ -134,6 +138,19 @@ def test_a_resized_screen_is_drawn_at_once(system: Run, tmp_path: Path) -> None:
         assert order_of(terminal.text) == ["late", "early"]
         terminal.press("Q")
         assert terminal.ended() == 0
+
+
+def test_a_screen_too_small_for_all_rows_has_the_keys_in_its_last_line(
+    system: Run, tmp_path: Path
+) -> None:
+    with top(system, tmp_path, "--interval", "60") as terminal:
+        terminal.shows(lambda shown: "q: quit" in shown)
+        terminal.resize(6, 60)
+        terminal.screen.reset()
+        text = terminal.shows(lambda shown: "q: quit" in shown)
+        assert text.startswith("shard 0 ready")
+        assert order_of(text) == ["late"]
+        assert text.splitlines()[-1].startswith("q: quit")
 
 
 def test_without_a_first_reply_there_is_no_screen(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from mqstore.cli.session import Session, service_command
 from mqstore.cli.times import duration
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
     from mqstore.client import Client, Store, TopicSum
 
@@ -195,29 +195,51 @@ def _show(watch: Watch, interval_s: float, looks: int | None) -> None:
     document = watch.look()
     with keyboard() as keys, Live(screen=True, auto_refresh=False) as live:
         for number in count(1):
-            live.update(_screen(document, order), refresh=True)
+            live.update(screen(document, order), refresh=True)
             if number == looks:
                 return
             for key in keys.presses(interval_s):
                 if key == QUIT:
                     return
                 order = key if key in ORDERS else order
-                live.update(_screen(document, order), refresh=True)
+                live.update(screen(document, order), refresh=True)
             document = watch.look()
 
 
-def _screen(document: dict[str, Any], order: str) -> RenderableType:
+def screen(document: Mapping[str, Any], order: str) -> RenderableType:
+    """The view for a screen of any size: its last line has the keys, below the rows that fit."""
     from rich.console import Group
     from rich.text import Text
 
     rows = sorted(document["groups"], key=ORDERS[order][1])
     cells = [[column.cell(row) for column in _COLUMNS] for row in rows]
     keys = "  ".join(f"{key}: by {name}" for key, (name, _) in ORDERS.items())
-    return Group(
-        Text(head(document), style="bold"),
-        *(Text(printable(text), style="bold red") for text in document["trouble"]),
-        Text(),
-        rich_table(cells, _COLUMNS),
-        Text(),
+    return Footed(
+        Group(
+            Text(head(document), style="bold"),
+            *(Text(printable(text), style="bold red") for text in document["trouble"]),
+            Text(),
+            rich_table(cells, _COLUMNS),
+            Text(),
+        ),
         Text(f"{QUIT}: quit  {keys}", style="dim"),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Footed:
+    """A body of which as many lines are drawn as fit on the screen above the foot."""
+
+    body: RenderableType
+    foot: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the lines of both, at most as many as the screen has."""
+        from rich.segment import Segment
+
+        height, options = options.size.height, options.reset_height()
+        foot = console.render_lines(self.foot, options)[:height]
+        body = console.render_lines(self.body, options)[: height - len(foot)]
+        for line in body + foot:
+            yield from line
+            yield Segment.line()
