@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Literal
 
-from crc32c import crc32c
-
+from mqstore.client.checksums import crc32c
 from mqstore.client.models import Health, NewMessage, keyed
 from mqstore.client.requests import Call, call, document, given
 from mqstore.wire.groups import (

@@ -41,7 +41,7 @@ from mqstore.client.ordered import AsyncOrderedConsumer, OrderedConsumer, ordere
 from mqstore.client.producers import AsyncProducer, Producer, producer
 from mqstore.client.replies import answer, problem_error, redirect, unreachable
 from mqstore.client.requests import Call
-from mqstore.client.tls import make_tls_context, public_authorities
+from mqstore.client.tls import default_context, make_tls_context
 from mqstore.client.transactional import (
     AsyncTransactionalProducer,
     TransactionalProducer,
@@ -115,7 +115,7 @@ class _Base(ReadConditions, Generic[Http]):
         """Makes an AsyncClient as this client is."""
         self._urls = {target: url.rstrip("/") for target, url in urls.items()}
         self._timeout_s = timeout_s
-        self._http: Http = self._http_type(verify=tls or public_authorities(trust_env=True))
+        self._http: Http = self._http_type(verify=tls or default_context(self._urls.values()))
         self._token = token
         self._shard = shard
         self._patience_s = patience_s

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from httpx_sse import ServerSentEvent
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from mqstore.client.errors import ClientError, EventUnknown, Unreachable
 from mqstore.client.requests import given
@@ -30,7 +30,7 @@ HEARTBEAT_S: Final = 15.0
 RETRY_S: Final = 1.0
 """Pause before a reconnection, unless the service has sent ``retry``."""
 PATIENCE_S: Final = 60.0
-_OBJECT: Final = TypeAdapter(dict[str, Any])
+_OBJECT: Final = TypeAdapter(dict[str, Any], config=ConfigDict(defer_build=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from datetime import datetime
 from inspect import signature
 from typing import Literal
 
-from crc32c import crc32c
 from pydantic import BaseModel, ConfigDict
 
+from mqstore.client.checksums import crc32c
 from mqstore.wire import produce, unique_keys
 from mqstore.wire.times import parse_time
 
@@ -79,7 +79,7 @@ def keyed(messages: Sequence[NewMessage], named: int | None) -> list[NewMessage]
 class Download(BaseModel):
     """Bytes of a message's body or of the log."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     content: bytes
     total: int
@@ -91,7 +91,7 @@ class Download(BaseModel):
 class Health(BaseModel):
     """The reply to a probe, also with the status 503."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
 
     status: str
     detail: str = ""

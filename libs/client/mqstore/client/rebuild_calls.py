@@ -6,8 +6,7 @@ import struct
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal
 
-from crc32c import crc32c
-
+from mqstore.client.checksums import crc32c
 from mqstore.client.requests import Call, call, document
 from mqstore.wire.operation import Nothing
 from mqstore.wire.rebuilds import (

@@ -6,9 +6,9 @@ from base64 import b64encode
 from typing import Any, TypeVar
 
 import httpx
-from crc32c import crc32c
 from pydantic import BaseModel, ValidationError
 
+from mqstore.client.checksums import crc32c
 from mqstore.client.errors import ClientError, ProblemError, Unreachable
 from mqstore.client.events import Stream
 from mqstore.client.models import Download

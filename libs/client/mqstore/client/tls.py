@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import httpx
@@ -26,6 +26,17 @@ def make_tls_context(
         with _using("files of a certificate and its key", certificate, key):
             context.load_cert_chain(certificate, key)
     return context
+
+
+def default_context(urls: Iterable[str]) -> ssl.SSLContext:
+    """Return the context of a client that was given none.
+
+    Without an https address it trusts no server: no handshake needs one, and the public
+    authorities take long to read.
+    """
+    if any(url.lower().startswith("https:") for url in urls):
+        return public_authorities(trust_env=True)
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 @functools.cache

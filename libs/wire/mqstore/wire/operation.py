@@ -11,7 +11,7 @@ from pkgutil import iter_modules
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from mqstore import wire
 from mqstore.wire.problems import ProblemType
@@ -69,6 +69,8 @@ class Role(StrEnum):
 
 class Nothing(BaseModel):
     """A reply without content."""
+
+    model_config = ConfigDict(defer_build=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final
 
-from pydantic import AwareDatetime, BeforeValidator, Field, TypeAdapter, WithJsonSchema
+from pydantic import AwareDatetime, BeforeValidator, ConfigDict, Field, TypeAdapter, WithJsonSchema
 
 from mqstore.wire.base import INT64_MAX
 
@@ -22,7 +22,9 @@ _FORM: Final = re.compile(
 )
 _LEAP_SECOND: Final = re.compile(r":60(?=[.Z+-])", re.IGNORECASE)
 _ZONE_WITHOUT_SIGN: Final = re.compile(r" (?=\d\d:\d\d$)")
-_AWARE: Final[TypeAdapter[datetime]] = TypeAdapter(AwareDatetime)
+_AWARE: Final[TypeAdapter[datetime]] = TypeAdapter(
+    AwareDatetime, config=ConfigDict(defer_build=True)
+)
 
 
 def parse_time(text: str) -> int:
