@@ -105,6 +105,10 @@ def test_a_debug_bundle_names_what_it_could_not_fetch(use: Use, tmp_path: Path) 
 
 def test_settings_are_shown_with_their_sources(use: Use) -> None:
     shown = {each["name"]: each for each in lines(use("config", "ls"))}
+    assert shown["host"]["service"] == "writer, query, coordinator"
+    assert shown["fileReservedTime"]["service"] == "writer"
+    table = use("config", "get", "accessLog", form="table").stdout
+    assert "value:    false" in table
     assert shown["diskMaxUsedSpaceRatio"]["value"] == 100
     assert shown["diskMaxUsedSpaceRatio"]["source"] == "environment"
     everything = {each["name"] for each in lines(use("config", "ls", "--all"))}
@@ -116,7 +120,12 @@ def test_settings_are_shown_with_their_sources(use: Use) -> None:
     how = use("config", "set", "flushDiskType", "SYNC_FLUSH", code=2).stderr
     assert "MQSTORE_FLUSH_DISK_TYPE=SYNC_FLUSH" in how
     assert "settings.flushDiskType=SYNC_FLUSH" in how
-    use("config", "set", "flush_disk_type", "async_flush")
+    use("config", "set", "flush_disk_type", "ASYNC_FLUSH")
+    use("config", "set", "accessLog", "no")
+    refused = use("config", "set", "flushDiskType", "BAD", code=2).stderr
+    assert "should be 'SYNC_FLUSH' or 'ASYNC_FLUSH'" in refused
+    refused = use("config", "set", "queryThreads", "0", "--service", "query", code=2).stderr
+    assert "greater than or equal to 1" in refused
 
 
 def test_an_index_rebuild_starts_the_job_or_says_how(

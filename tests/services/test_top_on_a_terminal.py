@@ -63,7 +63,7 @@ class Terminal:
         return self._process.wait(PATIENCE_S)
 
     def _read(self, deadline: float) -> bytes:
-        """What the process prints next. The screen is the failure when nothing comes in time."""
+        """Read what the process prints next; fails with the screen when nothing comes in time."""
         ready, _, _ = select.select([self._fd], [], [], max(0.0, deadline - time.monotonic()))
         assert ready, f"the screen after {PATIENCE_S} s:\n{self.text}"
         return os.read(self._fd, 65536)

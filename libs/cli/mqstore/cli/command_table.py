@@ -92,7 +92,7 @@ COMMANDS: Final[Mapping[str, Entry]] = {
         {"ls": Leaf("shard_ls:ls", "Print a row for each shard: address, role, lag, copies.")},
     ),
     "config": Group(
-        "Settings of a running store-writer.",
+        "Settings of the running services.",
         {
             "ls": Leaf("config:ls", "List the settings that differ from their defaults."),
             "get": Leaf("config:get", "Show a setting: its value, source and default."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Literal
 
@@ -55,7 +56,7 @@ from mqstore.wire.retention import (
     Pins,
     Retention,
 )
-from mqstore.wire.settings import SETTINGS, SettingList
+from mqstore.wire.settings import SETTING, SETTINGS, Setting, SettingList
 from mqstore.wire.stores import (
     DELAYS,
     FLUSH,
@@ -468,9 +469,18 @@ def switch_over(to: str | None = None) -> Call[Switchover]:
     return call(SWITCH_OVER, json=body, wait_s=PROMOTE_WAIT_S)
 
 
-def settings() -> Call[SettingList]:
-    """Return the settings of store-writer, with their values and sources."""
-    return call(SETTINGS)
+def settings(target: Target = Target.WRITER) -> Call[SettingList]:
+    """Return the settings of a service, with their values and sources."""
+    return replace(call(SETTINGS), target=target)
+
+
+def setting(
+    name: str, value: str | None = None, *, target: Target = Target.WRITER
+) -> Call[Setting]:
+    """Return a setting of a service: its value, or with ``value`` how it would have that one, read
+    as at a start. The service refuses a value that the setting cannot have."""
+    found = call(SETTING, at={"name": name}, params=given(value=value))
+    return replace(found, target=target)
 
 
 def put_pin(

@@ -433,7 +433,7 @@ def load(**overrides: Any) -> Settings:
     try:
         return Settings(**overrides)
     except ValidationError as error:
-        raise ConfigurationError("; ".join(_explain(error))) from None
+        raise ConfigurationError("; ".join(explain(error))) from None
 
 
 class _NamedSource(PydanticBaseSettingsSource):
@@ -537,7 +537,8 @@ def _token_file(directory: Path | None, role: str) -> str | None:
         raise ConfigurationError(f"token file {directory / role} cannot be read: {error}") from None
 
 
-def _explain(error: ValidationError) -> Iterator[str]:
+def explain(error: ValidationError) -> Iterator[str]:
+    """Yield what is wrong with each setting that was refused, and what is allowed."""
     for item in error.errors(include_url=False):
         place = ".".join(str(part) for part in item["loc"] if part != "store_config")
         message = item["msg"].removeprefix("Value error, ")

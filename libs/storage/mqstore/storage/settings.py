@@ -8,6 +8,7 @@ from mqstore.storage.broker_settings import refusals as broker_refusals
 from mqstore.storage.config import FlushDiskType
 from mqstore.storage.delay_levels import DelayLevels
 from mqstore.storage.setting_names import (
+    ENV_PREFIX,
     fold,
     given_variables,
     is_setting,
@@ -17,6 +18,7 @@ from mqstore.storage.setting_names import (
 
 __all__ = [
     "BROKER_SETTINGS",
+    "ENV_PREFIX",
     "DelayLevels",
     "FlushDiskType",
     "broker_refusals",

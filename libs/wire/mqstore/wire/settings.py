@@ -1,4 +1,4 @@
-"""The settings of a running store-writer: their values, and where each comes from."""
+"""The settings of a running service: their values, and where each comes from."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from mqstore.wire.base import Reply
+from mqstore.wire.examples import settings as examples
 from mqstore.wire.operation import Operation, Role, Target
 
 
@@ -44,18 +45,31 @@ class Setting(Reply):
 
 
 class SettingList(Reply):
-    """All settings, by name. Each is read when store-writer starts."""
+    """All settings, by name. Each is read when the service starts."""
 
     config_file: Annotated[str | None, Field(description="The settings file, if there is one.")]
     settings: tuple[Setting, ...]
 
 
+_EACH_SERVICE: Final = (Target.WRITER, Target.QUERY, Target.COORDINATOR)
+
 SETTINGS: Final = Operation(
     name="settings",
-    targets=(Target.WRITER,),
+    targets=_EACH_SERVICE,
     path="/v1/settings",
     role=Role.ADMIN,
     summary="Settings in force",
-    tag="store",
+    tag="settings",
     reply=SettingList,
+    example=examples.SETTINGS,
+)
+SETTING: Final = Operation(
+    name="setting",
+    targets=_EACH_SERVICE,
+    path="/v1/settings/{name}",
+    role=Role.ADMIN,
+    summary="One setting, also with another value",
+    tag="settings",
+    reply=Setting,
+    example=examples.SETTING,
 )

@@ -17,6 +17,7 @@ from mqstore.query.service import QueryService
 from mqstore.query.store_route import StoreRoute
 from mqstore.query.trace_routes import TraceRoutes
 from mqstore.service.app import Api
+from mqstore.service.settings_routes import SettingsRoutes
 
 
 def add(api: Api, service: QueryService) -> None:
@@ -35,3 +36,4 @@ def add(api: Api, service: QueryService) -> None:
     ConsoleRoutes(ConsoleRelay(api, service.shards, service.local_writer, service.own_token)).add(
         api
     )
+    SettingsRoutes(service.settings).add(api)

@@ -26,7 +26,7 @@ from mqstore.query.read_waits import ReadWaits
 from mqstore.query.store_watch import StoreWatch
 from mqstore.query.topic_queues import TopicQueues
 from mqstore.query.writer_state import WriterHeader, WriterWatch
-from mqstore.service import logs
+from mqstore.service import logs, settings_routes
 from mqstore.service.app import Api
 from mqstore.service.arrivals import ReaderArrivals
 from mqstore.service.auth import OwnToken
@@ -87,6 +87,7 @@ TAGS: Final = {
     "segments": "The log itself, by byte range, for backups and jobs.",
     "groups": "Lag of consumer groups.",
     "access": "What a token allows.",
+    **settings_routes.TAG,
     "queues": "Queues read in order, from an offset or a time; a pull may wait for messages.",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mqstore.service.app import Api
+from mqstore.service.settings_routes import SettingsRoutes
 from mqstore.writer.consumers.member_routes import MemberRoutes
 from mqstore.writer.consumers.routes import ConsumerRoutes
 from mqstore.writer.dead_letter_routes import DeadLetterRoutes
@@ -17,7 +18,6 @@ from mqstore.writer.replication.routes import ReplicationRoutes
 from mqstore.writer.retention_routes import RetentionRoutes
 from mqstore.writer.scrub_routes import ScrubRoutes
 from mqstore.writer.service import WriterService
-from mqstore.writer.settings_routes import SettingsRoutes
 from mqstore.writer.store_routes import StoreRoutes
 from mqstore.writer.subscription_routes import SubscriptionRoutes
 from mqstore.writer.topic_routes import TopicRoutes
@@ -38,7 +38,7 @@ def add(api: Api, service: WriterService) -> None:
     SubscriptionRoutes(service).add(api)
     StoreRoutes(service).add(api)
     WriteRoutes(service).add(api)
-    SettingsRoutes(service).add(api)
+    SettingsRoutes(service.settings, lambda: service.store.config).add(api)
     EventRoutes(service).add(api)
     RetentionRoutes(service).add(api)
     HotRoutes(service).add(api)

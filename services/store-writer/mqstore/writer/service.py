@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from starlette.types import Scope
 
-from mqstore.service import logs, problems
+from mqstore.service import logs, problems, settings_routes
 from mqstore.service.app import Api
 from mqstore.service.auth import OwnToken
 from mqstore.service.configuration_error import ConfigurationError
@@ -85,6 +85,7 @@ TAGS: Final = {
     "store": "Bounds, files and the recovery report of the store directory.",
     "index": "Rebuild of the index by a job, while messages are stored and found. Role system.",
     "retention": "Deletion of files: plan and causes; pins that keep a range for a job or backup.",
+    **settings_routes.TAG,
 }
 
 

@@ -21,6 +21,7 @@ from mqstore.coordinator.reporting import reporter_of
 from mqstore.coordinator.routes import Routes
 from mqstore.coordinator.shards import shards_of
 from mqstore.coordinator.targets import Allowed
+from mqstore.service import settings_routes
 from mqstore.service.app import Api
 from mqstore.service.health import Health
 from mqstore.service.http import Front
@@ -36,6 +37,7 @@ Begin with `POST /v1/transactions`, then `POST /v1/transactions/{id}:commit`.
 TAGS: Final = {
     "transactions": "Begin, commit, roll back; what is pending, and how each came to its end.",
     "checks": "Producers take the checks of their undecided transactions here.",
+    **settings_routes.TAG,
 }
 
 
@@ -72,6 +74,7 @@ class CoordinatorService:
         HotRoutes(relay).add(self.api)
         Routes(self.shards, relay, checks, settings.shard_timeout_s).add(self.api)
         ProducerRoutes(self.shards, allowed).add(self.api)
+        settings_routes.SettingsRoutes(settings).add(self.api)
 
     @cached_property
     def front(self) -> Front:
