@@ -25,6 +25,8 @@ from tests.services.service_processes import Run, environment, running
 PATIENCE_S = 120.0
 """From a change until a test gives up waiting for the screen; less than pytest's own limit."""
 SIZE = (24, 100)
+OF_A_TERMINAL = {"TERM": "xterm-256color", "LINES": "24", "COLUMNS": "80"}
+"""Some shells, and the workers of pytest-xdist, export a size that is not the terminal's."""
 
 
 class Terminal:
@@ -80,7 +82,7 @@ def top(system: Run, home: Path, *options: str) -> Iterator[Terminal]:
     urls = ("--writer-url", system.writer_url, "--query-url", system.query_url)
     process = subprocess.Popen(
         [sys.executable, "-m", "mqstore.cli.main", "top", *urls, *options],
-        env={**environment(), "TERM": "xterm-256color", "XDG_CONFIG_HOME": str(home)},
+        env={**environment(), **OF_A_TERMINAL, "XDG_CONFIG_HOME": str(home)},
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -187,22 +189,35 @@ def _print(session: Session, document: dict[str, Any]) -> None:
 
 def _show(watch: Watch, interval_s: float, looks: int | None) -> None:
     """Fill the screen, until the key q or the last look."""
-    from rich.live import Live  # slow to import, and needed on a terminal only
+    from rich.console import (
+        Console,
+        ConsoleDimensions,
+    )  # slow to import, and needed on a terminal only
+    from rich.live import Live
 
     from mqstore.cli.keyboard import keyboard
 
     order = "l"
     document = watch.look()
-    with keyboard() as keys, Live(screen=True, auto_refresh=False) as live:
+    console = Console()
+
+    def draw() -> None:
+        """Draw in the present size: COLUMNS and LINES, which rich prefers, stay after a resize."""
+        columns, lines = os.get_terminal_size(sys.stdout.fileno())
+        if columns and lines:
+            console.size = ConsoleDimensions(columns, lines)
+        live.update(screen(document, order), refresh=True)
+
+    with keyboard() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
         for number in count(1):
-            live.update(screen(document, order), refresh=True)
+            draw()
             if number == looks:
                 return
             for key in keys.presses(interval_s):
                 if key == QUIT:
                     return
                 order = key if key in ORDERS else order
-                live.update(screen(document, order), refresh=True)
+                draw()
             document = watch.look()
 
 
