@@ -23,16 +23,12 @@ _BODY_FIELDS: Final = ("body", "bodyBase64", "compression")
 
 
 @service_command
+@options.selecting
 def export(
     session: Session,
     group: options.Group,
     file: Annotated[Path, typer.Argument(help="New file; - for stdout.", metavar="FILE")],
-    topic: options.SourceTopic = None,
-    key: options.Key = None,
-    tag: options.Tag = None,
-    reason: options.Reason = None,
-    since: options.Since = None,
-    until: options.Until = None,
+    selection: options.Selection,
     dry_run: DryRun = False,
 ) -> int:
     """Write the dead letters of a group with bodies and properties, a JSON object a line.
@@ -48,7 +44,7 @@ def export(
         mqstore dlq export billing - --since "1d ago" | mqstore produce repaired --jsonl
         mqstore dlq export billing letters.jsonl --dry-run
     """
-    wanted = options.filter_of(topic, key, tag, reason, since, until)
+    wanted = selection.filter()
     if file != STDOUT and file.exists():
         raise ValueError(f"{file} exists; name a new file")
     listing = options.Listing(session, group, wanted)

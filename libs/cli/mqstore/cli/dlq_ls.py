@@ -24,15 +24,11 @@ _COLUMNS: Final = (
 
 
 @service_command
+@options.selecting
 def ls(
     session: Session,
     group: options.Group,
-    topic: options.SourceTopic = None,
-    key: options.Key = None,
-    tag: options.Tag = None,
-    reason: options.Reason = None,
-    since: options.Since = None,
-    until: options.Until = None,
+    selection: options.Selection,
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=1, help="Maximum number of dead letters.")
     ] = LIMIT,
@@ -48,7 +44,7 @@ def ls(
         mqstore dlq ls billing
         mqstore dlq ls billing --since "1d ago" --reason timeout -o json
     """
-    wanted = options.filter_of(topic, key, tag, reason, since, until)
+    wanted = selection.filter()
     listing = options.Listing(session, group, wanted)
     session.out.rows(listing.letters(limit), _COLUMNS)
     return listing.code

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
@@ -49,27 +52,48 @@ RESULTS: Final = (
 )
 
 
-def filter_of(
-    topic: str | None,
-    key: str | None,
-    tag: str | None,
-    reason: str | None,
-    since: str | None,
-    until: str | None,
-) -> DeadLetterFilter | None:
-    """The filter of the given options; None without any. Raises ValueError for a wrong time."""
-    from mqstore.client import DeadLetterFilter
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The options that select dead letters."""
 
-    given = {
-        "topic": topic,
-        "key": key,
-        "tag": tag,
-        "reason": reason,
-        "from": None if since is None else parse_when(since),
-        "to": None if until is None else parse_when(until),
-    }
-    chosen = {name: value for name, value in given.items() if value is not None}
-    return DeadLetterFilter.model_validate(chosen) if chosen else None
+    topic: SourceTopic = None
+    key: Key = None
+    tag: Tag = None
+    reason: Reason = None
+    since: Since = None
+    until: Until = None
+
+    def filter(self) -> DeadLetterFilter | None:
+        """The filter of the given options; None without any. Raises ValueError for a wrong time."""
+        from mqstore.client import DeadLetterFilter
+
+        given = {
+            "topic": self.topic,
+            "key": self.key,
+            "tag": self.tag,
+            "reason": self.reason,
+            "from": None if self.since is None else parse_when(self.since),
+            "to": None if self.until is None else parse_when(self.until),
+        }
+        chosen = {name: value for name, value in given.items() if value is not None}
+        return DeadLetterFilter.model_validate(chosen) if chosen else None
+
+
+def selecting(function: Callable[..., int]) -> Callable[..., int]:
+    """Give a function of a ``selection`` the options of a Selection in its place, for
+    ``service_command``."""
+    options = signature(Selection, eval_str=True).parameters.values()
+
+    @wraps(function)
+    def command(session: Session, **values: Any) -> int:
+        chosen = {each.name: values.pop(each.name) for each in options}
+        return function(session, selection=Selection(**chosen), **values)
+
+    session, *own = signature(function, eval_str=True).parameters.values()
+    named = [part for each in own for part in (options if each.name == "selection" else [each])]
+    named = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in named]
+    command.__signature__ = Signature([session, *named])  # type: ignore[attr-defined]
+    return command
 
 
 class Listing:

@@ -16,16 +16,12 @@ if TYPE_CHECKING:
 
 
 @service_command
+@options.selecting
 def purge(
     session: Session,
     group: options.Group,
     ids: options.Ids = None,
-    topic: options.SourceTopic = None,
-    key: options.Key = None,
-    tag: options.Tag = None,
-    reason: options.Reason = None,
-    since: options.Since = None,
-    until: options.Until = None,
+    selection: options.Selection = options.Selection(),
     before: Annotated[
         str | None, typer.Option(help=f"Those dead before then, {TIME_HELP}.")
     ] = None,
@@ -47,7 +43,7 @@ def purge(
         mqstore dlq purge billing --before "30d ago" --dry-run
         mqstore dlq purge billing --all --yes
     """
-    wanted = options.filter_of(topic, key, tag, reason, since, until)
+    wanted = selection.filter()
     selections = ids or None, wanted, before, offset
     if sum(each is not None for each in selections) + everything != 1:
         raise ValueError(

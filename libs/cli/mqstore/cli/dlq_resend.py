@@ -16,16 +16,12 @@ if TYPE_CHECKING:
 
 
 @service_command
+@options.selecting
 def resend(
     session: Session,
     group: options.Group,
     ids: options.Ids = None,
-    topic: options.SourceTopic = None,
-    key: options.Key = None,
-    tag: options.Tag = None,
-    reason: options.Reason = None,
-    since: options.Since = None,
-    until: options.Until = None,
+    selection: options.Selection = options.Selection(),
     everything: options.All = False,
     to: Annotated[
         Literal["topic", "group"],
@@ -45,7 +41,7 @@ def resend(
         mqstore dlq resend billing --since "1d ago" --dry-run
         mqstore dlq resend billing --all --to group
     """
-    wanted = options.filter_of(topic, key, tag, reason, since, until)
+    wanted = selection.filter()
     if bool(ids) + (wanted is not None) + everything != 1:
         raise ValueError("give --id, or options that select dead letters, or --all")
     results, code = options.Results(), EXIT_OK
