@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from mqstore.cli.kube import release as releases
 from mqstore.cli.kube.kubectl import Kubectl
 from mqstore.client import NewMessage
@@ -61,6 +63,31 @@ def operator_of(release: Release, account: str, folder: Path) -> Iterator[Operat
     path.write_text(json.dumps(config))
     yield Operator(path, release.namespace)
     release.kubectl("delete", f"rolebinding/{account}", f"serviceaccount/{account}")
+
+
+def assert_restores(operator: Operator, folder: Path) -> None:
+    """A backup of shard 0 replaces its store, which later messages are not in."""
+    produce(operator, "saved", "one", "two")
+    operator.does("backup", "0", str(folder))
+    produce(operator, "saved", "three")
+    assert operator("restore", "0", str(folder)).returncode == 2, "it holds messages"
+    operator.does("restore", "0", str(folder), "--replace")
+
+
+def remove_filled_shard(release: Release, operator: Operator) -> None:
+    """Scale from two shards to one, which is refused before ``--force``: the second has a message.
+    Returns before the release is upgraded again."""
+    found = operator.found()
+    with found.client(found.shards()[1]) as client:
+        client.create_topic("second", queues=1)
+        client.produce("second", [NewMessage(body="here")])
+    refused = operator("scale", "1")
+    assert refused.returncode == 2
+    assert "shard 1 holds" in refused.stderr
+    release.values["shards"] = 1
+    with pytest.raises(AssertionError, match="removes shard 1, and its messages"):
+        release.install()
+    operator.does("scale", "1", "--force")
 
 
 def produce(operator: Operator, topic: str, *bodies: str) -> None:

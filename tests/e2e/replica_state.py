@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 from tests.e2e.cluster import ClientPod, Release, until
@@ -70,6 +71,33 @@ def acked(client: ClientPod) -> int:
 def goes_on(client: ClientPod) -> None:
     """Further messages are acknowledged."""
     client.says("acked", acked(client) + 100)
+
+
+def seconds_until_acknowledged(client: ClientPod, since_ms: int) -> float:
+    """From a moment to the end of the longest time without an acknowledgement after it."""
+    gaps = [line for line in client.lines() if line.get("endedAtMs", 0) > since_ms]
+    longest = max(gaps, key=lambda line: float(line["gap"]), default=None)
+    return 0.0 if longest is None else (longest["endedAtMs"] - since_ms) / 1000
+
+
+Loss = Callable[[Release, str], None]
+"""Loses the pod of that name."""
+
+
+def delete_pod(release: Release, pod: str) -> None:
+    """As a node that is gone for its cluster."""
+    words = ("--wait=false", "--grace-period=0", "--force")
+    release.kubectl("delete", "pod", pod, *words)
+
+
+def signal(release: Release, pod: str, name: str) -> None:
+    """To all processes of store-writer's container but its init."""
+    words = ("exec", pod, "-c", "store-writer", "--", "sh", "-c", f"kill -{name} -1")
+    release.kubectl(*words, check=False)
+
+
+def stop_process(release: Release, pod: str) -> None:
+    signal(release, pod, "STOP")
 
 
 def await_another(release: Release, former: str) -> None:

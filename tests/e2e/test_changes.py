@@ -9,40 +9,27 @@ from typing import Any
 import pytest
 
 from tests.e2e.cluster import Release, is_kube_tool, namespace, run, small_values, until
+from tests.e2e.mixed_load import start_mixed_load
 
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.skipif("KUBECONFIG" not in os.environ, reason="needs a cluster; set KUBECONFIG"),
     pytest.mark.timeout(600),
 ]
-UNAVAILABLE_MOST_S = 60
 
 
 def test_an_upgrade_and_a_broken_one_lose_and_double_nothing(release: Release) -> None:
-    produce = release.client_pod("upgrade", "produce", TOPIC="upgrade")
-    transact = release.client_pod("transact", "transact")
-    produce.says("acked", 50)
-    transact.says("begun", 5)
+    load = start_mixed_load(release)
     values = release.values
     values["store"] = values["store"] | {"fileReservedTime": 71}
     release.install()
-    _goes_on(produce)
+    load.goes_on()
     image = {**values["image"], "tag": "no-such-tag", "pullPolicy": "Never"}
     Release(release.namespace, release.name, values | {"image": image}).install(wait=False)
     until(lambda: "ErrImageNeverPull" in _waits_for(release), "the broken image is noticed")
     run("helm", "-n", release.namespace, "rollback", release.name, "--wait", "--timeout=120s")
-    _goes_on(produce)
-    transact.says("begun", 10)
-    for pod in (produce, transact):
-        pod.stop()
-    found = produce.ends()[-1]
-    assert (found["lost"], found["doubled"]) == ([], [])
-    assert found["slowest"] < UNAVAILABLE_MOST_S
-    assert transact.ends()[-1]["wrong"] == []
-
-
-def _goes_on(produce: Any) -> None:
-    produce.says("acked", max(line.get("acked", 0) for line in produce.lines()) + 50)
+    load.goes_on()
+    load.assert_nothing_is_lost()
 
 
 def _waits_for(release: Release) -> str:

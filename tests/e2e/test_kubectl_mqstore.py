@@ -12,9 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.client import NewMessage, ProblemError
+from mqstore.client import ProblemError
 from tests.e2e.cluster import Release, is_kube_tool, namespace, small_values, until
-from tests.e2e.operators import Operator, bodies, operator_of, produce
+from tests.e2e.operators import (
+    Operator,
+    assert_restores,
+    bodies,
+    operator_of,
+    produce,
+    remove_filled_shard,
+)
 
 pytestmark = [
     pytest.mark.cluster,
@@ -73,15 +80,11 @@ def test_retention_and_logs_are_shown(operator: Operator) -> None:
 
 
 def test_a_backup_is_a_store_and_can_be_restored(operator: Operator, tmp_path: Path) -> None:
-    produce(operator, "saved", "one", "two")
     copy = tmp_path / "copy"
-    operator.does("backup", "0", str(copy))
+    assert_restores(operator, copy)
     assert operator("backup", "0", str(copy)).returncode == 2, "it is not empty"
     verify = [sys.executable, "-m", "mqstore.cli.main", "store", "verify", str(copy)]
     assert subprocess.run(verify, capture_output=True).returncode == 0
-    produce(operator, "saved", "three")
-    assert operator("restore", "0", str(copy)).returncode == 2, "it holds messages"
-    operator.does("restore", "0", str(copy), "--replace")
     assert bodies(operator, "saved") == ["one", "two"]
     produce(operator, "saved", "four")
     assert bodies(operator, "saved") == ["one", "two", "four"]
@@ -92,17 +95,7 @@ def test_shards_come_and_go_only_while_they_are_empty(operator: Operator, releas
     release.values["shards"] = 2
     release.install(wait=False)
     until(lambda: _are_well(operator, 2), "the first shard knows of the second", LISTED_IN_S)
-    found = operator.found()
-    with found.client(found.shards()[1]) as client:
-        client.create_topic("second", queues=1)
-        client.produce("second", [NewMessage(body="here")])
-    refused = operator("scale", "1")
-    assert refused.returncode == 2
-    assert "shard 1 holds" in refused.stderr
-    release.values["shards"] = 1
-    with pytest.raises(AssertionError, match="removes shard 1, and its messages"):
-        release.install()
-    operator.does("scale", "1", "--force")
+    remove_filled_shard(release, operator)
     release.kubectl("wait", "--for=delete", f"pod/{release.full_name}-shard-1", "--timeout=120s")
     assert f"store-{release.full_name}-shard-1" in release.kubectl("get", "pvc", "-o", "name")
     del release.values["shards"]

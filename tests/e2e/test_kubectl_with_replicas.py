@@ -9,9 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.client import NewMessage
 from tests.e2e.cluster import Release, is_kube_tool, namespace, small_values, until
-from tests.e2e.operators import Operator, bodies, operator_of, produce
+from tests.e2e.operators import (
+    Operator,
+    assert_restores,
+    bodies,
+    operator_of,
+    produce,
+    remove_filled_shard,
+)
 from tests.e2e.replica_state import await_label, await_replicas, leader, uids
 
 pytestmark = [
@@ -61,13 +67,8 @@ def test_a_restored_shard_is_led_by_its_first_replica_and_the_other_copies_it(
     release: Release, operator: Operator, tmp_path: Path
 ) -> None:
     await_replicas(release, 2)
-    produce(operator, "saved", "one", "two")
-    copy = tmp_path / "copy"
-    operator.does("backup", "0", str(copy))
-    produce(operator, "saved", "three")
-    assert operator("restore", "0", str(copy)).returncode == 2, "it holds messages"
     others = {name: uid for name, uid in uids(release).items() if "shard-1-" in name}
-    operator.does("restore", "0", str(copy), "--replace")
+    assert_restores(operator, tmp_path / "copy")
     assert leader(release) == f"{release.shard}-0"
     await_replicas(release, 2)
     assert others.items() <= uids(release).items()
@@ -81,17 +82,7 @@ def test_a_restored_shard_is_led_by_its_first_replica_and_the_other_copies_it(
 def test_a_shard_goes_with_its_replicas_once_it_is_empty(
     release: Release, operator: Operator
 ) -> None:
-    found = operator.found()
-    with found.client(found.shards()[1]) as client:
-        client.create_topic("second", queues=1)
-        client.produce("second", [NewMessage(body="here")])
-    refused = operator("scale", "1")
-    assert refused.returncode == 2
-    assert "shard 1 holds" in refused.stderr
-    release.values["shards"] = 1
-    with pytest.raises(AssertionError, match="removes shard 1, and its messages"):
-        release.install()
-    operator.does("scale", "1", "--force")
+    remove_filled_shard(release, operator)
     until(lambda: all("shard-0-" in name for name in uids(release)), "its pods are gone")
     release.install()
     assert [shard.number for shard in operator.found().shards()] == [0]

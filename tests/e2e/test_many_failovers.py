@@ -7,7 +7,7 @@ import os
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
@@ -24,12 +24,17 @@ from tests.e2e.cluster import (
 )
 from tests.e2e.replica_state import (
     FAILOVER_MAX_S,
+    Loss,
     assert_nothing_is_lost,
     await_another,
     await_replicas,
+    delete_pod,
     epoch,
     goes_on,
     leader,
+    seconds_until_acknowledged,
+    signal,
+    stop_process,
 )
 
 KILLS: Final = int(os.environ.get("MQSTORE_E2E_KILLS", "4"))
@@ -43,24 +48,8 @@ pytestmark = [
 ]
 
 
-def delete_pod(release: Release, pod: str) -> None:
-    """As a node that is gone for its cluster."""
-    words = ("--wait=false", "--grace-period=0", "--force")
-    release.kubectl("delete", "pod", pod, *words)
-
-
-def signal(release: Release, pod: str, name: str) -> None:
-    """To all processes of store-writer's container but its init."""
-    words = ("exec", pod, "-c", "store-writer", "--", "sh", "-c", f"kill -{name} -1")
-    release.kubectl(*words, check=False)
-
-
 def kill_process(release: Release, pod: str) -> None:
     signal(release, pod, "KILL")
-
-
-def stop_process(release: Release, pod: str) -> None:
-    signal(release, pod, "STOP")
 
 
 def partition(release: Release, pod: str) -> None:
@@ -82,7 +71,6 @@ def _packets(action: str, rule: list[str]) -> None:
     run(str(KUBE / "enter"), "iptables", "-w", "-t", "mangle", action, *rule, "-j", "DROP")
 
 
-Loss = Callable[[Release, str], None]
 KINDS: Final[dict[str, Loss]] = {
     "pod deleted by force": delete_pod,
     "kill -9 of store-writer": kill_process,
@@ -115,8 +103,8 @@ def test_losses_of_the_leader_lose_nothing_and_are_short(replicated: Release) ->
 def _load(release: Release) -> ClientPod:
     await_replicas(release)
     env: dict[str, Any] = {"TOPIC": "many", "DURABILITY": "replicated", "TIMEOUT_S": "1"}
-    env |= {"THREADS": "3", "PAUSE_S": "0.02"}
-    client = release.client_pod("load", "produce_in_threads", **env)
+    env |= {"THREADS": "3", "PAUSE_S": "0.02", "INTERVAL_S": "0.02"}
+    client = release.client_pod("load", "produce", **env)
     client.says("acked", 50)
     return client
 
@@ -128,12 +116,7 @@ def _failover_s(release: Release, client: ClientPod, lose: Loss) -> float:
     until(lambda: epoch(release) > before, "a replica leads")
     await_replicas(release, patience_s=RECOVERED_S)
     goes_on(client)
-    ended = [
-        (each["gap"], each["endedAtMs"])
-        for each in client.lines()
-        if each.get("endedAtMs", 0) > lost_ms
-    ]
-    return (max(ended)[1] - lost_ms) / 1000 if ended else 0.0
+    return seconds_until_acknowledged(client, lost_ms)
 
 
 def _table(times: dict[str, list[float]]) -> str:

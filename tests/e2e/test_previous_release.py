@@ -8,7 +8,6 @@ import pytest
 
 from tests.e2e.cluster import (
     PREVIOUS_CHART,
-    ClientPod,
     Release,
     is_kube_tool,
     namespace,
@@ -16,6 +15,7 @@ from tests.e2e.cluster import (
     small_values,
     version,
 )
+from tests.e2e.mixed_load import start_mixed_load
 
 pytestmark = [
     pytest.mark.cluster,
@@ -24,7 +24,6 @@ pytestmark = [
     pytest.mark.skipif(not is_kube_tool(), reason="needs an image of the release before"),
     pytest.mark.timeout(600),
 ]
-UNAVAILABLE_MOST_S = 60
 
 
 def test_an_upgrade_from_the_previous_release_and_back_loses_and_doubles_nothing() -> None:
@@ -33,38 +32,17 @@ def test_an_upgrade_from_the_previous_release_and_back_loses_and_doubles_nothing
     with namespace() as name:
         previous = Release(name, "shop", values | {"image": before}, PREVIOUS_CHART)
         previous.install()
-        produce, transact = _load(Release(name, "shop", values))
+        load = start_mixed_load(Release(name, "shop", values))
         present = Release(name, "shop", values)
         present.install()
         assert _tag(present) == version()
-        _goes_on(produce)
-        _goes_on(transact)
+        load.goes_on()
         run("helm", "-n", name, "rollback", "shop", "--wait", "--timeout=150s")
         assert _tag(present) == "previous"
-        _goes_on(produce)
-        _goes_on(transact)
+        load.goes_on()
         present.install()
         assert _tag(present) == version()
-        _goes_on(produce)
-        for pod in (produce, transact):
-            pod.stop()
-        found = produce.ends()[-1]
-        assert (found["lost"], found["doubled"]) == ([], [])
-        assert found["slowest"] < UNAVAILABLE_MOST_S
-        assert transact.ends()[-1]["wrong"] == []
-
-
-def _load(release: Release) -> tuple[ClientPod, ClientPod]:
-    produce = release.client_pod("produce", "produce", TOPIC="upgrade")
-    transact = release.client_pod("transact", "transact")
-    produce.says("acked", 50)
-    transact.says("begun", 5)
-    return produce, transact
-
-
-def _goes_on(pod: ClientPod) -> None:
-    name, more = ("acked", 50) if pod.name == "produce" else ("begun", 5)
-    pod.says(name, max(line.get(name, 0) for line in pod.lines()) + more)
+        load.assert_nothing_is_lost()
 
 
 def _tag(release: Release) -> str:

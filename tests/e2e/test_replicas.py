@@ -11,18 +11,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster import ClientPod, Release, namespace, small_values, until
+from tests.e2e.cluster import Release, namespace, small_values, until
 from tests.e2e.operators import Operator, operator_of
 from tests.e2e.replica_state import (
     FAILOVER_MAX_S,
+    Loss,
     assert_nothing_is_lost,
     await_another,
     await_label,
     await_replicas,
+    delete_pod,
     epoch,
     in_sync,
     leader,
     load,
+    seconds_until_acknowledged,
+    stop_process,
     uids,
 )
 
@@ -41,44 +45,31 @@ def replicated() -> Iterator[Release]:
         yield release
 
 
-def seconds_until_acknowledged(client: ClientPod, since_ms: int) -> float:
-    """From a moment to the end of the slowest put after it."""
-    slow = [line for line in client.lines() if line.get("endedAtMs", 0) >= since_ms]
-    longest = max(slow, key=lambda line: float(line["slow"]), default=None)
-    return 0.0 if longest is None else (longest["endedAtMs"] - since_ms) / 1000
+def lose_leader(release: Release, lose: Loss) -> None:
+    """Lose the leader under load: another one leads soon, and no message is lost."""
+    await_replicas(release)
+    client, former = load(release), leader(release)
+    lost_ms = time.time_ns() // 1_000_000
+    lose(release, former)
+    await_another(release, former)
+    found = assert_nothing_is_lost(client)
+    assert found["slowest"] < FAILOVER_MAX_S
+    print("failover", seconds_until_acknowledged(client, lost_ms))
+    await_replicas(release)
+    assert leader(release) != former
 
 
 def test_a_leader_whose_pod_is_killed_is_replaced_and_returns_as_a_follower(
     replicated: Release,
 ) -> None:
-    await_replicas(replicated)
-    client, former = load(replicated), leader(replicated)
-    killed_ms = time.time_ns() // 1_000_000
-    kill = ("delete", "pod", former, "--wait=false", "--grace-period=0", "--force")
-    replicated.kubectl(*kill)
-    await_another(replicated, former)
-    found = assert_nothing_is_lost(client)
-    assert found["slowest"] < FAILOVER_MAX_S
-    print("failover after a kill", seconds_until_acknowledged(client, killed_ms))
-    await_replicas(replicated)
-    assert leader(replicated) != former
+    lose_leader(replicated, delete_pod)
 
 
 @pytest.mark.nightly
 def test_a_leader_that_hangs_is_replaced_and_acknowledges_nothing_later(
     replicated: Release,
 ) -> None:
-    await_replicas(replicated)
-    client, former = load(replicated), leader(replicated)
-    stopped_ms = time.time_ns() // 1_000_000
-    stop = ("exec", former, "-c", "store-writer", "--", "sh", "-c", "kill -STOP -1")
-    replicated.kubectl(*stop, check=False)
-    await_another(replicated, former)
-    found = assert_nothing_is_lost(client)
-    assert found["slowest"] < FAILOVER_MAX_S
-    print("failover after a hang", seconds_until_acknowledged(client, stopped_ms))
-    await_replicas(replicated)
-    assert leader(replicated) != former
+    lose_leader(replicated, stop_process)
 
 
 def test_a_hand_over_is_short_and_loses_nothing(replicated: Release, tmp_path: Path) -> None:
