@@ -146,6 +146,22 @@ def test_what_holds_a_volume_may_run_where_its_shard_may(cluster: Cluster, copy:
     assert spec["containers"][0]["resources"] == WRITER["resources"]
 
 
+def test_a_dry_run_of_a_restore_names_the_pods_and_changes_nothing(
+    cluster: Cluster, copy: Path
+) -> None:
+    cluster.answers(
+        {
+            "^get statefulsets": [items(stateful_set(3))],
+            "^get pods": [items(pod("True"))],
+        }
+    )
+    ran = does("restore", "0", str(copy), "--replace", "--dry-run")
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    pods = ", ".join(f"{NAME}-shard-{number}" for number in range(3))
+    assert ran.stdout == f"would stop {pods}, and replace the store of shard 0 by {copy}\n"
+    assert not cluster.commands("^(scale|apply|delete|exec|wait)")
+
+
 @pytest.mark.parametrize("source", [["copy"], ["--snapshot", "nightly"]])
 def test_a_restore_takes_no_pod_away_whose_claim_would_go_with_it(
     cluster: Cluster, copy: Path, source: list[str], monkeypatch: pytest.MonkeyPatch

@@ -254,12 +254,26 @@ def test_a_snapshot_is_of_the_leaders_volume_and_names_its_offset(
             "^api-resources": ["volumesnapshots.snapshot.storage.k8s.io"],
         }
     )
+    assert "would take a snapshot" in does("backup", "0", "--snapshot", "fast", "--dry-run").stdout
+    assert calls == []
     ran = does("backup", "0", "--snapshot", "fast")
     assert (ran.exit_code, ran.stderr) == (0, "")
     assert "its log up to offset 4096 at least" in ran.stdout
     assert calls == [f"flush {SET}-0-2"]
     [made] = cluster.requests("^create")
     assert json.loads(made)["spec"]["source"] == {"persistentVolumeClaimName": f"store-{SET}-0-2"}
+
+
+def test_a_dry_run_of_a_backup_says_how_much_it_copies_and_pauses_nothing(
+    cluster: Cluster, calls: list[str], tmp_path: Path
+) -> None:
+    cluster.answers(
+        {"^get statefulsets": [items(replicated(0))], "^get pods": [items(leader(0, 2))]}
+    )
+    ran = does("backup", "0", str(tmp_path / "copy"), "--dry-run")
+    assert (ran.exit_code, ran.stderr, calls) == (0, "", [])
+    assert f"would pause the writes of {SET}-0-2, and copy its log of 4.0 KiB" in ran.stdout
+    assert not (tmp_path / "copy").exists()
 
 
 SHARDS: Final = {"data": {"shards.json": json.dumps({"shards": [{"shard": 0}]})}}
@@ -281,6 +295,9 @@ def test_one_replica_becomes_the_first_of_several_with_its_volume(
             f"^get lease {SET}-0 ": [lease("0")],
         }
     )
+    dry = does("replicas", "3", "--dry-run")
+    said = f"shard 0: would stop, and give the volume of claim {old} to claim {new}\n"
+    assert (dry.exit_code, dry.stdout, cluster.commands(RENAMES)) == (0, said, [])
     ran = does("replicas", "3")
     assert (ran.exit_code, ran.stderr) == (0, "")
     assert "helm upgrade … --set replicas=3" in ran.stdout

@@ -147,7 +147,11 @@ def test_each_command_that_changes_something_has_a_dry_run() -> None:
     for name in changing:
         assert "dry_run" in {each.name for each in commands[name].params}, name
     plugin = dict(all_commands("kubectl-mqstore"))
-    for name in ("pause", "resume", "switchover", "report", "rebuild", "scale", "grow"):
+    changing = {
+        *("pause", "resume", "switchover", "report", "rebuild", "scale", "grow"),
+        *("backup", "restore", "replicas"),
+    }
+    for name in changing:
         assert "dry_run" in {each.name for each in plugin[f"kubectl mqstore {name}"].params}, name
 
 

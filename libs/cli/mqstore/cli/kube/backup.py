@@ -23,7 +23,9 @@ from mqstore.cli.kube import snapshots
 from mqstore.cli.kube.commands import OneShard, exit_of, shard_of
 from mqstore.cli.kube.kubectl import KubeError
 from mqstore.cli.kube.release import WRITER, Release, Shard
+from mqstore.cli.output import size
 from mqstore.cli.progress import show_progress
+from mqstore.cli.session import DryRun
 from mqstore.client import ClientError, ProblemError, Store
 
 _PIN: Final = "kubectl-backup"
@@ -58,6 +60,7 @@ def backup(
             metavar="CLASS",
         ),
     ] = None,
+    dry_run: DryRun = False,
 ) -> None:
     """Copy the store of a shard to a local directory, or take a snapshot of its volume.
 
@@ -68,33 +71,47 @@ def backup(
     Examples:
 
     \b
+        kubectl mqstore backup 0 /backup/shard-0 --dry-run
         kubectl mqstore backup 0 /backup/shard-0
         kubectl mqstore backup 0 --snapshot csi-snapshots
     """
-    raise exit_of(context, lambda release: _backup(release, shard, directory, snapshot))
+    raise exit_of(
+        context, lambda release: _backup(release, shard, directory, snapshot, dry_run=dry_run)
+    )
 
 
-def _backup(release: Release, number: int, directory: Path | None, snapshot: str | None) -> int:
+def _backup(
+    release: Release, number: int, directory: Path | None, snapshot: str | None, *, dry_run: bool
+) -> int:
     if directory is not None and snapshot is None:
-        return _to_directory(release, number, directory)
+        return _to_directory(release, number, directory, dry_run=dry_run)
     if directory is None and snapshot is not None:
-        return _to_snapshot(release, number, snapshot)
+        return _to_snapshot(release, number, snapshot, dry_run=dry_run)
     raise KubeError("name a directory, or a VolumeSnapshotClass with --snapshot")
 
 
-def _to_snapshot(release: Release, number: int, class_name: str) -> int:
+def _to_snapshot(release: Release, number: int, class_name: str, *, dry_run: bool) -> int:
     shard = shard_of(release, number)
+    if dry_run:
+        print(f"would take a snapshot of the volume of {shard.name} with the class {class_name}")
+        return EXIT_OK
     name, end = snapshots.take(release, shard, class_name)
     print(f"{shard.name} is in {name}, its log up to offset {end} at least; put it back with:")
     print(f"  kubectl mqstore restore {number} --snapshot {name} --replace")
     return EXIT_OK
 
 
-def _to_directory(release: Release, number: int, directory: Path) -> int:
-    directory.mkdir(parents=True, exist_ok=True)
-    if any(directory.iterdir()):
+def _to_directory(release: Release, number: int, directory: Path, *, dry_run: bool) -> int:
+    if directory.exists() and any(directory.iterdir()):
         raise KubeError(f"{directory} is not empty; name a directory that is, or that is not there")
     shard = shard_of(release, number)
+    if dry_run:
+        with release.client(shard) as client:
+            store = client.store()
+        log = size(store.max_offset - store.min_offset)
+        print(f"would pause the writes of {shard.name}, and copy its log of {log} to {directory}")
+        return EXIT_OK
+    directory.mkdir(parents=True, exist_ok=True)
     with _quiet(release, shard) as store:
         _copy(release, shard, store, directory)
     print(f"{shard.name} is in {directory}; check it with: mqstore store verify {directory}")
@@ -144,8 +161,8 @@ def _copy(release: Release, shard: Shard, store: Store, directory: Path) -> None
     tar = (*TAR, "--file=-", f"--directory={store.root}", "--", *ordered)
     with release.kubectl.streamed_out(*inside, *tar) as archive, show_progress() as show:
         done = 0
-        for size in _unpacked(archive, directory):
-            done += size
+        for count in _unpacked(archive, directory):
+            done += count
             show("copying", done, total)
     for name in OF_THE_RUNNING_SHARD:
         (directory / name).unlink(missing_ok=True)

@@ -19,6 +19,7 @@ from mqstore.cli.kube import leases
 from mqstore.cli.kube.commands import exit_of, poll_until_true
 from mqstore.cli.kube.kubectl import KubeError
 from mqstore.cli.kube.release import STORE_VOLUME, Release
+from mqstore.cli.session import DryRun
 
 IN_SYNC_S: Final = 60.0
 """Longest wait for the first replica to be the only one in sync, once the others are stopped."""
@@ -35,6 +36,7 @@ def add(app: typer.Typer) -> None:
 def replicas(
     context: typer.Context,
     count: Annotated[int, typer.Argument(help="Replicas of each shard.", min=1, metavar="COUNT")],
+    dry_run: DryRun = False,
 ) -> None:
     """Prepare the change from one replica of each shard to several, or from several to one.
 
@@ -46,23 +48,30 @@ def replicas(
     Examples:
 
     \b
+        kubectl mqstore replicas 3 --dry-run
         kubectl mqstore replicas 3
         kubectl mqstore replicas 1
     """
-    raise exit_of(context, lambda release: _prepare(release, count, several=count > 1))
+    raise exit_of(
+        context, lambda release: _prepare(release, count, several=count > 1, dry_run=dry_run)
+    )
 
 
-def _prepare(release: Release, count: int, *, several: bool) -> int:
+def _prepare(release: Release, count: int, *, several: bool, dry_run: bool) -> int:
     _require_rights(release)
     names = {
         number: (_claim(release, number, not several), _claim(release, number, several))
         for number in _listed(release)
     }
     left = {number: each for number, each in names.items() if not _is_renamed(release, each[1])}
+    if left and release.numbers and several == release.has_replicas:
+        claims = ", ".join(new for _, new in left.values())
+        raise KubeError(f"the shards run, and claims of theirs do not exist: {claims}")
+    if dry_run and left:
+        for number, (old, new) in left.items():
+            print(f"shard {number}: would stop, and give the volume of claim {old} to claim {new}")
+        return EXIT_OK
     if left and release.numbers:
-        if several == release.has_replicas:
-            claims = ", ".join(new for _, new in left.values())
-            raise KubeError(f"the shards run, and claims of theirs do not exist: {claims}")
         for old, new in left.values():
             _retain(release, _volume(release, old, new))
         stop = _stop_replicas if release.has_replicas else _stop

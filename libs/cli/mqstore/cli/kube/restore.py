@@ -26,6 +26,7 @@ from mqstore.cli.kube.kubectl import Kubectl, KubeError
 from mqstore.cli.kube.release import STORE_VOLUME, WRITER, Release
 from mqstore.cli.output import size
 from mqstore.cli.progress import show_progress
+from mqstore.cli.session import DryRun
 
 _TIMEOUT_S: Final = 300
 _TIMEOUT: Final = f"--timeout={_TIMEOUT_S}s"
@@ -61,6 +62,7 @@ def restore(
     replace: Annotated[
         bool, typer.Option("--replace", help="Delete the messages that the shard holds.")
     ] = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Copy a store directory, or the store in a snapshot, to a shard's volume and start the shard.
 
@@ -70,23 +72,39 @@ def restore(
     Examples:
 
     \b
+        kubectl mqstore restore 0 /backup/shard-0 --dry-run
         kubectl mqstore restore 0 /backup/shard-0
         kubectl mqstore restore 0 --snapshot shop-mqstore-shard-0-20261127-120000 --replace
     """
-    raise exit_of(
-        context, lambda release: _restore(release, shard, directory, snapshot, replace=replace)
-    )
+
+    def run(release: Release) -> int:
+        take = _source(release, shard, directory, snapshot)
+        _refuse_to_lose(release, shard, replace=replace)
+        if dry_run:
+            pods = ", ".join(_stopped_pods(release, shard))
+            source = directory or snapshot
+            print(f"would stop {pods}, and replace the store of shard {shard} by {source}")
+            return EXIT_OK
+        take()
+        return _await_ready(release, shard)
+
+    raise exit_of(context, run)
 
 
-def _restore(
-    release: Release, number: int, directory: Path | None, snapshot: str | None, *, replace: bool
-) -> int:
+def _source(
+    release: Release, number: int, directory: Path | None, snapshot: str | None
+) -> Callable[[], None]:
+    """The restore from a directory or a snapshot. Raises KubeError if it holds no store."""
     if directory is not None and snapshot is None:
-        _from_directory(release, number, directory, replace=replace)
-    elif directory is None and snapshot is not None:
-        _from_snapshot(release, number, snapshot, replace=replace)
-    else:
-        raise KubeError("name a directory, or a VolumeSnapshot with --snapshot")
+        if not (directory / _LOG).is_dir():
+            raise KubeError(f"{directory} is no store directory: it has no {_LOG}")
+        return partial(_from_directory, release, number, directory)
+    if directory is None and snapshot is not None:
+        return partial(_from_snapshot, release, number, snapshots.find(release, snapshot))
+    raise KubeError("name a directory, or a VolumeSnapshot with --snapshot")
+
+
+def _await_ready(release: Release, number: int) -> int:
     if not poll_until_true(lambda: shard_of(release, number).is_ready, _TIMEOUT_S):
         raise KubeError(
             f"shard {number} has the store and is not ready; see kubectl mqstore logs {number}"
@@ -95,19 +113,14 @@ def _restore(
     return EXIT_OK
 
 
-def _from_directory(release: Release, number: int, directory: Path, *, replace: bool) -> None:
-    if not (directory / _LOG).is_dir():
-        raise KubeError(f"{directory} is no store directory: it has no {_LOG}")
-    _refuse_to_lose(release, number, replace=replace)
+def _from_directory(release: Release, number: int, directory: Path) -> None:
     with _stopped(release, number), _holder(release, number) as (pod, root):
         _require_room(release.kubectl, pod, root, _size(directory))
         _replace(release.kubectl, pod, root, partial(_unpack, release.kubectl, pod, directory))
         _let_first_lead(release, number, pod, root)
 
 
-def _from_snapshot(release: Release, number: int, name: str, *, replace: bool) -> None:
-    snapshot = snapshots.find(release, name)
-    _refuse_to_lose(release, number, replace=replace)
+def _from_snapshot(release: Release, number: int, snapshot: Any) -> None:
     with (
         _stopped(release, number),
         snapshots.volume_of(release, number, snapshot) as claim,
@@ -117,7 +130,9 @@ def _from_snapshot(release: Release, number: int, name: str, *, replace: bool) -
         if not release.kubectl.run(
             *_in(pod), "sh", "-c", f"[ ! -d {source}/{_LOG} ] || echo found"
         ):
-            raise KubeError(f"volumesnapshot {name} holds no store: it has no {_LOG}")
+            raise KubeError(
+                f"volumesnapshot {snapshot['metadata']['name']} holds no store: it has no {_LOG}"
+            )
         usage = release.kubectl.run(*_in(pod), "du", "--summarize", "--bytes", str(source))
         _require_room(release.kubectl, pod, root, int(usage.split()[0]))
         _replace(release.kubectl, pod, root, partial(_copy, release.kubectl, pod, source))
@@ -145,20 +160,23 @@ def _refuse_to_lose(release: Release, number: int, *, replace: bool) -> None:
 
 @contextmanager
 def _stopped(release: Release, number: int) -> Iterator[None]:
-    """Stop the pods of this shard for the context, which frees the volumes; without replicas those
-    of higher numbers too."""
-    if release.has_replicas:
-        left, pods = 0, release.pods(number)
-        whole = len(pods)
-    else:
-        left, whole = number, len(release.numbers)
-        pods = [release.first_pod(each) for each in range(number, whole)]
+    """Stop the pods of ``_stopped_pods`` for the context, which frees the volumes."""
+    pods = _stopped_pods(release, number)
+    left = 0 if release.has_replicas else number
+    whole = left + len(pods)
     release.scale(number, left)
     try:
         release.kubectl.run("wait", *(f"pod/{pod}" for pod in pods), "--for=delete", _TIMEOUT)
         yield
     finally:
         release.scale(number, whole)
+
+
+def _stopped_pods(release: Release, number: int) -> list[str]:
+    """The pods of a shard; without replicas those of higher numbers too, as pods of one set."""
+    if release.has_replicas:
+        return release.pods(number)
+    return [release.first_pod(each) for each in range(number, len(release.numbers))]
 
 
 def _let_first_lead(release: Release, number: int, pod: str, root: PurePosixPath) -> None:
