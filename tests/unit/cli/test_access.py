@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,49 @@ def test_file_that_cannot_be_used_is_named_with_its_option(
     assert result.exit_code == 2
     assert result.stderr.startswith(f"mqstore: {option} {path} {reason}")
     assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("url", ["query", "ftp://host", "http://", "http://host:99999", "//host"])
+def test_what_is_no_address_is_refused_as_such(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    for command in (["lag"], ["context", "add", "x"]):
+        result = CliRunner().invoke(app, [*command, "--query-url", url])
+        said = f"mqstore: {url!r} is no address of a service; write it as http://HOST:PORT\n"
+        assert (result.exit_code, result.stderr) == (2, said)
+
+
+def test_a_token_that_no_header_can_have_is_refused_and_not_shown() -> None:
+    result = CliRunner().invoke(app, ["lag", "--token", "secret\nsecret"])
+    assert result.exit_code == 2
+    assert "the token has characters that no token has" in result.stderr
+    assert "secret" not in result.stderr
+
+
+def test_an_error_has_no_characters_that_control_the_terminal() -> None:
+    result = CliRunner().invoke(app, ["lag", "--context", "x\x1b[2Jy"])
+    assert result.exit_code == 2
+    assert "\x1b" not in result.stderr
+
+
+def test_a_reply_of_another_program_is_named_with_its_address() -> None:
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(404)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Other) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{other.server_port}"
+        result = CliRunner().invoke(app, ["topic", "ls", "--writer-url", url])
+        other.shutdown()
+    said = f"mqstore: {url}/v1/topics replied 404 Not Found, no more\n"
+    assert (result.exit_code, result.stderr) == (2, said)
 
 
 @pytest.mark.parametrize("command", [["lag"], ["events"], ["store", "verify", "/none"]])

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from mqstore.cli.contexts import Context, contexts_path, load
 from mqstore.wire.environment import (
@@ -70,11 +71,12 @@ class Access:
         )
 
     def client(self) -> Client:
-        """A client of the services. Raises ValueError for a token or CA bundle that is unusable."""
+        """A client of the services. Raises ValueError for an address, a token or a CA bundle that
+        is unusable."""
         from mqstore.client import Client  # slow to import
         from mqstore.client.client import TIMEOUT_S
 
-        writer_url, query_url, coordinator_url = self.urls
+        writer_url, query_url, coordinator_url = map(check_address, self.urls)
         token, tls = self.token(), self.tls()
         return Client(
             writer_url,
@@ -96,7 +98,13 @@ class Access:
             raise ValueError(f"--ca {error}") from error
 
     def token(self) -> str | None:
-        """The token; None without one. Raises ValueError."""
+        """The token; None without one. Raises ValueError, which does not show it."""
+        found = self._token()
+        if found is not None and not (found.isascii() and found.isprintable()):
+            raise ValueError("the token has characters that no token has; give it as it was made")
+        return found
+
+    def _token(self) -> str | None:
         if self.given.token is not None:
             return self.given.token
         if self.given.token_env is not None:
@@ -108,6 +116,18 @@ class Access:
                 )
             return found
         return None if self.given.token_file is None else _token_in(Path(self.given.token_file))
+
+
+def check_address(url: str) -> str:
+    """Return the address of a service. Raises ValueError for anything else."""
+    try:
+        found = urlsplit(url)
+        is_address = found.scheme in ("http", "https") and found.hostname and found.port != 0
+    except ValueError:  # no number, or too large a one, as the port
+        is_address = False
+    if not is_address:
+        raise ValueError(f"{url!r} is no address of a service; write it as http://HOST:PORT")
+    return url
 
 
 def find(options: Given, context: str | None, environment: Mapping[str, str] = os.environ) -> Given:

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
+from mqstore.cli.access import check_address
 from mqstore.cli.completion import complete_context
 from mqstore.cli.contexts import Context, Contexts, contexts_path, load, save, shown
 from mqstore.cli.exit_codes import EXIT_OK, refuse, run_command
@@ -75,7 +76,13 @@ def add(
         token_env=token_env,
         **{name: str(path.absolute()) for name, path in paths.items() if path is not None},
     )
-    _change(lambda found: found.with_context(name, context), f"context {name} is saved")
+
+    def change(found: Contexts) -> Contexts:
+        for url in filter(None, (writer_url, query_url, coordinator_url)):
+            check_address(url)
+        return found.with_context(name, context)
+
+    _change(change, f"context {name} is saved")
 
 
 def use(name: Name) -> None:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
+from mqstore.cli.output import printable
 from mqstore.wire.environment import VARIABLES
 
 EXIT_OK: Final = 0
@@ -58,7 +59,7 @@ def text_of(error: OSError) -> str:
 def refuse(why: str) -> None:
     """Print the reason for a refusal to stderr, in one line."""
     lines = (line.strip() for line in why.splitlines())
-    print(f"mqstore: {'; '.join(filter(None, lines))}", file=sys.stderr)
+    print(printable(f"mqstore: {'; '.join(filter(None, lines))}"), file=sys.stderr)
 
 
 def _unknown_variables() -> str | None:

@@ -63,7 +63,8 @@ def _problem(response: httpx.Response) -> dict[str, Any]:
         problem = None
     if isinstance(problem, dict):
         return problem
-    return {"detail": response.text[:200]}
+    status = f"{response.status_code} {response.reason_phrase}".strip()
+    return {"detail": response.text[:200].strip() or f"{response.url} replied {status}, no more"}
 
 
 def unreachable(call: Call[Any] | Stream[Any], error: httpx.HTTPError) -> Unreachable:
