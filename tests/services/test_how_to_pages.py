@@ -87,6 +87,7 @@ NOT_RUN: Final = {
     ("prevent-unread-expiry", "make expiry-report"): "needs Spark; tests/spark makes reports",
     ("rebuild-the-index", "make index-rebuild"): "needs Spark; tests/spark rebuilds",
     ("send-transactions", "curl -X PUT"): "needs a producer; test_producers_called_back has one",
+    ("use-the-console", "make run"): "runs until Ctrl-C; test_run runs it",
 }
 LEFT_OUT: Final = re.compile(
     r"chronyc|timedatectl|sh bin/mqbroker|MQSTORE_CONFIG_FILE=|\.venv/bin/mqstore check"

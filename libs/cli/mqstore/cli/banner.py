@@ -119,6 +119,7 @@ def _lines(client: Client, addresses: Mapping[str, str], *, may_read: bool) -> I
         yield f"  recovered     {_recovered(store, client.recovery().plan)}"
     yield f"  store-writer  {addresses['writer']}   API pages: {addresses['writer']}/docs"
     yield f"  query         {addresses['query']}   API pages: {addresses['query']}/docs"
+    yield f"  console       {addresses['query']}/ui"
     if "coordinator" in addresses:
         url = addresses["coordinator"]
         yield f"  transactions  {url}   API pages: {url}/docs"

@@ -13,6 +13,10 @@
 /** @type {PageEntry[]} */
 export const pages = [
   { name: "overview", title: "Overview", section: "Store", icon: "overview", role: "consume", load: () => import("./pages/overview/overview.js") },
+  { name: "topics", title: "Topics", section: "Messages", icon: "topics", role: "consume", load: () => import("./pages/topics/topics.js") },
+  { name: "messages", title: "Messages", section: "Messages", icon: "messages", role: "consume", load: () => import("./pages/messages/messages.js") },
+  { name: "trace", title: "Trace", section: "Messages", icon: "trace", role: "consume", load: () => import("./pages/trace/trace.js") },
+  { name: "send", title: "Send", section: "Messages", icon: "send", role: "produce", load: () => import("./pages/send/send.js") },
   { name: "groups", title: "Groups", section: "Consumers", icon: "groups", role: "consume", load: () => import("./pages/groups/groups.js") },
   { name: "transactions", title: "Transactions", section: "Consumers", icon: "transactions", role: "consume", load: () => import("./pages/transactions/transactions.js") },
 ];

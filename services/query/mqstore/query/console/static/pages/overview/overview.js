@@ -36,7 +36,7 @@ export default function Overview() {
         <${Figures} states=${found} />`}
     <//>
     <${Plots} />
-    <div class="grid">
+    <div class="grid wide-cells">
       ${states.data && html`<${Disks} states=${states.data} />`}
       <${Lags} />
       ${states.data && html`<${Recoveries} states=${states.data} />`}
