@@ -37,6 +37,7 @@ json.dump(ends, sys.stdout)
 """
 NEED_AN_EXTRA: Final = {
     "run": ["run"],
+    "info": ["store", "info", "DIR"],
     "dump": ["store", "dump", "DIR"],
     "verify": ["store", "verify", "DIR"],
     "repair": ["store", "repair", "DIR"],
