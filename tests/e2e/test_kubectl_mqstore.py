@@ -79,6 +79,35 @@ def test_retention_and_logs_are_shown(operator: Operator) -> None:
     assert operator("logs", "7").returncode == 2
 
 
+def test_each_command_has_help_and_a_dry_run_changes_nothing(
+    release: Release, tmp_path: Path
+) -> None:
+    administrator = Operator(Path(os.environ["KUBECONFIG"]), release.namespace)
+    (tmp_path / "copy" / "commitlog").mkdir(parents=True)
+    before = _objects(release)
+    for command in administrator.does("--help").partition("Commands:")[2].splitlines():
+        if name := command.strip().partition(" ")[0]:
+            assert "Examples:" in administrator.does(name, "--help"), name
+    for words in (
+        *(("pause", "--reason", "a test"), ("resume",)),
+        *(("scale", "1"), ("grow", "512Mi"), ("replicas", "3"), ("switchover", "0")),
+        ("backup", "0", str(tmp_path / "new")),
+        ("restore", "0", str(tmp_path / "copy"), "--replace"),
+    ):
+        assert administrator.does(*words, "--dry-run"), words
+    assert _objects(release) == before
+    assert not (tmp_path / "new").exists()
+
+
+def _objects(release: Release) -> list[tuple[str, str, int]]:
+    """The objects of the namespace that commands change, with the number of their changes."""
+    found = release.get("pods,statefulsets,cronjobs,jobs,pvc,configmaps")["items"]
+    return [
+        (each["kind"], each["metadata"]["name"], each["metadata"].get("generation", 0))
+        for each in found
+    ]
+
+
 def test_a_backup_is_a_store_and_can_be_restored(operator: Operator, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     assert_restores(operator, copy)

@@ -181,6 +181,25 @@ def test_a_restore_takes_no_pod_away_whose_claim_would_go_with_it(
     assert not cluster.requests("^scale")
 
 
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ('Error from server (BadRequest): previous terminated container "query" not found', 2),
+        ("Unable to connect to the server: dial tcp: i/o timeout", 3),
+    ],
+)
+def test_a_log_that_cannot_be_read_is_one_line(cluster: Cluster, said: str, code: int) -> None:
+    cluster.answers(
+        {
+            "^get statefulsets": [items(stateful_set())],
+            "^get pods": [items(pod("True"))],
+            "^logs": [{"error": said}],
+        }
+    )
+    ran = does("logs", "0", "-c", "query", "--previous")
+    assert (ran.exit_code, ran.stderr) == (code, f"mqstore: kubectl: {said}\n")
+
+
 def test_a_shard_without_a_pod_may_hold_messages(cluster: Cluster, copy: Path) -> None:
     cluster.answers({"^get statefulsets": [items(stateful_set())], "^get pods": [items()]})
     ran = does("restore", "0", str(copy))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sys
+from contextlib import suppress
 from typing import Annotated, Any, Final
 
 import typer
@@ -93,7 +94,8 @@ def _watched(kubectl: Kubectl, job: str) -> int:
             f"job {job} does not start: {waiting.why or 'no event says why'}; "
             f"it may start later (kubectl logs -f job/{job}); or: kubectl delete job {job}"
         )
-    kubectl.passed_on("logs", "--follow", f"job/{job}")
+    with suppress(KubeError):  # the job goes on without a reader of its log
+        kubectl.print_output("logs", "--follow", f"job/{job}")
     terminated = poll_until_true(lambda: _state(kubectl, job, "terminated"), END_S)
     if terminated is None:
         refuse(f"the log of job {job} ended before it did; see it with: kubectl describe job {job}")

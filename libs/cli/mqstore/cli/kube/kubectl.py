@@ -59,9 +59,13 @@ class Kubectl:
         """The objects of a kind whose labels match ``selector``."""
         return list(self.json("get", kind, "-l", selector)["items"])
 
-    def passed_on(self, *arguments: str) -> int:
-        """Run kubectl on the caller's terminal and return its exit code."""
-        return subprocess.run(self.command(*arguments), check=False).returncode  # noqa: S603
+    def print_output(self, *arguments: str) -> None:
+        """Run kubectl with the standard output of this process."""
+        ran = subprocess.run(  # noqa: S603
+            self.command(*arguments), stderr=subprocess.PIPE, text=True, check=False
+        )
+        if ran.returncode:
+            raise _failed(ran.stderr)
 
     @contextmanager
     def streamed_out(self, *arguments: str) -> Iterator[IO[bytes]]:

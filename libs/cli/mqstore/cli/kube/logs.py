@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from mqstore.cli.exit_codes import EXIT_OK
 from mqstore.cli.kube.commands import OneShard, exit_of, shard_of
-from mqstore.cli.kube.release import QUERY, WRITER
+from mqstore.cli.kube.release import QUERY, WRITER, Release
 
 
 class Container(StrEnum):
@@ -37,7 +38,9 @@ def logs(
     ] = False,
     tail: Annotated[int, typer.Option(help="Number of last lines; -1 for all.")] = -1,
 ) -> None:
-    """Print the log of a shard's service. The exit code is kubectl's.
+    """Print the log of a shard's service.
+
+    Exit code 0: printed; 2: refused; 3: the cluster does not answer.
 
     Examples:
 
@@ -46,9 +49,10 @@ def logs(
         kubectl mqstore logs 0 --container query --follow
     """
     more = [f"--tail={tail}", *(["--follow"] if follow else []), *(["-p"] if previous else [])]
-    raise exit_of(
-        context,
-        lambda release: release.kubectl.passed_on(
-            "logs", shard_of(release, shard).name, "-c", container.value, *more
-        ),
-    )
+
+    def run(release: Release) -> int:
+        pod = shard_of(release, shard).name
+        release.kubectl.print_output("logs", pod, "-c", container.value, *more)
+        return EXIT_OK
+
+    raise exit_of(context, run)
