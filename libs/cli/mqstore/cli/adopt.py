@@ -10,6 +10,7 @@ import typer
 
 from mqstore.cli.extras import require
 from mqstore.cli.options import StoreDirectory
+from mqstore.cli.session import DryRun
 
 
 def adopt(
@@ -23,9 +24,7 @@ def adopt(
             readable=False,
         ),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would change; change nothing.")
-    ] = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Make a commit log outside its root (storePathCommitLog) the root's own.
 

@@ -9,7 +9,6 @@ import typer
 
 from mqstore.cli.backup_place import (
     BACKUP_COLUMNS,
-    Form,
     Url,
     backup_item,
     directory_of,
@@ -19,7 +18,7 @@ from mqstore.cli.backup_place import (
 from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK, refuse
 from mqstore.cli.output import Output, size
 from mqstore.cli.progress import show_progress
-from mqstore.cli.session import DryRun
+from mqstore.cli.session import DryRun, Form
 
 
 def create(
@@ -79,15 +78,13 @@ def _create(out: Output, url: str, store: Path, rate: int | None, *, dry_run: bo
         "reusedBytes": found.reused_bytes,
         "unsyncedBytes": found.unsynced_bytes,
     }
-    if out.is_table:
-        done = "would copy" if dry_run else f"backup {backup.id} has copied"
-        out.line(
-            f"{done} {size(backup.copied_bytes)} in {found.new_parts} objects, with"
-            f" {size(found.reused_bytes)} of log from earlier backups; it ends at offset"
-            f" {backup.end}"
-        )
-    else:
-        out.items([item], BACKUP_COLUMNS)
+    done = "would copy" if dry_run else f"backup {backup.id} has copied"
+    out.done(
+        f"{done} {size(backup.copied_bytes)} in {found.new_parts} objects, with"
+        f" {size(found.reused_bytes)} of log from earlier backups; it ends at offset {backup.end}",
+        item,
+        BACKUP_COLUMNS,
+    )
     if backup.damaged_blocks:
         refuse(
             f"{backup.damaged_blocks} blocks of the log do not match their checksums; an earlier"

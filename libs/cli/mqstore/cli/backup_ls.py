@@ -9,7 +9,6 @@ import typer
 
 from mqstore.cli.backup_place import (
     BACKUP_COLUMNS,
-    Form,
     Url,
     backup_item,
     open_repository,
@@ -17,6 +16,7 @@ from mqstore.cli.backup_place import (
 )
 from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK, refuse
 from mqstore.cli.output import Output
+from mqstore.cli.session import Form
 from mqstore.cli.times import duration, parse_duration
 
 

@@ -13,7 +13,6 @@ from mqstore.cli.extras import require
 from mqstore.cli.output import Column, Format, Output, size
 from mqstore.cli.session import choose_form
 from mqstore.cli.times import show_time
-from mqstore.wire.environment import OUTPUT_VARIABLE
 
 if TYPE_CHECKING:
     from mqstore.storage.backup import Repository
@@ -28,15 +27,6 @@ Url = Annotated[
 BackupId = Annotated[
     str | None,
     typer.Option("--backup", help="Id of the backup. [default: the newest]", metavar="ID"),
-]
-Form = Annotated[
-    Format | None,
-    typer.Option(
-        "--output",
-        "-o",
-        help=f"Form of the output; json has one object a line. Variable: {OUTPUT_VARIABLE}."
-        " [default: table]",
-    ),
 ]
 _FILE: Final = "file://"
 _FIRST: Final = "the first `mqstore backup create` makes it"

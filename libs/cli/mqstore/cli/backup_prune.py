@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mqstore.cli.backup_place import Form, Url, open_repository, run_backup_command
+from mqstore.cli.backup_place import Url, open_repository, run_backup_command
 from mqstore.cli.exit_codes import EXIT_OK
 from mqstore.cli.output import Column, Output, size
 from mqstore.cli.progress import show_progress
-from mqstore.cli.session import DryRun, Yes, confirm
+from mqstore.cli.session import DryRun, Form, Yes, confirm
 from mqstore.cli.times import parse_duration
 
 if TYPE_CHECKING:
@@ -91,11 +91,8 @@ def _prune(out: Output, url: str, rule: Rule, *, yes: bool, dry_run: bool) -> in
         "bytes": found.bytes,
         "dryRun": dry_run,
     }
-    if out.is_table:
-        verb = "would remove" if dry_run else "removed"
-        out.line(f"{verb} {_text(found)}; {len(found.kept)} backups stay")
-    else:
-        out.items([item], _COLUMNS)
+    verb = "would remove" if dry_run else "removed"
+    out.done(f"{verb} {_text(found)}; {len(found.kept)} backups stay", item, _COLUMNS)
     return EXIT_OK
 
 

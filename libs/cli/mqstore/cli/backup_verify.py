@@ -7,10 +7,11 @@ from typing import Annotated, Final
 
 import typer
 
-from mqstore.cli.backup_place import BackupId, Form, Url, open_repository, run_backup_command
+from mqstore.cli.backup_place import BackupId, Url, open_repository, run_backup_command
 from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK, refuse
 from mqstore.cli.output import Column, Output, size
 from mqstore.cli.progress import show_progress
+from mqstore.cli.session import Form
 
 _COLUMNS: Final = (
     Column("object", lambda each: each["name"]),

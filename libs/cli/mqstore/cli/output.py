@@ -121,12 +121,15 @@ class Output:
         else:
             self.items([item], columns)
 
-    def done(self, text: str, item: Any = None) -> None:
-        """Report a change: ``text`` for readers, in other forms ``item`` if there is one."""
+    def done(self, text: str, item: Any = None, columns: Sequence[Column] = ()) -> None:
+        """Report a change: ``text`` for readers, in other forms ``item`` if there is one.
+
+        ``columns`` are those of CSV; without them it has the text.
+        """
         if self.is_table:
             self.line(text)
         elif item is not None:
-            self.item(item, [Column("result", lambda _: text)])
+            self.item(item, columns or [Column("result", lambda _: text)])
 
     def line(self, text: str, *, flush: bool = False) -> None:
         """Print a line; characters that UTF-8 cannot encode are replaced."""

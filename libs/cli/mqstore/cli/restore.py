@@ -7,11 +7,11 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from mqstore.cli.backup_place import BackupId, Form, Url, open_repository, run_backup_command
+from mqstore.cli.backup_place import BackupId, Url, open_repository, run_backup_command
 from mqstore.cli.exit_codes import EXIT_OK
 from mqstore.cli.output import Column, Output, size
 from mqstore.cli.progress import show_progress
-from mqstore.cli.session import DryRun, Yes, confirm
+from mqstore.cli.session import DryRun, Form, Yes, confirm
 from mqstore.cli.times import TIME_HELP, parse_when, show_time
 
 _COLUMNS: Final = (
@@ -96,7 +96,7 @@ def _restore(
         item: dict[str, Any] = {"target": str(target), "backup": backup.id, "begin": backup.begin}
         item |= {"readBytes": restoration.log_bytes, "replaces": is_full, "dryRun": True}
         text = f"would restore {size(restoration.log_bytes)} of log from backup {backup.id}"
-        _print(out, f"{text} to {target}{', which holds files' if is_full else ''}", item)
+        out.done(f"{text} to {target}{', which holds files' if is_full else ''}", item, _COLUMNS)
         return EXIT_OK
     if is_full:
         confirm(f"Replace {target} and lose what it holds?", yes=yes)
@@ -112,17 +112,10 @@ def _restore(
         "loweredOffsets": done.lowered_offsets,
         "dryRun": False,
     }
-    _print(
-        out,
+    out.done(
         f"{target} has the log of backup {done.backup} from {done.begin} to {done.end}; the last"
         f" message is of {show_time(done.last_ms)}",
         item,
+        _COLUMNS,
     )
     return EXIT_OK
-
-
-def _print(out: Output, text: str, item: dict[str, Any]) -> None:
-    if out.is_table:
-        out.line(text)
-    else:
-        out.items([item], _COLUMNS)

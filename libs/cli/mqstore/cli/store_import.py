@@ -10,6 +10,7 @@ import typer
 from mqstore.cli.extras import require
 from mqstore.cli.message_selection import FromTime, Keys, Topics, UntilTime
 from mqstore.cli.options import HashSlots, IndexNum, StoreDirectory
+from mqstore.cli.session import DryRun
 
 
 def import_messages(
@@ -29,9 +30,7 @@ def import_messages(
     restart: Annotated[
         bool, typer.Option("--restart", help="Forget an interrupted import, and begin with FILE.")
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check all lines, and store nothing.")
-    ] = False,
+    dry_run: DryRun = False,
     hash_slots: HashSlots = None,
     index_num: IndexNum = None,
 ) -> None:

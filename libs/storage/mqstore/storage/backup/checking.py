@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mqstore.storage.backup.errors import BackupDamaged
 from mqstore.storage.backup.manifest import Backup, StoredObject
 from mqstore.storage.backup.repository import Repository
-
-Progress = Callable[[str, int, int], None]
+from mqstore.storage.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)

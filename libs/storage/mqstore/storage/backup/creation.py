@@ -38,6 +38,7 @@ from mqstore.storage.lookup.segment_bytes import SegmentPart
 from mqstore.storage.loss_check import left_by_broker
 from mqstore.storage.metadata import log_owner
 from mqstore.storage.paths import segment_name
+from mqstore.storage.progress import Progress, no_progress
 from mqstore.storage.seams import Seams
 from mqstore.storage.store_reader import StoreReader
 
@@ -50,8 +51,6 @@ SYNC_WAIT_S: Final = 30.0
 _LOOK_S: Final = 0.05
 _TRIES: Final = 10
 """Beginnings anew when a recovery or a repair changes the log meanwhile."""
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ class Creation:
         seams: Seams,
         *,
         bytes_per_s: int | None = None,
-        progress: Progress = lambda stage, done, total: None,
+        progress: Progress = no_progress,
     ) -> None:
         """``bytes_per_s`` limits the reads of the log."""
         self._root = root

@@ -6,14 +6,13 @@ objects. Objects without a manifest go last, those of interrupted backups too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mqstore.storage.backup.errors import BackupError
 from mqstore.storage.backup.manifest import LOG, TABLES, manifest_name
 from mqstore.storage.backup.repository import Listed, Repository
-
-Progress = Callable[[str, int, int], None]
+from mqstore.storage.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ its name, by a rename. What an interrupted restore has left is removed by the ne
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,6 +26,7 @@ from mqstore.storage.metadata.format_file import FormatFile
 from mqstore.storage.options import Progress as OpeningProgress
 from mqstore.storage.options import StoreOptions
 from mqstore.storage.paths import StorePaths, segment_name
+from mqstore.storage.progress import Progress, no_progress
 from mqstore.storage.queues.queue_entry import ENTRY
 from mqstore.storage.seams import FileSystem, Seams
 from mqstore.storage.topic_names import is_safe_path
@@ -35,12 +35,6 @@ STAGED: Final = ".restoring"
 REPLACED: Final = ".replaced"
 """Suffix of the old store between two renames; removed afterwards."""
 _PRE_BLANK: Final = ENTRY.pack(0, PRE_BLANK_SIZE, 0)
-
-Progress = Callable[[str, int, int], None]
-
-
-def _no_progress(stage: str, done: int, total: int) -> None:
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +88,7 @@ class Restoration:
         self._seams = seams
         self._files = seams.files
         self._cut = cut
-        self._progress: Progress = _no_progress
+        self._progress: Progress = no_progress
         self._staged = target.with_name(target.name + STAGED)
         self._paths = StorePaths(self._staged)
         self._segments = self._chosen_segments()
@@ -126,7 +120,7 @@ class Restoration:
             raise TargetRefused(f"{target} is not empty; --replace replaces it")
         return is_full
 
-    def run(self, *, replace: bool, progress: Progress = _no_progress) -> Restored:
+    def run(self, *, replace: bool, progress: Progress = no_progress) -> Restored:
         """Restore, and give the store its name.
 
         Raises TargetRefused, CutRefused, BackupDamaged, StorageError, OSError. The target is then

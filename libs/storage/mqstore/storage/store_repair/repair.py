@@ -19,6 +19,7 @@ from mqstore.storage.errors import LossNotAccepted
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.metadata import store_lock
 from mqstore.storage.options import Durability, StoreOptions
+from mqstore.storage.progress import Progress
 from mqstore.storage.seams import Seams
 from mqstore.storage.store_repair.changes import Action, Change, ChangeList
 from mqstore.storage.store_repair.file_remedies import FileRemedies
@@ -29,7 +30,7 @@ from mqstore.storage.store_repair.remedies import REMEDIES, Remedy
 from mqstore.storage.store_repair.unqueued import find_unqueued
 from mqstore.storage.system.overlay_files import make_overlay
 from mqstore.storage.topic_names import is_system_topic
-from mqstore.storage.verify import Kind, Progress, Summary, Verification
+from mqstore.storage.verify import Kind, Summary, Verification
 from mqstore.storage.verify.store_at_rest import StoreAtRest
 
 ROUNDS_MAX: Final = 8

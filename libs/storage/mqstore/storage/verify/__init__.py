@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import cast
 
 from mqstore.storage.config import StoreConfig
+from mqstore.storage.progress import Progress, no_progress
 from mqstore.storage.seams import Seams
 from mqstore.storage.system.overlay_files import PrivateBase
 from mqstore.storage.verify.broker import Broker, foresee
@@ -26,7 +27,7 @@ from mqstore.storage.verify.log_walk import Stretch, walk_log
 from mqstore.storage.verify.overview import Left, Overview, overview_of
 from mqstore.storage.verify.queue_check import QueueCheck
 from mqstore.storage.verify.small_files import SmallFilesCheck
-from mqstore.storage.verify.store_at_rest import Progress, StoreAtRest
+from mqstore.storage.verify.store_at_rest import StoreAtRest
 
 __all__ = [
     "Broker",
@@ -35,7 +36,6 @@ __all__ = [
     "Left",
     "Level",
     "Overview",
-    "Progress",
     "StoreAtRest",
     "Stretch",
     "Summary",
@@ -65,10 +65,6 @@ class Summary:
     """The end of that broker's log."""
 
 
-def _no_progress(stage: str, done: int, total: int) -> None:
-    pass
-
-
 class Verification:
     """One verification of one store. ``summary`` is complete once ``findings`` has ended."""
 
@@ -77,7 +73,7 @@ class Verification:
         root: Path,
         config: StoreConfig,
         seams: Seams,
-        progress: Progress = _no_progress,
+        progress: Progress = no_progress,
     ) -> None:
         """``root`` is absolute; sizes come from format.json, else from the files, else from
         ``config``.

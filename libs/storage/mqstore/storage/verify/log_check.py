@@ -14,6 +14,7 @@ from mqstore.storage._kernel import Defect, check_record, check_run, find_record
 from mqstore.storage.codec import record
 from mqstore.storage.codec.record import Record, defect_error
 from mqstore.storage.layout import BLANK_RECORD_SIZE
+from mqstore.storage.progress import Progress
 from mqstore.storage.recovery.view import Segment
 from mqstore.storage.system.sparse import last_nonzero
 from mqstore.storage.topic_names import is_safe_path
@@ -22,7 +23,7 @@ from mqstore.storage.verify.broker import refuses_file
 from mqstore.storage.verify.finding import REMOVES, Finding, Kind
 from mqstore.storage.verify.index_check import IndexCheck
 from mqstore.storage.verify.queue_check import QueueCheck
-from mqstore.storage.verify.store_at_rest import Progress, StoreAtRest
+from mqstore.storage.verify.store_at_rest import StoreAtRest
 
 _BATCH: Final = 1_024
 """Records checked in one call of the kernel."""

@@ -18,12 +18,13 @@ from mqstore.storage.layout import (
 from mqstore.storage.log.multi_dispatch import further_queues
 from mqstore.storage.mapped.mapped_file_queue import StrayFile, StrayReason
 from mqstore.storage.paths import segment_name
+from mqstore.storage.progress import Progress
 from mqstore.storage.queues.consume_queue import ConsumeQueue
 from mqstore.storage.queues.consume_queues import ConsumeQueues
 from mqstore.storage.queues.queue_entry import QueueEntry
 from mqstore.storage.verify.broker import refuses_file
 from mqstore.storage.verify.finding import REFUSES, REMOVES, Finding, Kind
-from mqstore.storage.verify.store_at_rest import Progress, StoreAtRest
+from mqstore.storage.verify.store_at_rest import StoreAtRest
 
 Place = tuple[str, int, int]
 """Topic, queue id and entry number."""

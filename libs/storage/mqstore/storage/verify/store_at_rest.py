@@ -7,7 +7,6 @@ Beside a living writer, only records that were dispatched at the opening are rea
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,6 +32,7 @@ from mqstore.storage.metadata.format_file import FormatFile
 from mqstore.storage.metadata.manifest import Manifest
 from mqstore.storage.metadata.state_page import StateSnapshot, read_state
 from mqstore.storage.paths import StorePaths
+from mqstore.storage.progress import Progress
 from mqstore.storage.recovery import RecoveryPlan, StoreView, clean_plan, last_run, plan
 from mqstore.storage.recovery.view import (
     Segment,
@@ -43,9 +43,6 @@ from mqstore.storage.recovery.view import (
 from mqstore.storage.seams import Seams
 from mqstore.storage.system.overlay_files import OverlayFileSystem, PrivateBase
 from mqstore.storage.verify.broker import Broker
-
-Progress = Callable[[str, int, int], None]
-"""Called with the stage, the amount done, and the total."""
 
 
 class StoreAtRest:

@@ -1,0 +1,12 @@
+"""The progress of work on a whole store, as it is reported to the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+Progress = Callable[[str, int, int], None]
+"""Called with the stage, the amount done, and the total."""
+
+
+def no_progress(stage: str, done: int, total: int) -> None:
+    """Report nothing."""
