@@ -14,8 +14,8 @@ from tests.locks import ROOT
 
 LISTED: Final[dict[str, Any]] = json.loads((ROOT / "requirements/console.json").read_text())
 VENDOR: Final = STATIC / "vendor"
-SIZE_MAX: Final = 700_000
-"""Bytes of all files of the console; a visit loads those of its page."""
+SIZE_MAX: Final = 400_000
+"""Bytes of all files of the console, compressed; a visit loads those of its page."""
 
 
 def test_each_file_has_its_hash_and_no_other_is_there() -> None:

@@ -19,4 +19,5 @@ export const pages = [
   { name: "send", title: "Send", section: "Messages", icon: "send", role: "produce", load: () => import("./pages/send/send.js") },
   { name: "groups", title: "Groups", section: "Consumers", icon: "groups", role: "consume", load: () => import("./pages/groups/groups.js") },
   { name: "transactions", title: "Transactions", section: "Consumers", icon: "transactions", role: "consume", load: () => import("./pages/transactions/transactions.js") },
+  { name: "retention", title: "Retention", section: "Storage", icon: "retention", role: "consume", load: () => import("./pages/retention/retention.js") },
 ];

@@ -1,5 +1,5 @@
 // A list that a cursor leads through: the first page is read again, further ones are kept.
-import { useCallback, useEffect, useState } from "./html.js";
+import { useCallback, useEffect, useRef, useState } from "./html.js";
 import { useLoad } from "./load.js";
 
 /**
@@ -23,25 +23,32 @@ import { useLoad } from "./load.js";
  * @returns {Pages<Page, Row>}
  */
 export function usePages(load, rowsOf, inputs, { everyS } = {}) {
+  const held = useRef(/** @type {Page | undefined} */ (undefined));
+  useEffect(() => {
+    held.current = undefined;
+  }, inputs);
+  const first = useLoad(async (signal) => held.current ?? load(null, signal), inputs, { everyS });
   const [more, setMore] = useState({ of: /** @type {Page | undefined} */ (undefined), pages: /** @type {Page[]} */ ([]), problem: /** @type {any} */ (null) });
   const [isLoading, setLoading] = useState(false);
-  const hasPages = more.pages.length > 0;
-  const first = useLoad((signal) => load(null, signal), inputs, { everyS: hasPages ? undefined : everyS });
   useEffect(() => setMore({ of: first.data, pages: [], problem: null }), [first.data]);
   const pages = more.of === first.data ? more.pages : [];
-  const last = pages.at(-1) ?? first.data;
-  const next = last?.next ?? null;
+  const next = (pages.at(-1) ?? first.data)?.next ?? null;
   const loadNext = useCallback(async () => {
     if (!next || isLoading || more.problem) return;
     setLoading(true);
+    held.current = first.data;
     try {
       const page = await load(next);
-      setMore((before) => (before.of === first.data ? { ...before, pages: [...before.pages, page] } : before));
+      setMore((/** @type {typeof more} */ before) => (before.of === first.data ? { ...before, pages: [...before.pages, page] } : before));
     } catch (problem) {
-      setMore((before) => ({ ...before, problem }));
+      setMore((/** @type {typeof more} */ before) => ({ ...before, problem }));
     }
     setLoading(false);
   }, [next, isLoading, more.problem, first.data]);
+  const reload = () => {
+    held.current = undefined;
+    first.reload();
+  };
   const rows = first.data ? [first.data, ...pages].flatMap(rowsOf) : [];
-  return { first, rows, hasMore: next !== null, problem: more.problem, loadNext, retry: () => setMore({ ...more, problem: null }) };
+  return { first: { ...first, reload }, rows, hasMore: next !== null, problem: more.problem, loadNext, retry: () => setMore({ ...more, problem: null }) };
 }

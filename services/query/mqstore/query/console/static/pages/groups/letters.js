@@ -32,7 +32,7 @@ export function DeadLetters({ group, state }) {
   const { topic = "", key = "", tag = "", reason = "", from = "", to = "" } = state;
   const filter = filterOf(state);
   const listed = usePages(
-    (cursor, signal) => request({ path: path`/v1/groups/${group}/dead-letters`, params: { ...filter, limit: PAGE, bodyMax: BODY_MAX, inflate: true, cursor }, signal }),
+    (cursor, signal) => request({ path: path`/v1/groups/${group}/dead-letters`, params: { ...filter, limit: PAGE, body: "base64", bodyMax: BODY_MAX, inflate: true, cursor }, signal }),
     (/** @type {Reply} */ page) => page.messages,
     [group, topic, key, tag, reason, from, to],
   );

@@ -22,13 +22,13 @@ const KINDS = /** @type {Record<string, "accent" | "warning" | "good" | "plain">
 /** @param {{state: string}} props */
 export const StateBadge = ({ state }) => html`<${Badge} kind=${KINDS[state] ?? "plain"}>${state}<//>`;
 
-/** What happened to a transaction, oldest first. @param {Transaction} found @returns {{atMs: number, text: string, detail: string}[]} */
+/** What happened to a transaction, oldest first. @param {Transaction} found @returns {{atMs: number, text: string, detail: string, kind: string}[]} */
 export function eventsOf(found) {
-  const begun = { atMs: found.bornTimestamp, text: `Begun by ${found.producerGroup}`, detail: plural(found.messages, "message") };
-  const checks = found.checks.map(({ at, by, answer }) => ({ atMs: at, text: `Checked: ${answer ?? "no answer yet"}`, detail: `sent to ${by}` }));
+  const begun = { atMs: found.bornTimestamp, text: `Begun by ${found.producerGroup}`, detail: plural(found.messages, "message"), kind: "" };
+  const checks = found.checks.map(({ at, by, answer }) => ({ atMs: at, text: `Checked: ${answer ?? "no answer yet"}`, detail: `sent to ${by}`, kind: "" }));
   const unseen = found.checksSent - found.checks.length;
-  if (unseen > 0) checks.unshift({ atMs: found.bornTimestamp, text: `${plural(unseen, "earlier check")}`, detail: "sent before the store was opened" });
-  const decided = found.decidedAt ? [{ atMs: found.decidedAt, text: ENDS[found.state] ?? found.state, detail: found.why }] : [];
+  if (unseen > 0) checks.unshift({ atMs: found.bornTimestamp, text: `${plural(unseen, "earlier check")}`, detail: "sent before the store was opened", kind: "" });
+  const decided = found.decidedAt ? [{ atMs: found.decidedAt, text: ENDS[found.state] ?? found.state, detail: found.why, kind: KINDS[found.state] ?? "" }] : [];
   return [begun, ...checks, ...decided];
 }
 
@@ -61,8 +61,8 @@ export function Story({ id, onChanged }) {
           ]}
         />
         <h3>What happened</h3>
-        <ol class="story">
-          ${eventsOf(data).map((each, i) => html`<li key=${i}><strong>${each.text}</strong><${Time} ms=${each.atMs} />${each.detail && html`<span class="muted">${each.detail}</span>`}</li>`)}
+        <ol class="timeline">
+          ${eventsOf(data).map((each, i) => html`<li key=${i} class=${each.kind}><div class="row"><strong>${each.text}</strong><span class="muted small"><${Time} ms=${each.atMs} /></span></div>${each.detail && html`<p>${each.detail}</p>`}</li>`)}
         </ol>
         <${Halves} halves=${data.halves} shard=${data.shard} />
         ${isResolving && html`<${ResolveDialog} transaction=${data} onClose=${() => setResolving(false)} onDone=${onDone} />`}
