@@ -141,7 +141,8 @@ def test_each_command_that_changes_something_has_a_dry_run() -> None:
         *("group update", "group reset", "group seek", "group clone", "group delete"),
         *("dlq resend", "dlq export", "dlq purge", "tx resolve", "retention run", "index rebuild"),
         *("scrub start", "bench produce", "bench consume", "bench tx", "debug bundle", "promote"),
-        *("store repair", "store adopt", "store accept-loss"),
+        *("store repair", "store rebuild", "store import", "store adopt", "store accept-loss"),
+        *("backup create", "backup prune", "restore"),
     }
     commands = made()
     for name in changing:
