@@ -146,6 +146,17 @@ def test_a_full_queue_is_not_waited_for(
     assert (full.is_full, full.ends, full.messages) == (True, [], [])
 
 
+def test_a_message_that_is_not_confirmed_is_waited_for(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store", deliver_delayed=False, bounds_reads=True) as store:
+        store.create_topic("T", queues=1)
+        put_some(store, 1, queues=1)
+        consumers = Consumers(store)
+        found = consumers.receive()
+        assert (found.messages, found.ends) == ([], [("T", 0, 0)])
+        store.confirm(store.log.max_offset, 2)
+        assert places(consumers.receive().messages) == [(0, 0)]
+
+
 def test_a_lease_that_is_undone_counts_as_no_attempt(consumers: Consumers) -> None:
     found = consumers.receive().messages
     consumers.groups.undo("g", found)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from mqstore.storage.errors import QueueUnknown
 from mqstore.storage.layout import EXT_ADDRESS_MAX, QUEUE_ENTRY_SIZE
 from mqstore.storage.lookup.answers import Pull, PullStatus, Slices
 from mqstore.storage.lookup.lookups import ENTRIES_PER_CALL_MAX, A, Lookups
@@ -72,6 +73,13 @@ class QueuePulls:
         return read_consistently(
             self._answer, Slices, read, topic, queue_id, offset, count, max_bytes, wanted
         )
+
+    def end_of(self, topic: str, queue_id: int) -> int:
+        """The end of the part of a queue that readers see; 0 without the queue."""
+        try:
+            return self._lookups.queue_range(topic, queue_id).max_offset
+        except QueueUnknown:
+            return 0
 
     def in_memory(
         self,

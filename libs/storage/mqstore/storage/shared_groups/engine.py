@@ -79,6 +79,8 @@ class SharedGroups:
         self._shard = shard
         self._seams = seams
         self._pulls = QueuePulls(store.reads, store.queues)
+        self._is_bounded = store.reads is not store.lookups
+        """Whether consumers see what is confirmed only."""
         self._copies = Copies(store, seams.random)
         self._table = LeaseTable(store, seams.files)
         self._ordered = OrderedGroups(store, self._table, seams, shard)
@@ -231,10 +233,12 @@ class SharedGroups:
     ) -> None:
         if limits.count > 0:
             self._deliver_again(config, place, leases, limits, found)
-        before = leases.next
-        if limits.count > 0 and leases.next < stand.max_offset:
+        before, end = leases.next, stand.max_offset
+        if self._is_bounded:
+            end = min(end, self._pulls.end_of(place.topic, place.queue_id))
+        if limits.count > 0 and leases.next < end:
             self._deliver_new(place, wanted, leases, limits, found)
-        if leases.next > before or leases.next >= stand.max_offset:
+        if leases.next > before or leases.next >= end:
             found.ends.append((place.topic, place.queue_id, leases.next))
 
     def _deliver_again(
