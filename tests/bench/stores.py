@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
 
 from mqstore.storage.config import FlushDiskType, StoreConfig
 from mqstore.storage.message_store import MessageStore
@@ -30,10 +30,14 @@ FILL_BATCH: Final = 64
 
 
 def open_store(
-    root: Path, *, segment: int = SEGMENT_DEFAULT, flush: FlushDiskType = FlushDiskType.ASYNC
+    root: Path,
+    *,
+    segment: int = SEGMENT_DEFAULT,
+    flush: FlushDiskType = FlushDiskType.ASYNC,
+    **settings: Any,
 ) -> MessageStore:
-    """RocketMQ's defaults, but for the segment size and the kind of flush."""
-    config = StoreConfig(mapped_file_size_commit_log=segment, flush_disk_type=flush)
+    """RocketMQ's defaults, but for the segment size, the kind of flush, and ``settings``."""
+    config = StoreConfig(mapped_file_size_commit_log=segment, flush_disk_type=flush, **settings)
     return MessageStore.open(root, config, production_seams())
 
 
