@@ -16,7 +16,7 @@ export function Chart({ label, times, series, format }) {
   const formatting = useRef(format);
   formatting.current = format;
   const names = series.map((each) => each.name).join("\n");
-  const data = [times.map((ms) => ms / 1000), ...series.map((each) => each.values)];
+  const data = /** @type {import("../vendor/uplot.js").default.AlignedData} */ ([times.map((ms) => ms / 1000), ...series.map((each) => each.values)]);
   useEffect(() => {
     const element = /** @type {HTMLDivElement} */ (box.current);
     const options = optionsOf(element, names.split("\n"), (value) => formatting.current(value));
@@ -51,7 +51,7 @@ function optionsOf(element, names, format) {
     legend: { show: false },
     cursor: { drag: { setScale: false }, y: false },
     tzDate: zone.value === "utc" ? (/** @type {number} */ s) => uPlot.tzDate(new Date(s * 1000), "Etc/UTC") : undefined,
-    scales: { x: { time: true, range: rangeOf }, y: { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ top) => [0, top > 0 ? top * 1.1 : 1] } },
+    scales: { x: { time: true, range: rangeOf }, y: { range: heightOf } },
     axes: [
       { ...axis, grid: { show: false }, values: "{HH}:{mm}", space: 70 },
       { ...axis, size: 62, values: (/** @type {any} */ _, /** @type {number[]} */ all) => all.map(format), space: 34 },
@@ -67,6 +67,9 @@ function rangeOf(_, first, last) {
   const end = last ?? Date.now() / 1000;
   return [Math.min(first ?? end, end - 600), end];
 }
+
+/** From zero to above the greatest value. @param {any} _ @param {number | null} __ @param {number | null} greatest @returns {[number, number]} */
+const heightOf = (_, __, greatest) => [0, greatest ? greatest * 1.1 : 1];
 
 /** The colour of a token now, as a canvas takes it. @param {HTMLElement} element @param {string} name */
 function resolved(element, name) {
