@@ -114,6 +114,12 @@ def test_an_operation_of_the_writer_is_forwarded_with_the_token(pair: ServicePai
     assert refused.headers["content-type"] == "application/problem+json"
 
 
+def test_a_forwarded_body_is_bounded(pair: ServicePair) -> None:
+    url = f"{pair.query_url}/ui/writer/v1/topics/made/messages"
+    message = {"messages": [{"body": "x" * (64 << 10)}]}
+    assert httpx.post(url, json=message, headers=_headers("produce")).status_code == 413
+
+
 @pytest.mark.parametrize("path", WRITER_PATHS)
 def test_nothing_is_forwarded_without_a_token(pair: ServicePair, path: str) -> None:
     assert httpx.get(pair.query_url + path).status_code == 401

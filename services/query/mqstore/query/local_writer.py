@@ -69,14 +69,24 @@ class LocalWriter:
             if note is None:
                 return None
             url = note.url
-        built = self._http.build_request(**forwarded.arguments(url), timeout=_STREAM_TIMEOUT)
-        return await self._http.send(built, stream=True)
+        built = self._streams.build_request(**forwarded.arguments(url))
+        return await self._streams.send(built, stream=True)
 
     async def close(self) -> None:
         """Close the connections."""
         await self._http.aclose()
+        if "_streams" in vars(self):
+            await self._streams.aclose()
 
     @cached_property
     def _http(self) -> httpx.AsyncClient:
+        return self._client(httpx.Timeout(TIMEOUT_S), httpx.Limits())
+
+    @cached_property
+    def _streams(self) -> httpx.AsyncClient:
+        """A client of its own: replies that last take no connection from ``request``."""
+        return self._client(_STREAM_TIMEOUT, httpx.Limits(max_keepalive_connections=20))
+
+    def _client(self, timeout: httpx.Timeout, limits: httpx.Limits) -> httpx.AsyncClient:
         verify = self._tls.context if self._tls else public_authorities(trust_env=False)
-        return httpx.AsyncClient(verify=verify, timeout=TIMEOUT_S, trust_env=False)
+        return httpx.AsyncClient(verify=verify, timeout=timeout, limits=limits, trust_env=False)

@@ -54,6 +54,20 @@ def test_no_file_of_ours_makes_markup_from_text() -> None:
             assert name not in text, f"{path}: {name}"
 
 
+def test_what_every_page_needs_is_loaded_at_once() -> None:
+    """Otherwise a browser finds each module only when it has read the one that imports it."""
+    preloaded = set(
+        re.findall(r'modulepreload" href="([^"]+)"', (STATIC / "index.html").read_text())
+    )
+    shared = {
+        path.relative_to(STATIC).as_posix()
+        for name in ("lib", "parts")
+        for path in (STATIC / name).glob("*.js")
+    }
+    assert shared <= preloaded
+    assert all((STATIC / path).is_file() for path in preloaded)
+
+
 def test_the_console_is_small() -> None:
     assert sum(len(each.compressed) for each in load().values()) < SIZE_MAX
 
