@@ -105,6 +105,17 @@ class Release:
         """Nothing of it where ``--ignore-not-found`` is said and it is not there."""
         return json.loads(self.kubectl("get", *words, "-o", "json") or "{}")
 
+    def create_claim(self, name: str) -> None:
+        """A claim of a small volume for one node."""
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "64Mi"}}}
+        claim = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+        self.kubectl("create", "-f", "-", given=json.dumps(claim))
+
     def install(self, *, wait: bool = True) -> None:
         """Also an upgrade. Returns when everything is ready, unless it is not to wait."""
         words = ["helm", "-n", self.namespace, "upgrade", "--install", self.name, str(self.chart)]

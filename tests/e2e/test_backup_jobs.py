@@ -18,12 +18,6 @@ pytestmark = [
     pytest.mark.skipif("KUBECONFIG" not in os.environ, reason="needs a cluster; set KUBECONFIG"),
     pytest.mark.timeout(600),
 ]
-CLAIM = {
-    "apiVersion": "v1",
-    "kind": "PersistentVolumeClaim",
-    "metadata": {"name": "backups"},
-    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "64Mi"}}},
-}
 BACKUP = {
     "schedule": "30 1 * * *",
     "suspend": True,
@@ -38,7 +32,7 @@ RESTORED = "/tmp/copy"
 def release() -> Iterator[Release]:
     with namespace() as name:
         found = Release(name, "kept", small_values(backup=BACKUP))
-        found.kubectl("create", "-f", "-", given=json.dumps(CLAIM))
+        found.create_claim("backups")
         found.install()
         yield found
 

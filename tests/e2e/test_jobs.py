@@ -19,12 +19,6 @@ pytestmark = [
     pytest.mark.skipif("KUBECONFIG" not in os.environ, reason="needs a cluster; set KUBECONFIG"),
     pytest.mark.timeout(900),
 ]
-CLAIM = {
-    "apiVersion": "v1",
-    "kind": "PersistentVolumeClaim",
-    "metadata": {"name": "results"},
-    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "64Mi"}}},
-}
 JOBS = {
     "output": {"existingClaim": "results"},
     "driver": {
@@ -52,7 +46,7 @@ def test_the_expiry_report_runs_on_executors_and_its_results_are_in_their_place(
     spark = {"repository": f"{IMAGE_PREFIX}mqstore/spark"}
     with namespace() as name:
         release = Release(name, "job", small_values(jobs=JOBS, sparkImage=spark))
-        release.kubectl("create", "-f", "-", given=json.dumps(CLAIM))
+        release.create_claim("results")
         release.install()
         assert "was committed" in release.test()
         cron = f"cronjob/{release.full_name}-expiry-report"
@@ -68,7 +62,7 @@ def test_the_expiry_report_runs_on_executors_and_its_results_are_in_their_place(
         assert summary["shards"][0]["out"] in json.dumps(report)
         until(lambda: not _executors(release, "expiry-report"), "the executors are gone")
         if is_kube_tool():
-            made = {path.suffix for path in _results(name)}
+            made = {path.suffix for path in _files(name, "results")}
             assert {".html", ".json", ".parquet"} <= made
         ran = subprocess.run([*PLUGIN, "report", "-n", name], capture_output=True, text=True)
         assert ran.returncode == 0, ran.stderr
@@ -132,7 +126,7 @@ def _failed(release: Release, job: str) -> bool:
     return bool(release.get("job", job)["status"].get("failed"))
 
 
-def _results(name: str) -> list[Path]:
-    """Files of the claim, which on the tool's cluster is a folder."""
+def _files(name: str, claim: str) -> list[Path]:
+    """Files of a claim, which on the tool's cluster is a folder."""
     volumes = Path(os.environ["KUBECONFIG"]).parent / "volumes"
-    return [path for claim in volumes.glob(f"{name}_results_*") for path in claim.rglob("*.*")]
+    return [path for each in volumes.glob(f"{name}_{claim}_*") for path in each.rglob("*.*")]
