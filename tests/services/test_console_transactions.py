@@ -20,9 +20,9 @@ TOKENS = {
 MARKUP = "<img/src=x/onerror=alert(1)>"
 
 
-def _client(url: str, query_url: str, **more: str) -> Client:
+def _client(url: str, query_url: str, token: str | None = None) -> Client:
     """A client that sends transactions to store-writer: no coordinator runs here."""
-    return Client(url, query_url, coordinator_url=url, **more)
+    return Client(url, query_url, coordinator_url=url, token=token)
 
 
 def _begin(client: Client, group: str, key: str) -> str:
