@@ -39,8 +39,8 @@ def test_every_file_of_a_folder_is_in_its_wheel(
 
 
 def _is_source(path: Path) -> bool:
-    """Whether a file is none that a build or an import has made."""
-    return path.is_file() and path.suffix not in {".so", ".c", ".pyc"}
+    """Whether a file is none that a build or an import has made, and no page for its developers."""
+    return path.is_file() and path.suffix not in {".so", ".c", ".pyc", ".md"}
 
 
 @pytest.mark.parametrize("path", PROJECTS, ids=lambda path: path.parent.name)
