@@ -21,6 +21,7 @@ export const pages = [
   { name: "transactions", title: "Transactions", section: "Consumers", icon: "transactions", role: "consume", load: () => import("./pages/transactions/transactions.js") },
   { name: "retention", title: "Retention", section: "Storage", icon: "retention", role: "consume", load: () => import("./pages/retention/retention.js") },
   { name: "delayed", title: "Delayed", section: "Storage", icon: "delayed", role: "consume", load: () => import("./pages/delayed/delayed.js") },
+  { name: "jobs", title: "Jobs", section: "Storage", icon: "jobs", role: "consume", load: () => import("./pages/jobs/jobs.js") },
   { name: "scrub", title: "Scrub and repair", section: "Storage", icon: "scrub", role: "consume", load: () => import("./pages/scrub/scrub.js") },
   { name: "settings", title: "Settings", section: "Storage", icon: "settings", role: "admin", load: () => import("./pages/settings/settings.js") },
 ];
