@@ -58,7 +58,7 @@ SPARK_READY := $(VENV)/.ready-for-spark
 DOCS_READY := $(VENV)/.ready-for-docs
 SANITIZE := -fsanitize=address,undefined
 
-.PHONY: run test test-ci e2e e2e-full e2e-failover images previous promtool nightly setup index-rebuild expiry-report bench growth simulate simulate-shard soak \
+.PHONY: run test test-ci e2e e2e-full e2e-failover images previous browser promtool nightly setup index-rebuild expiry-report bench growth simulate simulate-shard soak \
 	fuzz docs lint fmt clean help
 
 run: export MQSTORE_STORE = $(STORE)
@@ -105,6 +105,10 @@ e2e e2e-full e2e-failover: $(TEST_READY) ## test the chart on KUBECONFIG's clust
 			$(MAKE) $(E2E_BEFORE) images IMAGES="$(E2E_IMAGES)" IMAGE_BUILD=$(KUBE)/build-image || exit; fi; \
 		MQSTORE_E2E_IMAGE_PREFIX=$(IMAGE_PREFIX) MQSTORE_E2E_KUBE=$(KUBE) \
 		$(BIN)/python -m pytest -m "$(E2E)" $(E2E_TESTS) $(AGAIN) $(ARGS)
+
+browser: ## install Debian's chromium where no chromium is there, as root; `make test` tests the console in it
+	@command -v chromium >/dev/null || { apt-get -qq update && \
+		DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium fonts-dejavu-core; }
 
 promtool: ## get build/promtool from Debian's package of Prometheus; `make test` tests the alerts with it
 	@rm -rf build/prometheus && mkdir -p build/prometheus && cd build/prometheus && \

@@ -15,7 +15,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
 PROGRAMS: Final = ("chromium", "chromium-browser", "google-chrome", "chromium-headless-shell")
-MISSING: Final = "needs Chromium: install the package chromium, or set MQSTORE_CHROMIUM to its path"
+MISSING: Final = "needs Chromium: `make browser` installs it, or set MQSTORE_CHROMIUM to its path"
 SERIOUS: Final = frozenset({"serious", "critical"})
 TIMEOUT_MS: Final = 60_000
 """A busy machine is no failure."""
