@@ -101,6 +101,7 @@ def test_a_run_is_previewed_and_deletes_what_has_expired(
     dialog.get_by_role("button", name="Delete now").click()
     expect(dialog).to_have_count(0)
     expect(segments.get_by_text(oldest, exact=True)).to_have_count(0)
+    expect(segments.get_by_text(f"{SEGMENT:020}", exact=True)).to_have_count(0)
     with pair.client(token=TOKENS["token_admin"]) as client:
         assert client.store().min_offset == 2 * SEGMENT
 

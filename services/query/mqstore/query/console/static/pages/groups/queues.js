@@ -44,7 +44,7 @@ export function Queues({ group, topics }) {
       keyOf=${(/** @type {QueueLag} */ row) => `${row.topic} ${row.shard} ${row.queueId}`}
       sorted=${sort}
       onSort=${setSort}
-      width=${860}
+      width=${800}
     />
     <p class="table-foot">${plural(rows.length, "queue")}. A queue without an offset counts from its first message.</p>
   <//>`;
@@ -54,7 +54,7 @@ const COLUMNS = /** @type {import("../../parts/table.js").Column<QueueLag>[]} */
   {
     name: "Queue",
     sort: "queue",
-    width: "30%",
+    width: "210px",
     cell: (row) => html`<a href=${href("messages", { topic: row.topic, queue: row.queueId, shard: shards.value.length > 1 ? row.shard : "", offset: row.committed ?? row.minOffset })}>${row.topic} ${row.queueId}</a> ${shards.value.length > 1 && html`<${Badge}>shard ${row.shard}<//>`}`,
     title: (row) => `${row.topic}, queue ${row.queueId}`,
   },
