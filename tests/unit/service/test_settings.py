@@ -123,7 +123,16 @@ def test_an_unknown_variable_is_refused_with_the_nearest_name(
 def test_variables_of_other_programs_of_the_project_are_no_settings_and_no_mistake(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name in ("TOKEN", "TOKEN_FILE", "CA", "EXPLORE", "REQUIRE_REFEREE", "E2E_KUBE"):
+    for name in (
+        "TOKEN",
+        "TOKEN_FILE",
+        "CA",
+        "EXPLORE",
+        "REQUIRE_REFEREE",
+        "REQUIRE_BROWSER",
+        "CHROMIUM",
+        "E2E_KUBE",
+    ):
         monkeypatch.setenv(f"MQSTORE_{name}", "x")
     assert load() == load()
 
