@@ -45,7 +45,9 @@ OF_CLIENTS: Final = frozenset(
 )
 """Variables that ``mqstore`` commands and jobs take in place of an option, and those of
 ``Client.from_env``."""
-_OF_TESTS: Final = re.compile(r"REQUIRE_(REFEREE|BROWSER)|CHROMIUM|EXPLORE|KILL_ROUNDS|(E2E|COMPAT)_\w+")
+_OF_TESTS: Final = re.compile(
+    r"REQUIRE_(REFEREE|BROWSER)|CHROMIUM|EXPLORE|KILL_ROUNDS|(E2E|COMPAT)_\w+"
+)
 _SERVICE_LINKS: Final = {
     re.compile(r"(\w+_)?SERVICE_HOST"): re.compile(r"[0-9a-fA-F.:]+"),
     re.compile(r"(\w+_)?SERVICE_PORT(_\w+)?"): re.compile(r"\d+"),
