@@ -103,6 +103,7 @@ def test_changes_that_only_a_journal_has_are_restored(
         for number in range(700):  # more than a file that is written at each change
             store.create_topic(f"topic-{number}", queues=1)
         put_some(store, 10)
+        store.flush.flush_all()
         back_up(root, place)
     put_back(place, target)
     assert "topic-699" in (target / "config" / "topics.json").read_text()
@@ -321,6 +322,7 @@ def test_a_target_that_is_not_empty_needs_consent(root: Path, place: Path, targe
 def test_a_store_that_a_writer_has_open_is_not_replaced(root: Path, place: Path) -> None:
     with open_store(root) as store:
         put_some(store, 20)
+        store.flush.flush_all()
         back_up(root, place)
         with pytest.raises(StoreLocked):
             put_back(place, root, replace=True)
