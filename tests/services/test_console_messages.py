@@ -278,6 +278,8 @@ def test_a_trace_shows_the_way_of_a_message_and_its_groups(
         client.produce("traced", [NewMessage(body="x", keys=("way",))])
         client.put_group("readers")
         client.commit("readers", "traced", {0: 1})
+        while not client.traces("traced", "way").traces[0].copies[0].groups:
+            pass  # until the offset is saved
     console.open("trace")
     expect(page.get_by_text("Which message?")).to_be_visible()
     page.get_by_role("button", name="Key", exact=True).click()
