@@ -52,7 +52,7 @@ def test_the_readme_installs_and_an_uninstall_keeps_messages_and_tokens() -> Non
         install += ["--set", f"image.repository={release.values['image']['repository']}"]
         run(*install)
         assert "was committed" in helm_test(*test)
-        shown = json.loads(run("bash", "-ec", status.replace("-n shop", f"-n {name}")))
+        shown = json.loads(run("bash", "-ec", status.replace("-n shop", f"-n {name} -o json")))
         assert [shard["isWell"] for shard in shown["shards"]] == [True]
         before = _what_is_kept(release)
         release.uninstall()
