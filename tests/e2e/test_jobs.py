@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.cluster import IMAGE_PREFIX, Release, is_kube_tool, namespace, small_values, until
+from tests.e2e.operators import Operator, produce
 
 pytestmark = [
     pytest.mark.cluster,
@@ -30,6 +31,7 @@ JOBS = {
     "executors": {"instances": 2, "memory": "512m", "requestCpu": "50m"},
     "expiryReport": {"suspend": True},
 }
+SEGMENT = 1 << 20
 PLUGIN = [sys.executable, "-m", "mqstore.cli.kube.main"]
 GET_SCRIPT = """
 import urllib.request
@@ -67,6 +69,30 @@ def test_the_expiry_report_runs_on_executors_and_its_results_are_in_their_place(
         ran = subprocess.run([*PLUGIN, "report", "-n", name], capture_output=True, text=True)
         assert ran.returncode == 0, ran.stderr
         assert json.loads(ran.stdout.splitlines()[-1])["exitCode"] == 0
+
+
+def test_the_expiry_report_archives_what_expires_and_retention_knows_it() -> None:
+    spark = {"repository": f"{IMAGE_PREFIX}mqstore/spark"}
+    jobs = JOBS | {"archive": {"existingClaim": "archive"}}
+    with namespace() as name:
+        release = Release(name, "job", small_values(jobs=jobs, sparkImage=spark))
+        release.values["store"] |= {"mappedFileSizeCommitLog": SEGMENT}
+        for claim in ("results", "archive"):
+            release.create_claim(claim)
+        release.install()
+        operator = Operator(Path(os.environ["KUBECONFIG"]), name)
+        produce(operator, "kept", *(str(number) * (SEGMENT // 4) for number in range(9)))
+        cron = f"cronjob/{release.full_name}-expiry-report"
+        release.kubectl("create", "job", "by-hand", f"--from={cron}")
+        _executors_until_it_ended(release, "by-hand")
+        said = release.kubectl("logs", "job/by-hand")
+        assert release.get("job", "by-hand")["status"].get("succeeded") == 1, said
+        archive = _request(release, 8081, "/v1/store/archive")["archive"]
+        assert archive["offset"] >= 2 * SEGMENT
+        if is_kube_tool():
+            parts = [path.parts for path in _files(name, "archive")]
+            assert any("by_topic=kept" in each and each[-1].endswith(".parquet") for each in parts)
+            assert any("manifests" in each for each in parts)
 
 
 def test_a_lost_index_is_rebuilt_beside_the_writer_by_the_plugin() -> None:
