@@ -29,7 +29,7 @@ ServiceName = Annotated[Service, typer.Option("--service", help="The service tha
 
 
 def text(value: object) -> str:
-    """A value as it is written in the environment, in a settings file and in the chart."""
+    """A value in the form of the environment, a settings file and the chart."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -1,4 +1,4 @@
-"""The progress of work on a whole store, as it is reported to the caller."""
+"""The progress of work on a whole store, for the caller that shows it."""
 
 from __future__ import annotations
 
