@@ -13,8 +13,9 @@ import pytest
 from playwright.sync_api import Browser
 
 from mqstore.client import Client
-from tests.services.console_browser import running_browser
-from tests.services.service_processes import Run, running
+from tests.services.console_browser import ConsolePage, opened, running_browser
+from tests.services.service_processes import Run, ServicePair, running
+from tests.services.shard_processes import Cluster, cluster
 
 PATIENCE_S = 60.0
 
@@ -32,6 +33,20 @@ def pytest_configure() -> None:
 def browser() -> Iterator[Browser]:
     """One browser for all tests of a module."""
     with running_browser() as found:
+        yield found
+
+
+@pytest.fixture
+def console(browser: Browser, pair: ServicePair) -> Iterator[ConsolePage]:
+    """The console of ``pair``, a fixture of the module."""
+    with opened(browser, pair.query_url) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two shards without messages."""
+    with cluster(tmp_path_factory.mktemp("shards")) as found:
         yield found
 
 

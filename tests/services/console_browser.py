@@ -16,6 +16,11 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, 
 
 PROGRAMS: Final = ("chromium", "chromium-browser", "google-chrome", "chromium-headless-shell")
 MISSING: Final = "needs Chromium: `make browser` installs it, or set MQSTORE_CHROMIUM to its path"
+ROLES: Final = ("admin", "produce", "consume", "system")
+TOKENS: Final = {f"token_{role}": f"{role}-token-of-tests" for role in ROLES}
+"""Settings of services with a token for each role."""
+MARKUP: Final = "<img/src=x/onerror=alert(1)>"
+"""Text that may never become an element."""
 SERIOUS: Final = frozenset({"serious", "critical"})
 TIMEOUT_MS: Final = 60_000
 """A busy machine is no failure."""
@@ -63,6 +68,11 @@ class ConsolePage:
         """Enter a token in the log-in view."""
         self.page.get_by_label("Token", exact=True).fill(token)
         self.page.get_by_role("button", name="Log in").click()
+
+    def enter(self, path: str = "", role: str = "admin", **state: str) -> None:
+        """Open a page of services that have TOKENS, and log in as a role."""
+        self.open(path, **state)
+        self.log_in(TOKENS[f"token_{role}"])
 
     def heading(self, name: str) -> None:
         """Wait for the heading of a page."""

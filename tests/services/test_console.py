@@ -9,24 +9,16 @@ import httpx
 import pytest
 
 from mqstore.client import Client
+from tests.services.console_browser import TOKENS
 from tests.services.service_processes import ServicePair, service_pair
-from tests.services.shard_processes import Cluster, cluster
+from tests.services.shard_processes import Cluster
 
-TOKENS = {
-    f"token_{role}": f"{role}-token-of-tests" for role in ("admin", "produce", "consume", "system")
-}
 WRITER_PATHS = ("/ui/writer/v1/topics", "/ui/writer/v1/store", "/ui/writer/v1/store/retention")
 
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServicePair]:
     with service_pair(tmp_path_factory.mktemp("console") / "store", **TOKENS) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def shards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with cluster(tmp_path_factory.mktemp("shards")) as found:
         yield found
 
 

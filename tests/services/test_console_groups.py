@@ -8,16 +8,12 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from mqstore.client import Client, NewMessage
-from tests.services.console_browser import ConsolePage, opened
+from tests.services.console_browser import MARKUP, TOKENS, ConsolePage, opened
 from tests.services.service_processes import ServicePair, service_pair
 from tests.services.shard_processes import Cluster, cluster
 
 pytestmark = pytest.mark.browser
 
-TOKENS = {
-    f"token_{role}": f"{role}-token-of-tests" for role in ("admin", "produce", "consume", "system")
-}
-MARKUP = "<img/src=x/onerror=alert(1)>"
 DEAD = 3
 
 
@@ -57,22 +53,11 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield found
 
 
-@pytest.fixture
-def console(browser: Browser, pair: ServicePair) -> Iterator[ConsolePage]:
-    with opened(browser, pair.query_url) as found:
-        yield found
-
-
-def _enter(console: ConsolePage, role: str = "admin", **state: str) -> None:
-    console.open("groups", **state)
-    console.log_in(TOKENS[f"token_{role}"])
-
-
 # all groups ---------------------------------------------------------------------------------
 
 
 def test_all_groups_are_listed_with_their_lags(console: ConsolePage) -> None:
-    _enter(console)
+    console.enter("groups")
     page = console.page
     row = page.get_by_role("row", name="billing")
     expect(row.get_by_role("cell").nth(1)).to_have_text("5")
@@ -90,7 +75,7 @@ def test_all_groups_are_listed_with_their_lags(console: ConsolePage) -> None:
 
 
 def test_a_group_shows_its_lag_by_state_and_by_queue(console: ConsolePage) -> None:
-    _enter(console, "consume")
+    console.enter("groups", "consume")
     page = console.page
     page.get_by_role("link", name="billing").click()
     console.heading("billing")
@@ -110,14 +95,14 @@ def test_a_group_shows_its_lag_by_state_and_by_queue(console: ConsolePage) -> No
 
 
 def test_a_group_that_the_store_does_not_know_says_so(console: ConsolePage) -> None:
-    _enter(console, group="unknown")
+    console.enter("groups", group="unknown")
     expect(console.page.get_by_text("This group has not committed an offset")).to_be_visible()
 
 
 def test_a_reset_is_previewed_and_then_done(console: ConsolePage, pair: ServicePair) -> None:
     with pair.client(token=TOKENS["token_admin"]) as client:
         client.commit("replayed", "orders", {0: 6, 1: 0})
-        _enter(console, group="replayed")
+        console.enter("groups", group="replayed")
         page = console.page
         page.get_by_role("button", name="Reset offsets").click()
         dialog = page.get_by_role("dialog")
@@ -139,7 +124,7 @@ def test_a_reset_is_previewed_and_then_done(console: ConsolePage, pair: ServiceP
 
 
 def test_a_dead_letter_is_inspected_and_its_text_is_no_markup(console: ConsolePage) -> None:
-    _enter(console, "consume", group="shipping", tab="dead")
+    console.enter("groups", "consume", group="shipping", tab="dead")
     page = console.page
     expect(page.get_by_text("3 shown; that is all")).to_be_visible()
     page.get_by_role("region", name="Dead letters of shipping").get_by_role("button").first.click()
@@ -153,7 +138,7 @@ def test_a_dead_letter_is_inspected_and_its_text_is_no_markup(console: ConsolePa
 
 
 def test_dead_letters_are_resent_and_purged_after_a_preview(console: ConsolePage) -> None:
-    _enter(console, group="shipping", tab="dead")
+    console.enter("groups", group="shipping", tab="dead")
     page = console.page
     page.get_by_role("checkbox", name="Pick").first.check()
     page.get_by_role("button", name="Resend 1 picked").click()
@@ -174,7 +159,7 @@ def test_dead_letters_are_resent_and_purged_after_a_preview(console: ConsolePage
 def test_a_refused_reset_says_why_and_a_failed_load_can_be_tried_again(
     console: ConsolePage,
 ) -> None:
-    _enter(console, group="billing")
+    console.enter("groups", group="billing")
     page = console.page
     page.get_by_role("button", name="Reset offsets").click()
     dialog = page.get_by_role("dialog")
@@ -206,7 +191,7 @@ def test_a_narrow_window_has_room_for_a_group(
 ) -> None:
     options = {"viewport": {"width": 360, "height": 740}, "color_scheme": scheme}
     with opened(browser, pair.query_url, **options) as console:
-        _enter(console, group="billing")
+        console.enter("groups", group="billing")
         expect(console.page.get_by_role("row", name="orders 0")).to_be_visible()
         assert not console.overflows()
         assert console.serious_findings() == []

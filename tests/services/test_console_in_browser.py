@@ -9,15 +9,11 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from mqstore.client import NewMessage
-from tests.services.console_browser import ConsolePage, opened
+from tests.services.console_browser import TOKENS, ConsolePage, opened
 from tests.services.service_processes import ServicePair, service_pair
-from tests.services.shard_processes import Cluster, cluster
+from tests.services.shard_processes import Cluster
 
 pytestmark = pytest.mark.browser
-
-TOKENS = {
-    f"token_{role}": f"{role}-token-of-tests" for role in ("admin", "produce", "consume", "system")
-}
 
 
 @pytest.fixture(scope="module")
@@ -29,18 +25,6 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServicePair]:
             client.produce("orders", [NewMessage(body=f"order {i}") for i in range(7)])
             client.put_group("billing")
             client.commit("billing", "orders", {0: 0, 1: 0})
-        yield found
-
-
-@pytest.fixture
-def console(browser: Browser, pair: ServicePair) -> Iterator[ConsolePage]:
-    with opened(browser, pair.query_url) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def shards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with cluster(tmp_path_factory.mktemp("shards")) as found:
         yield found
 
 
@@ -85,15 +69,10 @@ def test_pages_that_a_role_may_not_use_are_not_offered(console: ConsolePage) -> 
 # the frame ----------------------------------------------------------------------------------
 
 
-def _enter(console: ConsolePage, path: str = "", role: str = "admin", **state: str) -> None:
-    console.open(path, **state)
-    console.log_in(TOKENS[f"token_{role}"])
-
-
 def test_the_calls_behind_a_view_are_shown_as_commands_without_the_token(
     console: ConsolePage,
 ) -> None:
-    _enter(console)
+    console.enter()
     expect(console.page.get_by_text("All is well")).to_be_visible()
     console.page.get_by_role("button", name="curl").click()
     dialog = console.page.get_by_role("dialog")
@@ -111,7 +90,7 @@ def test_the_calls_behind_a_view_are_shown_as_commands_without_the_token(
 def test_the_slash_key_moves_to_the_search_and_a_page_that_is_not_there_says_so(
     console: ConsolePage,
 ) -> None:
-    _enter(console, "nothing")
+    console.enter("nothing")
     expect(console.page.get_by_text("The console has no page")).to_be_visible()
     console.page.keyboard.press("/")
     expect(console.page.get_by_role("searchbox")).to_be_focused()
@@ -120,7 +99,7 @@ def test_the_slash_key_moves_to_the_search_and_a_page_that_is_not_there_says_so(
 def test_times_colours_and_a_narrow_window(browser: Browser, pair: ServicePair) -> None:
     options = {"viewport": {"width": 360, "height": 740}, "timezone_id": "Asia/Tokyo"}
     with opened(browser, pair.query_url, color_scheme="dark", **options) as console:
-        _enter(console)
+        console.enter()
         expect(console.page.get_by_text("All is well")).to_be_visible()
         assert not console.overflows()
         assert console.serious_findings() == []
@@ -143,7 +122,7 @@ def test_times_colours_and_a_narrow_window(browser: Browser, pair: ServicePair) 
 
 
 def test_the_overview_shows_health_lags_disk_recovery_and_events(console: ConsolePage) -> None:
-    _enter(console)
+    console.enter()
     page = console.page
     expect(page.get_by_text("All is well")).to_be_visible()
     lags = page.get_by_role("region", name="Greatest lags")
@@ -158,7 +137,7 @@ def test_the_overview_shows_health_lags_disk_recovery_and_events(console: Consol
 def test_paused_writes_are_reported_without_a_reload(
     console: ConsolePage, pair: ServicePair
 ) -> None:
-    _enter(console)
+    console.enter()
     expect(console.page.get_by_text("All is well")).to_be_visible()
     with pair.client(token=TOKENS["token_admin"]) as client:
         client.put_writes(paused=True, reason="<b>moving</b> to another volume")
@@ -188,7 +167,7 @@ def test_an_unreachable_service_is_named_and_can_be_tried_again(
     browser: Browser, pair: ServicePair
 ) -> None:
     with opened(browser, pair.query_url) as console:
-        _enter(console)
+        console.enter()
         expect(console.page.get_by_text("All is well")).to_be_visible()
         console.page.route("**/v1/lag*", lambda route: route.abort())
         console.page.reload()

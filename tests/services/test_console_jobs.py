@@ -9,16 +9,11 @@ from playwright.sync_api import Browser, expect
 
 from mqstore.client import NewMessage
 from mqstore.wire.examples import reports
-from tests.services.console_browser import ConsolePage, opened
+from tests.services.console_browser import MARKUP, TOKENS, ConsolePage, opened
 from tests.services.service_processes import ServicePair, service_pair
-from tests.services.shard_processes import Cluster, cluster
+from tests.services.shard_processes import Cluster
 
 pytestmark = pytest.mark.browser
-
-TOKENS = {
-    f"token_{role}": f"{role}-token-of-tests" for role in ("admin", "produce", "consume", "system")
-}
-MARKUP = "<img/src=x/onerror=alert(1)>"
 
 
 @pytest.fixture(scope="module")
@@ -30,23 +25,6 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServicePair]:
         yield found
 
 
-@pytest.fixture(scope="module")
-def shards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with cluster(tmp_path_factory.mktemp("shards")) as found:
-        yield found
-
-
-@pytest.fixture
-def console(browser: Browser, pair: ServicePair) -> Iterator[ConsolePage]:
-    with opened(browser, pair.query_url) as found:
-        yield found
-
-
-def _enter(console: ConsolePage, role: str = "admin") -> None:
-    console.open("jobs")
-    console.log_in(TOKENS[f"token_{role}"])
-
-
 def test_jobs_show_their_progress_and_last_results(console: ConsolePage, pair: ServicePair) -> None:
     with pair.client(token=TOKENS["token_system"]) as client:
         report = reports.EXPIRY | {"out": MARKUP}
@@ -55,7 +33,7 @@ def test_jobs_show_their_progress_and_last_results(console: ConsolePage, pair: S
         client.put_archive(client.store().max_offset // 2, MARKUP)
         client.put_pin("backup-1", 0, lease_s=3_600, why=MARKUP)
         rebuild = client.begin_index_rebuild("a job of the test", ttl_s=3_600)
-        _enter(console)
+        console.enter("jobs")
         page = console.page
         expiry = page.get_by_role("region", name="Expiry report")
         expect(expiry.get_by_text("at risk")).to_be_visible()
@@ -76,7 +54,7 @@ def test_jobs_show_their_progress_and_last_results(console: ConsolePage, pair: S
 
 
 def test_jobs_that_cannot_be_loaded_can_be_tried_again(console: ConsolePage) -> None:
-    _enter(console, "consume")
+    console.enter("jobs", "consume")
     page = console.page
     console.heading("Jobs")
     page.route("**/ui/writer/**", lambda route: route.abort())

@@ -53,12 +53,6 @@ def _fill(client: Client) -> None:
     )
 
 
-@pytest.fixture
-def console(browser: Browser, pair: ServicePair) -> Iterator[ConsolePage]:
-    with opened(browser, pair.query_url) as found:
-        yield found
-
-
 def _rows(console: ConsolePage) -> Locator:
     return console.page.get_by_role("table").first.locator("tbody tr:not(.spacer)")
 

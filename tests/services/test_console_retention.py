@@ -12,15 +12,12 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from mqstore.client import NewMessage
-from tests.services.console_browser import ConsolePage, opened
+from tests.services.console_browser import TOKENS, ConsolePage, opened
 from tests.services.service_processes import ServicePair, service_pair
-from tests.services.shard_processes import Cluster, cluster
+from tests.services.shard_processes import Cluster
 
 pytestmark = pytest.mark.browser
 
-TOKENS = {
-    f"token_{role}": f"{role}-token-of-tests" for role in ("admin", "produce", "consume", "system")
-}
 HOUR_S = 3_600
 SEGMENT = 1 << 20
 SEGMENTS = 4
@@ -54,25 +51,8 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServicePair]:
         yield found
 
 
-@pytest.fixture(scope="module")
-def shards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with cluster(tmp_path_factory.mktemp("shards")) as found:
-        yield found
-
-
-@pytest.fixture
-def console(browser: Browser, pair: ServicePair) -> Iterator[ConsolePage]:
-    with opened(browser, pair.query_url) as found:
-        yield found
-
-
-def _enter(console: ConsolePage, role: str = "admin", **state: str) -> None:
-    console.open("retention", **state)
-    console.log_in(TOKENS[f"token_{role}"])
-
-
 def test_the_plan_shows_what_goes_when_and_who_has_not_read_it(console: ConsolePage) -> None:
-    _enter(console, "consume")
+    console.enter("retention", "consume")
     page = console.page
     strip = page.get_by_role("region", name="What goes when").get_by_role("img")
     expect(strip).to_have_accessible_name(re.compile("0 go now; 1 group behind"))
@@ -89,7 +69,7 @@ def test_the_plan_shows_what_goes_when_and_who_has_not_read_it(console: ConsoleP
 def test_a_run_is_previewed_and_deletes_what_has_expired(
     console: ConsolePage, pair: ServicePair
 ) -> None:
-    _enter(console)
+    console.enter("retention")
     page = console.page
     segments = page.get_by_role("region", name="Segments, oldest first")
     oldest = "0" * 20
@@ -107,7 +87,7 @@ def test_a_run_is_previewed_and_deletes_what_has_expired(
 
 
 def test_a_plan_that_cannot_be_loaded_can_be_tried_again(console: ConsolePage) -> None:
-    _enter(console)
+    console.enter("retention")
     page = console.page
     page.route("**/v1/store/retention*", lambda route: route.abort())
     page.reload()

@@ -10,15 +10,12 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from mqstore.client import NewMessage
-from tests.services.console_browser import ConsolePage, opened
+from tests.services.console_browser import TOKENS, ConsolePage, opened
 from tests.services.service_processes import ServicePair, service_pair
-from tests.services.shard_processes import Cluster, cluster
+from tests.services.shard_processes import Cluster
 
 pytestmark = pytest.mark.browser
 
-TOKENS = {
-    f"token_{role}": f"{role}-token-of-tests" for role in ("admin", "produce", "consume", "system")
-}
 PAGES = ("delayed", "scrub", "settings")
 
 
@@ -38,28 +35,11 @@ def pair(store: Path) -> Iterator[ServicePair]:
         yield found
 
 
-@pytest.fixture(scope="module")
-def shards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with cluster(tmp_path_factory.mktemp("shards")) as found:
-        yield found
-
-
-@pytest.fixture
-def console(browser: Browser, pair: ServicePair) -> Iterator[ConsolePage]:
-    with opened(browser, pair.query_url) as found:
-        yield found
-
-
-def _enter(console: ConsolePage, page: str, role: str = "admin", **state: str) -> None:
-    console.open(page, **state)
-    console.log_in(TOKENS[f"token_{role}"])
-
-
 # delayed ------------------------------------------------------------------------------------
 
 
 def test_delayed_messages_are_counted_by_level(console: ConsolePage) -> None:
-    _enter(console, "delayed", "consume")
+    console.enter("delayed", "consume")
     page = console.page
     levels = page.get_by_role("region", name="Delay levels").last
     row = levels.get_by_role("row", name="2h level 18")
@@ -75,7 +55,7 @@ def test_delayed_messages_are_counted_by_level(console: ConsolePage) -> None:
 
 
 def test_settings_are_shown_with_their_source_and_tokens_are_not(console: ConsolePage) -> None:
-    _enter(console, "settings", only="changed")
+    console.enter("settings", only="changed")
     page = console.page
     row = page.get_by_role("row", name="fileReservedTime")
     expect(row).to_contain_text("environment")
@@ -101,7 +81,7 @@ def test_settings_are_shown_with_their_source_and_tokens_are_not(console: Consol
 
 
 def test_settings_are_for_administrators(console: ConsolePage) -> None:
-    _enter(console, "settings", "consume")
+    console.enter("settings", "consume")
     expect(console.page.get_by_text("This page needs the role admin")).to_be_visible()
     expect(console.page.get_by_role("link", name="Settings")).to_have_count(0)
 
@@ -125,7 +105,7 @@ def test_damage_is_found_repaired_after_a_preview_and_kept(
 ) -> None:
     with pair.client(token=TOKENS["token_admin"]) as client:
         client.flush()
-    _enter(console, "scrub")
+    console.enter("scrub")
     page = console.page
     expect(page.get_by_text("No damage is known")).to_be_visible()
     assert console.serious_findings() == []
@@ -148,7 +128,7 @@ def test_damage_is_found_repaired_after_a_preview_and_kept(
 
 
 def test_a_reader_is_offered_no_repair(console: ConsolePage) -> None:
-    _enter(console, "scrub", "consume")
+    console.enter("scrub", "consume")
     expect(console.page.get_by_text("Pass over the log")).to_be_visible()
     expect(console.page.get_by_role("button", name="Repair", exact=True)).to_have_count(0)
     expect(console.page.get_by_role("button", name="Check the log now")).to_have_count(0)
@@ -159,7 +139,7 @@ def test_a_reader_is_offered_no_repair(console: ConsolePage) -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_that_cannot_be_loaded_can_be_tried_again(console: ConsolePage, name: str) -> None:
-    _enter(console, name)
+    console.enter(name)
     page = console.page
     page.get_by_role("heading", level=1).wait_for()
     page.route("**/ui/writer/**", lambda route: route.abort())

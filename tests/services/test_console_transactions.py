@@ -8,16 +8,11 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from mqstore.client import Client, NewMessage
-from tests.services.console_browser import ConsolePage, opened
+from tests.services.console_browser import MARKUP, TOKENS, ConsolePage, opened
 from tests.services.service_processes import ServicePair, service_pair
 from tests.services.shard_processes import Cluster, cluster
 
 pytestmark = pytest.mark.browser
-
-TOKENS = {
-    f"token_{role}": f"{role}-token-of-tests" for role in ("admin", "produce", "consume", "system")
-}
-MARKUP = "<img/src=x/onerror=alert(1)>"
 
 
 def _client(url: str, query_url: str, token: str | None = None) -> Client:
@@ -54,21 +49,10 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield found
 
 
-@pytest.fixture
-def console(browser: Browser, pair: ServicePair) -> Iterator[ConsolePage]:
-    with opened(browser, pair.query_url) as found:
-        yield found
-
-
-def _enter(console: ConsolePage, role: str = "admin", **state: str) -> None:
-    console.open("transactions", **state)
-    console.log_in(TOKENS[f"token_{role}"])
-
-
 def test_undecided_transactions_are_listed_and_counted_by_group_and_age(
     console: ConsolePage,
 ) -> None:
-    _enter(console)
+    console.enter("transactions")
     page = console.page
     ages = page.get_by_role("region", name="By group and age")
     row = ages.get_by_role("row", name="billing")
@@ -83,7 +67,7 @@ def test_undecided_transactions_are_listed_and_counted_by_group_and_age(
 
 
 def test_a_transaction_shows_its_story_and_its_text_is_no_markup(console: ConsolePage) -> None:
-    _enter(console, "consume", of="committed")
+    console.enter("transactions", "consume", of="committed")
     page = console.page
     list_ = page.get_by_role("region", name="Transactions", exact=True).last
     list_.get_by_role("button").first.click()
@@ -100,7 +84,7 @@ def test_a_reader_may_not_resolve_and_an_administrator_gives_a_reason(
     console: ConsolePage, pair: ServicePair
 ) -> None:
     id_ = "0-KEY-OF-SHIPPING"
-    _enter(console, "consume", id=id_)
+    console.enter("transactions", "consume", id=id_)
     story = console.page.get_by_role("region", name="Transaction", exact=True)
     expect(story.get_by_text("Begun by shipping")).to_be_visible()
     expect(story.get_by_role("button", name="Resolve")).to_have_count(0)
@@ -123,7 +107,7 @@ def test_a_reader_may_not_resolve_and_an_administrator_gives_a_reason(
 
 
 def test_an_unknown_transaction_says_so(console: ConsolePage) -> None:
-    _enter(console, id="0-NO-SUCH-KEY")
+    console.enter("transactions", id="0-NO-SUCH-KEY")
     story = console.page.get_by_role("region", name="Transaction", exact=True)
     expect(story.get_by_role("alert")).to_contain_text("NO-SUCH-KEY")
 
