@@ -207,3 +207,21 @@ def test_a_hand_over_loses_nothing_and_takes_less_than_a_lease(
             load.await_more(20)
         second = replicas.leader(first)
         assert set(load.acknowledged) <= set(bodies(second))
+
+
+def test_a_hand_over_does_not_wait_for_a_third_replica_that_is_behind(tmp_path: Path) -> None:
+    with elected(tmp_path, 3) as replicas:
+        first = replicas.leader()
+        second, third = (each for each in replicas.replicas if each is not first)
+        create_topic(replicas)
+        os.kill(third.pid, signal.SIGSTOP)
+        with first.client() as client:
+            client.produce(TOPIC, [NewMessage(body="last")], durability="sync")
+            client.commit("billing", TOPIC, {0: 0})
+            assert len(replicas.await_in_sync(3).in_sync) == 3
+            assert client.switch_over(second.name).successor.startswith(second.name)
+        assert replicas.leader(first, third) == second
+        os.kill(third.pid, signal.SIGCONT)
+        first.start()
+        replicas.await_in_sync(3)
+        assert {*map(tuple, map(bodies, replicas.replicas))} == {("last",)}

@@ -90,6 +90,30 @@ def test_a_copy_joins_with_the_log_that_the_leader_began_with_at_least() -> None
     assert copies.wanted(0.1) == frozenset({"a", "b", "c"})
 
 
+def test_a_member_that_is_behind_leaves_soon_while_the_lead_is_handed_over_to_another() -> None:
+    copies = _pair()
+    copies.note_report("c", 100, 0.0)
+    _publish(copies, 0.0)
+    copies.note_own(200, 200, 0.1)
+    copies.note_report("b", 200, 0.1)
+    late = NEAR_S + 0.1
+    copies.note_own(200, 200, late)
+    assert (copies.confirmed, copies.wanted(late)) == (100, None)
+    copies.successor = "b"
+    assert copies.wanted(NEAR_S) is None
+    assert copies.wanted(late) == frozenset({"a", "b"})
+    _publish(copies, late)
+    assert copies.confirmed == 200
+
+
+def test_the_successor_stays_while_it_receives_what_it_lacks() -> None:
+    copies = _pair()
+    copies.note_own(200, 200, 0.1)
+    copies.successor = "b"
+    assert copies.wanted(BEHIND_MAX_S) is None
+    assert copies.wanted(BEHIND_MAX_S + 0.1) == frozenset({"a"})
+
+
 def test_a_copy_that_is_near_is_waited_for_and_joins_under_load() -> None:
     copies = _alone()
     copies.note_own(100, 100, 0.0)

@@ -50,6 +50,10 @@ class Store(Protocol):
     def acknowledged(self) -> dict[str, int]:
         """Return what each connected follower has acknowledged, by its name."""
 
+    def note_successor(self, follower: str | None) -> None:
+        """Note the follower to which the lead is being handed over, None without a hand-over: other
+        copies that are behind leave the copies in sync soon."""
+
     def has_all(self, follower: str) -> bool:
         """Return whether a follower has acknowledged the log up to its end, and all tables."""
 
@@ -146,14 +150,16 @@ class Elected:
     async def hand_over(self, wanted: str | None) -> str:
         """Hand the lead over to ``wanted``, or to the follower that has most; returns its name.
 
-        Messages are refused while it receives the last ones. The process of a leader that has
-        handed over ends. Raises HandOverFailed, ElectionError.
+        Messages are refused while it receives the last ones. A third replica that is behind leaves
+        the copies in sync meanwhile. The process of a leader that has handed over ends. Raises
+        HandOverFailed, ElectionError.
         """
         async with self._handing_over:
             if not self.leads:
                 raise HandOverFailed("this replica does not lead")
             successor = self._choose(wanted)
             await asyncio.to_thread(self._candidate.name_successor, successor)
+            self._service.note_successor(successor)
             try:
                 await asyncio.sleep(self._retry_s)  # then the successor looks often
                 self.refusal = f"the lead of this shard is handed over to {successor}"
@@ -161,6 +167,7 @@ class Elected:
                 await asyncio.to_thread(self._candidate.release)
             except BaseException:
                 self.refusal = None
+                self._service.note_successor(None)
                 with contextlib.suppress(ElectionError):
                     await asyncio.to_thread(self._candidate.name_successor, "")
                 raise
@@ -187,7 +194,8 @@ class Elected:
         service = self._service
 
         def is_complete() -> bool:
-            return service.has_all(successor)
+            lease = self._candidate.lease
+            return lease is not None and successor in lease.in_sync and service.has_all(successor)
 
         if not await _until(is_complete, CATCH_UP_S):
             raise HandOverFailed(f"{successor} did not catch up within {CATCH_UP_S:g} s")

@@ -71,6 +71,9 @@ class InSyncSet:
         """Every member has the log below on its disk; never decreases."""
         self._replied = 0
         """The greatest offset that ``replicated`` ever was: producers may have a reply up to it."""
+        self.successor: str | None = None
+        """The copy to which the lead is being handed over. It may be behind as long as ever; the
+        others leave after ``NEAR_S``, as it gets the tables only once the log is confirmed."""
         self._behind_max_s = behind_max_s
         self._begun_at = self._now = now
         self._own = _Place(0, 0)
@@ -198,16 +201,23 @@ class InSyncSet:
         if name == self.own:
             return True
         copy = self._copies.get(name)
+        behind_max_s = self._behind_max_of(name)
         if copy is None:  # it has not connected to this leader yet
-            return now - self._begun_at <= self._behind_max_s
+            return now - self._begun_at <= behind_max_s
         if not copy.is_connected or copy.acknowledged.log < self._promised:
             return False
-        return now - max(copy.caught_up_at, self._begun_at) <= self._behind_max_s
+        return now - max(copy.caught_up_at, self._begun_at) <= behind_max_s
 
     def _may_join(self, name: str, now: float) -> bool:
         copy = self._copies[name]
         if not copy.may_join or not copy.is_connected:
             return False
-        if now - copy.caught_up_at > self._behind_max_s:
+        if now - copy.caught_up_at > self._behind_max_of(name):
             return False
         return copy.acknowledged.covers(_Place(self._promised, self._replied_tables))
+
+    def _behind_max_of(self, name: str) -> float:
+        """Return for how long a copy may lack a part of the log or the tables, and be in sync."""
+        if self.successor in (None, name):
+            return self._behind_max_s
+        return min(self._behind_max_s, NEAR_S)

@@ -150,6 +150,11 @@ class Replica:
         slaves = [] if self.leader.ha is None else self.leader.ha.slaves
         return {each.name: each.acknowledged for each in slaves}
 
+    def note_successor(self, follower: str | None) -> None:
+        """See ``elected.Store``."""
+        if self.leader.watch is not None:
+            self.leader.watch.copies.successor = follower
+
     def has_all(self, follower: str) -> bool:
         """See ``elected.Store``."""
         store, ha = self._service.store, self.leader.ha
