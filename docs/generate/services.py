@@ -17,10 +17,11 @@ from mqstore.service import settings
 from mqstore.storage import MessageStore
 from mqstore.storage.host import Seams
 from mqstore.storage.puts import Message
-from mqstore.wire.examples.reports import EXPIRY
+from mqstore.wire.backup_reports import BackupReport
+from mqstore.wire.examples.reports import BACKUPS, EXPIRY
 from mqstore.wire.reports import ExpirySummary
 from mqstore.writer import __main__ as writer
-from mqstore.writer.expiry_reports import save
+from mqstore.writer.kept_report import save
 
 NAMES: Final = ("store-writer", "query", "transaction-coordinator")
 
@@ -42,11 +43,12 @@ def described() -> dict[str, Described]:
 
 
 def _fill(store: MessageStore, seams: Seams) -> None:
-    """Store what some metrics exist for: a message, and the summary of an expiry report."""
+    """Store what some metrics exist for: a message, and the reports of jobs."""
     store.create_topic("orders")
     store.append(Message("orders", 0, b"", b"", store.host, store.host, 1))
     summary = ExpirySummary.model_validate(EXPIRY)
     save(seams.files, store.paths.expiry_report, summary)
+    save(seams.files, store.paths.backup_report, BackupReport.model_validate(BACKUPS))
 
 
 async def _describe(directory: str) -> dict[str, Described]:

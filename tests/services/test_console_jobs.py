@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from mqstore.client import NewMessage
+from mqstore.wire.backup_reports import BackupResult
 from mqstore.wire.examples import reports
 from tests.services.console_browser import MARKUP, TOKENS, ConsolePage, opened
 from tests.services.service_processes import ServicePair, service_pair
@@ -46,11 +47,32 @@ def test_jobs_show_their_progress_and_last_results(console: ConsolePage, pair: S
         assert console.serious_findings() == []
         client.end_index_rebuild(rebuild.id)
         expect(running.get_by_text("given-up")).to_be_visible()
-        leases = page.get_by_role("region", name="Backups and other leases")
+        leases = page.get_by_role("region", name="Leases of the log")
         leases.get_by_role("button", name="End").click()
         page.get_by_role("dialog").get_by_role("button", name="End the lease").click()
         expect(leases.get_by_text("Nothing is leased")).to_be_visible()
         client.end_archive()
+
+
+def test_results_of_backups_are_shown_with_the_errors_of_failed_ones(
+    console: ConsolePage, pair: ServicePair
+) -> None:
+    console.enter("jobs", "consume")
+    backups = console.page.get_by_role("region", name="Backups")
+    expect(backups.get_by_text("No backup was reported yet")).to_be_visible()
+    whole = BackupResult.model_validate(reports.BACKUP | {"place": MARKUP})
+    failed = whole.model_copy(update={"is_whole": False, "error": f"no room {MARKUP}"})
+    with pair.client(token=TOKENS["token_system"]) as client:
+        client.put_backup_result(whole)
+        expect(backups.get_by_text("up to offset 19,641,878")).to_be_visible()
+        expect(backups.get_by_text("not verified")).to_be_visible()
+        client.put_backup_result(failed)
+        expect(backups.get_by_text(f"no room {MARKUP}")).to_be_visible()
+        expect(backups.get_by_text("up to offset 19,641,878")).to_be_visible()
+        client.put_backup_result(whole.model_copy(update={"action": "verify"}))
+        expect(backups.get_by_text("verified", exact=True)).to_be_visible()
+    expect(console.page.locator("main img")).to_have_count(0)
+    assert console.serious_findings() == []
 
 
 def test_jobs_that_cannot_be_loaded_can_be_tried_again(console: ConsolePage) -> None:

@@ -87,11 +87,35 @@ def test_image_rate_and_claim_are_as_the_values_say() -> None:
     assert found["CronJob"]["shop-mqstore-backup-0"]["spec"]["concurrencyPolicy"] == "Forbid"
 
 
-def test_only_the_place_of_backups_is_reached() -> None:
+def test_a_backup_reports_its_result_to_the_writer_of_its_shard() -> None:
+    found = pods(render(shards=2, backup=AT_URL))["shop-mqstore-backup-1"]
+    variables = {each["name"]: each["value"] for each in container(found)["env"]}
+    assert variables == {
+        "MQSTORE_WRITER_URL": "http://shop-mqstore-shard-1:8081",
+        "MQSTORE_TOKEN_FILE": "/etc/mqstore/tokens/system",
+    }
+    [tokens] = [each for each in found["volumes"] if each["name"] == "tokens"]
+    assert tokens["secret"]["items"] == [{"key": "system", "path": "system"}]
+    script = container(found)["args"][2].splitlines()
+    assert [line.split()[2] for line in script] == ["create", "prune"]
+    assert "--report" in script[0]
+    checked = pods(render(backup=AT_URL | {"verify": True}))["shop-mqstore-backup-0"]
+    script = container(checked)["args"][2].splitlines()
+    assert [line.split()[2] for line in script] == ["create", "verify", "prune"]
+    assert "--report" in script[1]
+
+
+def test_only_the_place_of_backups_and_the_writers_are_reached() -> None:
     egress = [{"ports": [{"port": 443}]}]
-    policy = render(backup=AT_URL | {"egress": egress})["NetworkPolicy"]["shop-mqstore-backup"]
+    policies = render(backup=AT_URL | {"egress": egress})["NetworkPolicy"]
+    policy = policies["shop-mqstore-backup"]
     assert policy["spec"]["ingress"] == []
-    dns, place = policy["spec"]["egress"]
+    writers, dns, place = policy["spec"]["egress"]
+    assert writers["ports"] == [{"port": 8081}]
+    backups = policy["spec"]["podSelector"]
+    assert {"from": [{"podSelector": backups}], "ports": [{"port": 8081}]} in (
+        policies["shop-mqstore-shard"]["spec"]["ingress"]
+    )
     assert dns["ports"][0]["port"] == 53
     assert [place] == egress
 

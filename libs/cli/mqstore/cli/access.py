@@ -7,6 +7,7 @@ context in use, then the defaults. Credentials go together: those of the first t
 from __future__ import annotations
 
 import os
+import re
 import ssl
 import sys
 from collections.abc import Mapping
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 # httpx imports its own command, with click, rich and pygments, unless that module is missing.
 sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
 
+USER_INFO: Final = re.compile(r"(?<=://)[^/@\s]+@")
+"""Credentials in an address."""
 _TOKEN_FIELDS: Final = ("token", "token_file", "token_env")
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,12 +15,15 @@ from mqstore.cli.backup_place import (
     backup_item,
     directory_of,
     open_repository,
-    run_backup_command,
 )
+from mqstore.cli.backup_report import Outcome, Report, access_of, run_reported
 from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK, refuse
 from mqstore.cli.output import Output, size
 from mqstore.cli.progress import show_progress
-from mqstore.cli.session import DryRun, Form
+from mqstore.cli.session import Ca, ContextName, DryRun, Form, Token, TokenFile, WriterUrl
+
+if TYPE_CHECKING:
+    from mqstore.storage.backup.creation import Created
 
 
 def create(
@@ -38,13 +43,20 @@ def create(
         typer.Option(help="Read at most this many MiB of log a second.", min=0.001, metavar="MIB"),
     ] = None,
     dry_run: DryRun = False,
+    report: Report = False,
+    context: ContextName = None,
+    writer_url: WriterUrl = None,
+    token: Token = None,
+    token_file: TokenFile = None,
+    ca: Ca = None,
     output: Form = None,
 ) -> None:
     """Back up a store while its writer runs, or at rest. The store is only read.
 
     The backup has every message that was acknowledged before the command began, and ends behind one
     of them. Parts of the log that an earlier backup has are not copied again. Exit code 0: done; 1:
-    done, and a part of the log did not match its checksums, or was not on disk; 2: refused.
+    done, and a part of the log did not match its checksums, or was not on disk; 2: refused. A
+    report that fails is printed, and does not change the exit code.
 
     Examples:
 
@@ -52,14 +64,25 @@ def create(
         mqstore backup create /mnt/backups/shard-0 --store /data/store
         mqstore backup create s3://bucket/shard-0 --store /data/store --rate 50
         mqstore backup create /mnt/backups/shard-0 --store /data/store --dry-run
+        mqstore backup create /mnt/backups/shard-0 --store /data/store --report
     """
     rate_of_bytes = None if rate is None else int(rate * (1 << 20))
-    raise run_backup_command(
-        lambda out: _create(out, url, store.absolute(), rate_of_bytes, dry_run=dry_run), output
+    raise run_reported(
+        lambda out, outcome: _create(
+            out, outcome, url, store.absolute(), rate_of_bytes, dry_run=dry_run
+        ),
+        output,
+        "create",
+        url,
+        partial(access_of, writer_url, token, token_file, ca, context)
+        if report and not dry_run
+        else None,
     )
 
 
-def _create(out: Output, url: str, store: Path, rate: int | None, *, dry_run: bool) -> int:
+def _create(
+    out: Output, outcome: Outcome, url: str, store: Path, rate: int | None, *, dry_run: bool
+) -> int:
     from mqstore.storage.backup import Creation
     from mqstore.storage.host import production_seams
 
@@ -69,34 +92,43 @@ def _create(out: Output, url: str, store: Path, rate: int | None, *, dry_run: bo
         creation = Creation(
             store, repository, production_seams(), bytes_per_s=rate, progress=progress
         )
-        found = creation.run(dry_run=dry_run)
-    backup = found.backup
+        created = creation.run(dry_run=dry_run)
+    backup = created.backup
     item = {
         **backup_item(backup),
         "dryRun": dry_run,
-        "newObjects": found.new_parts,
-        "reusedBytes": found.reused_bytes,
-        "unsyncedBytes": found.unsynced_bytes,
+        "newObjects": created.new_parts,
+        "reusedBytes": created.reused_bytes,
+        "unsyncedBytes": created.unsynced_bytes,
     }
     done = "would copy" if dry_run else f"backup {backup.id} has copied"
     out.done(
-        f"{done} {size(backup.copied_bytes)} in {found.new_parts} objects, with"
-        f" {size(found.reused_bytes)} of log from earlier backups; it ends at offset {backup.end}",
+        f"{done} {size(backup.copied_bytes)} in {created.new_parts} objects, with"
+        f" {size(created.reused_bytes)} of log from earlier backups; it ends at offset"
+        f" {backup.end}",
         item,
         BACKUP_COLUMNS,
     )
-    if backup.damaged_blocks:
-        refuse(
-            f"{backup.damaged_blocks} blocks of the log do not match their checksums; an earlier"
-            " backup may have them whole; see mqstore store verify"
+    outcome.backup, outcome.end_offset = backup.id, backup.end
+    outcome.copied_bytes = backup.copied_bytes
+    outcome.error = "; ".join(found := list(_flaws(created)))
+    for each in found:
+        refuse(each)
+    return EXIT_FINDINGS if found else EXIT_OK
+
+
+def _flaws(created: Created) -> Iterator[str]:
+    """Why a backup does not have the whole log."""
+    if created.backup.damaged_blocks:
+        yield (
+            f"{created.backup.damaged_blocks} blocks of the log do not match their checksums; an"
+            " earlier backup may have them whole; see mqstore store verify"
         )
-    if found.unsynced_bytes:
-        refuse(
-            f"the last {found.unsynced_bytes} bytes of the log are not known to be on its disk and"
-            " are not included: start store-writer once, and repeat the command"
+    if created.unsynced_bytes:
+        yield (
+            f"the last {created.unsynced_bytes} bytes of the log are not known to be on its disk"
+            " and are not included: start store-writer once, and repeat the command"
         )
-    is_whole = not backup.damaged_blocks and not found.unsynced_bytes
-    return EXIT_OK if is_whole else EXIT_FINDINGS
 
 
 def _require_store(store: Path, place: Path | None) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated, Final
 
 import typer
 
-from mqstore.cli.backup_place import BackupId, Url, open_repository, run_backup_command
+from mqstore.cli.backup_place import BackupId, Url, open_repository
+from mqstore.cli.backup_report import Outcome, Report, access_of, run_reported
 from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK, refuse
 from mqstore.cli.output import Column, Output, size
 from mqstore.cli.progress import show_progress
-from mqstore.cli.session import Form
+from mqstore.cli.session import Ca, ContextName, Form, Token, TokenFile, WriterUrl
 
 _COLUMNS: Final = (
     Column("object", lambda each: each["name"]),
@@ -26,6 +28,12 @@ def verify(
     every: Annotated[
         bool, typer.Option("--all", help="Verify all backups; shared objects are read once.")
     ] = False,
+    report: Report = False,
+    context: ContextName = None,
+    writer_url: WriterUrl = None,
+    token: Token = None,
+    token_file: TokenFile = None,
+    ca: Ca = None,
     output: Form = None,
 ) -> None:
     """Read all objects of a backup, and compare sizes and CRC-32C with its manifest.
@@ -41,10 +49,16 @@ def verify(
     """
     if every and backup_id is not None:
         raise typer.BadParameter("give --all or --backup, not both")
-    raise run_backup_command(lambda out: _verify(out, url, backup_id, every=every), output)
+    raise run_reported(
+        lambda out, outcome: _verify(out, outcome, url, backup_id, every=every),
+        output,
+        "verify",
+        url,
+        partial(access_of, writer_url, token, token_file, ca, context) if report else None,
+    )
 
 
-def _verify(out: Output, url: str, backup_id: str | None, *, every: bool) -> int:
+def _verify(out: Output, outcome: Outcome, url: str, backup_id: str | None, *, every: bool) -> int:
     from mqstore.storage.backup import BackupUnknown, flaws_of
 
     repository = open_repository(url)
@@ -57,10 +71,15 @@ def _verify(out: Output, url: str, backup_id: str | None, *, every: bool) -> int
         backups = [each.backup for each in listed if each.backup is not None]
     else:
         backups = [repository.get(backup_id)]
+    if backups:
+        outcome.backup, outcome.end_offset = backups[-1].id, backups[-1].end
     with show_progress() as progress:
         found = list(flaws_of(repository, backups, progress))
     for each in unreadable:
         refuse(f"backup {each.id}: {each.why}")
+    if found or unreadable:
+        first = found[0].name if found else unreadable[0].id
+        outcome.error = f"{len(found)} objects and {len(unreadable)} manifests are damaged: {first}"
     if found or not out.is_table:
         out.items(map(asdict, found), _COLUMNS)
     elif backups:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from mqstore.cli.access import USER_INFO
 from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK
 from mqstore.cli.output import document
 from mqstore.cli.session import DryRun, Session, service_command
@@ -42,7 +43,6 @@ SECRET_FIELDS: Final = frozenset(
 )
 """Names of fields, in lower case, whose values are removed wherever they are."""
 _BEARER: Final = re.compile(r"(?i)\bbearer\s+[\w.~+/=-]+")
-_USER_INFO: Final = re.compile(r"(?<=://)[^/@\s]+@")
 
 _OF_A_SHARD: Final[Mapping[str, Callable[[Client], Any]]] = {
     "store": lambda client: client.store(),
@@ -57,6 +57,7 @@ _OF_A_SHARD: Final[Mapping[str, Callable[[Client], Any]]] = {
     "quarantine": lambda client: client.quarantine(),
     "index-rebuilds": lambda client: client.index_rebuilds(),
     "expiry-report": lambda client: client.expiry_report(),
+    "backup-report": lambda client: client.backup_report(),
     "pins": lambda client: client.pins(),
     "archive": lambda client: client.archive(),
     "events": lambda client: list(_events(client)),
@@ -219,7 +220,7 @@ def redactor(secrets: Iterator[str] | Sequence[str]) -> Callable[[str], str]:
         """The text without them."""
         for each in known:
             text = text.replace(each, REMOVED)
-        return _USER_INFO.sub(f"{REMOVED}@", _BEARER.sub(f"Bearer {REMOVED}", text))
+        return USER_INFO.sub(f"{REMOVED}@", _BEARER.sub(f"Bearer {REMOVED}", text))
 
     return redact
 
@@ -249,7 +250,7 @@ def _about(session: Session, now: str) -> dict[str, Any]:
 
 
 def _shown_urls(session: Session) -> list[str]:
-    return [_USER_INFO.sub(f"{REMOVED}@", url) for url in session.access.urls]
+    return [USER_INFO.sub(f"{REMOVED}@", url) for url in session.access.urls]
 
 
 def _add_file(archive: tarfile.TarFile, name: str, text: str) -> None:

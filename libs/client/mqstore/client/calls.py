@@ -10,6 +10,12 @@ from typing import Any, Final, Literal
 from mqstore.client.checksums import crc32c
 from mqstore.client.models import Health, NewMessage, keyed
 from mqstore.client.requests import Call, call, document, given
+from mqstore.wire.backup_reports import (
+    BACKUP_REPORT,
+    PUT_BACKUP_RESULT,
+    BackupReport,
+    BackupResult,
+)
 from mqstore.wire.groups import (
     COMMIT_OFFSETS,
     DELETE_GROUP,
@@ -435,6 +441,16 @@ def expiry_report() -> Call[ExpiryReport]:
 def put_expiry_report(summary: Mapping[str, Any]) -> Call[ExpiryReport]:
     """Store the summary of an expiry report; for the job that makes it (role system)."""
     return call(PUT_EXPIRY_REPORT, json=dict(summary))
+
+
+def backup_report() -> Call[BackupReport]:
+    """Return the last results of backups."""
+    return call(BACKUP_REPORT)
+
+
+def put_backup_result(result: BackupResult) -> Call[BackupReport]:
+    """Store the result of a backup; for the command that made it (role system)."""
+    return call(PUT_BACKUP_RESULT, json=result.model_dump(by_alias=True))
 
 
 def flush() -> Call[FlushReply]:

@@ -167,6 +167,11 @@ class StorePaths:
         return self.ours / "expiry-report.json"
 
     @cached_property
+    def backup_report(self) -> Path:
+        """Last results of backups."""
+        return self.ours / "backup-report.json"
+
+    @cached_property
     def write_pause(self) -> Path:
         """Mark of paused writes: exists from a pause by an administrator to its end."""
         return self.ours / "write-pause.json"

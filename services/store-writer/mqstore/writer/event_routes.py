@@ -48,8 +48,9 @@ class EventRoutes:
         `index-trouble`, `scrub-findings`, `log-repaired`, `closing-damaged`, `index-rebuild`,
         `index-rebuilt`, `index-rebuild-ended`, `deleted`, `forced-deletion`, `space-not-freed`,
         `disk`, `puts`, `read-only`, `data-missing`, `loss-accepted`, `writes`, `damaged`,
-        `offsets-lowered`, `clock-step`, `topic`, `expiry`. `gap` comes first if events behind the
-        Last-Event-ID are no longer kept. After 15 seconds without an event a comment is sent."""
+        `offsets-lowered`, `clock-step`, `topic`, `expiry`, `backup`. `gap` comes first if events
+        behind the Last-Event-ID are no longer kept. After 15 seconds without an event a comment is
+        sent."""
         return StreamingResponse(
             self._service.events.follow(last_event_id, seconds),
             media_type="text/event-stream",

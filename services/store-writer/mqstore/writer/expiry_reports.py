@@ -7,30 +7,23 @@ restarts. It is sealed, and may be removed at any time.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Final
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from mqstore.service import logs
 from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint
 from mqstore.service.events import Events
 from mqstore.service.problems import Problem
-from mqstore.storage import MessageStore
-from mqstore.storage.directory import seal_json, unseal_json
-from mqstore.storage.host import FileSystem, replace_file
 from mqstore.wire import retention as operations
 from mqstore.wire.base import Reply
 from mqstore.wire.reports import ExpirySummary
+from mqstore.writer.kept_report import KeptReport
 from mqstore.writer.service import WriterService
 
 KIND: Final = "expiry"
-
-log = logs.get(__name__)
 
 
 class ExpiryReportView(Reply):
@@ -44,7 +37,7 @@ class ExpiryReports(Collector):
 
     def __init__(self, service: WriterService) -> None:
         self._service = service
-        self._known: tuple[MessageStore, ExpirySummary | None] | None = None
+        self._kept = KeptReport(service, ExpirySummary, lambda paths: paths.expiry_report)
 
     def add(self, api: Api) -> None:
         """Register the routes and the metrics with ``api``."""
@@ -55,13 +48,11 @@ class ExpiryReports(Collector):
 
     async def report(self) -> ExpiryReportView:
         """The last summary that the expiry report's job sent; null before the first one."""
-        return ExpiryReportView(report=self._last(self._service.store))
+        return ExpiryReportView(report=self._kept.get())
 
     async def put_report(self, summary: ExpirySummary) -> ExpiryReportView:
         """Replaces the last summary. Publishes an event `expiry` if messages are at risk."""
-        store = self._service.store
-        await asyncio.to_thread(save, self._service.seams.files, store.paths.expiry_report, summary)
-        self._known = store, summary
+        await self._kept.put(summary)
         if summary.at_risk:
             publish(self._service.events, summary)
         return ExpiryReportView(report=summary)
@@ -69,7 +60,7 @@ class ExpiryReports(Collector):
     def collect(self) -> Iterable[Metric]:
         """Yield the metrics of the last summary."""
         try:
-            summary = self._last(self._service.store)
+            summary = self._kept.get()
         except Problem:  # the store is not open
             summary = None
         yield GaugeMetricFamily(
@@ -79,28 +70,6 @@ class ExpiryReports(Collector):
         )
         if summary is not None:
             yield from _of(summary)
-
-    def _last(self, store: MessageStore) -> ExpirySummary | None:
-        """Return the last summary, read once for each opened store."""
-        if self._known is None or self._known[0] is not store:
-            self._known = store, load(self._service.seams.files, store.paths.expiry_report)
-        return self._known[1]
-
-
-def load(files: FileSystem, path: Path) -> ExpirySummary | None:
-    """Return the saved summary, None without one and for one that cannot be read."""
-    try:
-        if files.stat(path) is None:
-            return None
-        return ExpirySummary.model_validate_json(unseal_json(files.read(path)))
-    except (OSError, ValueError) as error:
-        log.warning("the last expiry report cannot be read", error=str(error))
-        return None
-
-
-def save(files: FileSystem, path: Path, summary: ExpirySummary) -> None:
-    """Save the summary; it is durable on return. Raises OSError."""
-    replace_file(files, path, seal_json(summary.model_dump_json(by_alias=True)))
 
 
 def publish(events: Events, summary: ExpirySummary) -> None:

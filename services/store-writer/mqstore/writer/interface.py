@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mqstore.service.app import Api
 from mqstore.service.settings_routes import SettingsRoutes
+from mqstore.writer.backup_reports import BackupReports
 from mqstore.writer.consumers.member_routes import MemberRoutes
 from mqstore.writer.consumers.routes import ConsumerRoutes
 from mqstore.writer.dead_letter_routes import DeadLetterRoutes
@@ -48,5 +49,6 @@ def add(api: Api, service: WriterService) -> None:
     ScrubRoutes(service).add(api)
     QuarantineRoutes(service).add(api)
     ExpiryReports(service).add(api)
+    BackupReports(service).add(api)
     IndexRebuildRoutes(service).add(api)
     ReplicationRoutes(service).add(api)

@@ -41,3 +41,16 @@ EXPIRY: Final[dict[str, Any]] = {
     "risksMore": 0,
     "out": "s3://reports/mqstore",
 }
+
+BACKUP: Final[dict[str, Any]] = {
+    "action": "create",
+    "place": "s3://bucket/shop/shard-0",
+    "beganMs": 1795346100000,
+    "endedMs": 1795346220000,
+    "isWhole": True,
+    "backup": "20261122T013000.000Z",
+    "endOffset": 19641878,
+    "copiedBytes": 7337247,
+    "error": "",
+}
+BACKUPS: Final[dict[str, Any]] = {"created": BACKUP, "whole": BACKUP, "verified": None}

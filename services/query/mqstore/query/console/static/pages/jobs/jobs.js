@@ -12,6 +12,7 @@ import { Badge, Card, Facts, Page } from "../../parts/page.js";
 import { Progress } from "../../parts/progress.js";
 import { Empty, Failure, MissingShards, Notice, Shown } from "../../parts/states.js";
 import { Time } from "../../parts/time.js";
+import { Backups } from "./backups.js";
 import { archivedPart, horizonsOf, operationsOf, outcomeInWords, rebuildPercent } from "./lists.js";
 
 /** @typedef {import("./lists.js").ShardJobs} ShardJobs */
@@ -21,15 +22,16 @@ import { archivedPart, horizonsOf, operationsOf, outcomeInWords, rebuildPercent 
 const load = (/** @type {AbortSignal} */ signal) =>
   eachShard(async (shard) => {
     const get = (/** @type {string} */ each) => request({ service: "writer", path: each, params: { shard }, signal });
-    const [{ operations }, rebuilds, { report }, { archive }, { pins }, store] = await Promise.all([
+    const [{ operations }, rebuilds, { report }, backups, { archive }, { pins }, store] = await Promise.all([
       get("/v1/operations"),
       get("/v1/index-rebuilds"),
       get("/v1/reports/expiry"),
+      get("/v1/reports/backup"),
       get("/v1/store/archive"),
       get("/v1/store/pins"),
       get("/v1/store"),
     ]);
-    return { operations, rebuilds, report, archive, pins, store };
+    return { operations, rebuilds, report, backups, archive, pins, store };
   });
 
 export default function JobsPage() {
@@ -42,6 +44,7 @@ export default function JobsPage() {
           <div class="grid wide-cells">
             <${Rebuilds} all=${all} />
             <${Reports} all=${all} />
+            <${Backups} all=${all} />
             <${Archives} all=${all} />
             <${Pins} all=${all} onChanged=${jobs.reload} />
           </div>
@@ -160,7 +163,7 @@ function Archives({ all }) {
 function Pins({ all, onChanged }) {
   const [ending, setEnding] = useState(/** @type {any} */ (null));
   const pins = all.flatMap(([shard, jobs]) => jobs.pins.map((each) => ({ shard, ...each })));
-  return html`<${Card} title="Backups and other leases of the log">
+  return html`<${Card} title="Leases of the log">
     ${pins.length === 0 && html`<${Empty} title="Nothing is leased">A backup, a Spark job or a reader leases the range that it reads: retention keeps it meanwhile.<//>`}
     <ul class="lines">
       ${pins.map((each) => html`<li key=${`${each.shard} ${each.name}`} class="row">

@@ -1,6 +1,6 @@
 // The jobs of all shards, as far as the stores know them.
 
-/** @typedef {{operations: any[], rebuilds: {running: any, last: any}, report: any, archive: any, pins: any[], store: any}} ShardJobs */
+/** @typedef {{operations: any[], rebuilds: {running: any, last: any}, report: any, backups: {created: any, whole: any, verified: any}, archive: any, pins: any[], store: any}} ShardJobs */
 /** @typedef {{shard: number, name: string, stage: string, percent: number, done: number, total: number, startedMs: number, endedMs: number | null}} LongOperation */
 
 const NAMES = /** @type {Record<string, string>} */ ({ opening: "Opening the store", index: "Indexing the log" });

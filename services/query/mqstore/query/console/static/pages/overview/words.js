@@ -48,6 +48,7 @@ const KINDS = /** @type {Record<string, (data: any) => string>} */ ({
   "forced-deletion": () => "A segment was deleted before its time: the volume is full",
   "space-not-freed": (e) => `${bytes(e.bytes)} of deleted files are kept open by another process`,
   expiry: (e) => `${count(e.messages)} unread messages will expire (${e.group}, ${e.topic})`,
+  backup: (e) => (e.isWhole ? `A backup was ${e.action === "verify" ? "verified" : "created"}` : `A backup ${e.action === "verify" ? "failed its verification" : "failed"}: ${e.error}`),
   replica: (e) => `Replica ${e.replica}: ${e.change}`,
   replication: (e) => `Replication is ${e.state}${e.reason ? `: ${e.reason}` : ""}`,
   promoted: () => "This replica leads the shard now",
@@ -61,5 +62,6 @@ const WARNING = new Set(["read-only", "puts", "disk", "clock-step", "index-troub
 export function eventInWords(data) {
   const text = KINDS[data.kind]?.(data) ?? `Event ${data.kind}`;
   const isOver = /again|go on/.test(text);
+  if (data.kind === "backup") return { text, kind: data.isWhole ? "" : "bad" };
   return { text, kind: isOver ? "" : BAD.has(data.kind) ? "bad" : WARNING.has(data.kind) ? "warning" : "" };
 }
