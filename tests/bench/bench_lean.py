@@ -112,13 +112,16 @@ def transaction_benches(setting: Setting) -> Iterator[Bench]:
 def replicated_benches(setting: Setting) -> Iterator[Bench]:
     """Single sends whose replies wait for a second copy, on the same machine.
 
-    Our follower acknowledges what is on its disk, a slave of RocketMQ what is in its page cache.
+    A follower of ours acknowledges what is on its disk, and with haFlushDiskType=ASYNC_FLUSH what
+    is in its page cache, as a slave of RocketMQ does.
     """
-    with servers.leader(setting) as ours, servers.master(setting) as master:
-        for connections in CONNECTIONS:
-            count = "1 connection" if connections == 1 else f"{connections} connections"
-            name = f"lean replicated {SINGLE.name}, {count}"
-            yield _bench(setting, SINGLE, name, connections, ours, master)
+    for flush in FlushDiskType:
+        place = "disk" if flush is FlushDiskType.SYNC else "page cache"
+        with servers.leader(setting, flush) as ours, servers.master(setting) as master:
+            for connections in CONNECTIONS:
+                count = "1 connection" if connections == 1 else f"{connections} connections"
+                name = f"lean replicated {SINGLE.name}, {place}, {count}"
+                yield _bench(setting, SINGLE, name, connections, ours, master)
 
 
 def pull_benches(setting: Setting) -> Iterator[Bench]:

@@ -122,14 +122,17 @@ def follower_of(leader: Leader, store: Path, **settings: Any) -> Iterator[Server
 
 
 @contextmanager
-def leader(setting: Setting) -> Iterator[Server]:
-    """Run a synchronous leader and its follower over empty stores; both are measured."""
+def leader(setting: Setting, flush: FlushDiskType) -> Iterator[Server]:
+    """Run a synchronous leader and its follower over empty stores; both are measured.
+
+    ``flush`` is the follower's haFlushDiskType.
+    """
     with (
         fresh_directory(setting.directory) as root,
         leader_of(root / "leader", broker_role="SYNC_MASTER") as first,
     ):
         first.client.create_topic(TOPIC, queues=QUEUES)
-        with follower_of(first, root / "follower") as second:
+        with follower_of(first, root / "follower", ha_flush_disk_type=flush.value) as second:
             both = first.server.process_ids + second.process_ids
             yield Server(first.server.address, both)
 

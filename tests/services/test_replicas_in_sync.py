@@ -276,6 +276,28 @@ def test_readers_of_a_follower_see_what_is_confirmed_by_its_leader(tmp_path: Pat
         assert (state.confirmed_offset, state.in_sync, state.behind_bytes) == (end, 3, 0)
 
 
+def test_a_follower_acknowledges_what_its_disk_lacks_if_the_settings_say_so(
+    tmp_path: Path,
+) -> None:
+    unsynced: dict[str, Any] = {
+        "flush_interval_commit_log": 3_600_000,
+        "flush_commit_log_thorough_interval": 3_600_000,
+    }
+    settings = unsynced | {"ha_flush_disk_type": "ASYNC_FLUSH"}
+    with (
+        _leader(tmp_path / "leader", **unsynced) as (_, client, port),
+        _follower(tmp_path / "follower", port, **settings) as follower,
+        Client(follower.url, follower.url) as reader,
+    ):
+        _await_in_sync(client, "a", "b")
+        end = _produce(client, "replicated")
+        (replica,) = _leading(client).replicas
+        following = reader.replication().following
+        assert following is not None
+        assert (replica.acknowledged_offset, following.received_offset) == (end, end)
+        assert following.durable_offset < end
+
+
 def test_readers_of_a_follower_of_a_broker_see_what_it_has_on_its_disk(tmp_path: Path) -> None:
     with _leader(tmp_path / "leader") as (_, client, _):
         placed = client.produce(TOPIC, [NewMessage(body="paid")]).messages[0]

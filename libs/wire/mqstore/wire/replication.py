@@ -64,7 +64,10 @@ class Replica(Reply):
     ]
     acknowledged_offset: Annotated[
         int,
-        Field(description="Everything below is on its disk; in the page cache of a `slave`."),
+        Field(
+            description="Everything below is on its disk; in its page cache, if it is a `slave` or "
+            "its `haFlushDiskType` is ASYNC_FLUSH."
+        ),
     ]
     lag_bytes: Annotated[int, Field(description="Bytes that it has not acknowledged.")]
     lag_ms: Annotated[

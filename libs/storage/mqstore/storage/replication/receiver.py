@@ -87,6 +87,11 @@ class LogReceiver:
         """The end of the whole records: the log's own end."""
         return self._records.max_offset
 
+    def has_room(self, size: int) -> bool:
+        """Whether the next ``size`` bytes are in the last segment, which is there."""
+        position = self.offset % self._segment_size
+        return position > 0 and position + size <= self._segment_size
+
     def restart(self) -> int:
         """Forget the begin of an incomplete record: the next byte is that of the log's end, which
         is returned. For a new connection to a leader."""

@@ -1,8 +1,9 @@
 """Copies a leader's log to the open store: the slave's side of RocketMQ's HA protocol.
 
 Source: HAService.HAClient of 4.9.7. In other ways than that one, this follower reports where its
-log ends once it has connected, reports only what is on its disk, and names the reason why it
-refuses a leader. A leader of mqstore introduces itself first (``ha_handover``).
+log ends once it has connected, reports only what is on its disk (unless haFlushDiskType is
+ASYNC_FLUSH), and names the reason why it refuses a leader. A leader of mqstore introduces itself
+first (``ha_handover``).
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ log = logs.get(__name__)
 
 READ_SIZE: Final = 1 << 20
 """Bytes that one read takes from the connection; they are appended together."""
+INLINE_MAX: Final = 64 << 10
+"""Bytes that are appended on the event loop: it takes less time than the way to a thread."""
 UNSYNCED_MAX: Final = 64 << 20
 """Bytes that may be received and not on disk: beyond them the leader waits."""
 CONNECT_TIMEOUT_S: Final = 5.0
@@ -126,13 +129,15 @@ class Follower:
         heartbeat_s: float,
         housekeeping_s: float,
         name: str,
+        syncs: bool = True,
         tls: HaTls | None = None,
         on_diverged: Callable[[LogDiverged], None],
     ) -> None:
         """``on_diverged`` is called once, when following has ended: the store must be opened again.
         ``heartbeat_s``: longest time between two reports; ``housekeeping_s``: longest time
-        without bytes of the leader; ``name``: its ``replicaName``; ``tls``: None for a leader that
-        is reached without."""
+        without bytes of the leader; ``name``: its ``replicaName``; ``syncs``: whether bytes are
+        on the disk before they are acknowledged, or in the page cache; ``tls``: None for a leader
+        that is reached without."""
         assert store.receiver is not None
         assert store.table_copies is not None
         self._receiver = store.receiver
@@ -144,10 +149,13 @@ class Follower:
         self._heartbeat_s = heartbeat_s
         self._housekeeping_s = housekeeping_s
         self._name = name
+        self._syncs = syncs
         self._tls = tls
         self._on_diverged = on_diverged
         self._pause_s = PAUSE_FIRST_S
         self._has_grown = asyncio.Event()
+        self._reported = 0
+        """The end of the log in the last report."""
         self.is_slave = asyncio.Event()
         """Set while the leader is a master of RocketMQ, which sends no tables on this connection,
         and does not say what is confirmed."""
@@ -188,6 +196,7 @@ class Follower:
             if leader is not None:
                 writer.write(ha_handover.encode(self._introduce()))
             writer.write(encode_report(end))
+            self._reported = end
             async with asyncio.TaskGroup() as tasks:
                 self.is_slave.clear() if leader is not None else self.is_slave.set()
                 self._tables_version = 0
@@ -261,7 +270,8 @@ class Follower:
                 self._store.confirm(*frames.confirmation)
             for is_log, items in groupby(received, lambda item: isinstance(item, Frame)):
                 if is_log:
-                    await self._take_log([item for item in items if isinstance(item, Frame)])
+                    log_frames = [item for item in items if isinstance(item, Frame)]
+                    await self._take_log(log_frames, writer)
                     continue
                 for item in items:
                     if isinstance(item, Tables):
@@ -270,9 +280,16 @@ class Follower:
                         data = await asyncio.to_thread(self._read_range, item)
                         writer.write(encode_fetched(item.offset, data))
 
-    async def _take_log(self, frames: Sequence[Frame]) -> None:
-        end = await asyncio.to_thread(self._append_all, frames)
-        self._note_received(frames, end)
+    async def _take_log(self, frames: Sequence[Frame], writer: asyncio.StreamWriter) -> None:
+        if self._is_quick(frames):
+            end = self._append_all(frames)
+        else:
+            end = await asyncio.to_thread(self._append_all, frames)
+        self._note_received(frames)
+        if self._syncs and end > self._reported:
+            self._has_grown.set()
+        elif end > self._reported:
+            self._report_end(writer)
         if end - self._store.log.flushed_offset > UNSYNCED_MAX:
             await self._durability.wait(end)
 
@@ -299,39 +316,49 @@ class Follower:
             self._tables_version = batch.version
             self._has_grown.set()
 
+    def _is_quick(self, frames: Sequence[Frame]) -> bool:
+        """Whether frames are few bytes, and need no other segment."""
+        size = sum(len(frame.body) for frame in frames)
+        return size <= INLINE_MAX and self._receiver.has_room(size)
+
     def _append_all(self, frames: Sequence[Frame]) -> int:
         end = self._receiver.end
         for frame in frames:
             end = self._receiver.append(frame.offset, frame.body)
         return end
 
-    def _note_received(self, frames: Sequence[Frame], end: int) -> None:
+    def _note_received(self, frames: Sequence[Frame]) -> None:
         last = frames[-1]
         self.note_leader_end(last.offset + len(last.body))
         self._note(LinkState.FOLLOWING, None)
         if any(frame.body for frame in frames):
             self._pause_s = PAUSE_FIRST_S
-        if end > self._store.log.flushed_offset:
-            self._has_grown.set()
 
     async def _report(self, writer: asyncio.StreamWriter) -> None:
-        """Report what is on disk, after each sync and as a heartbeat, and which tables are here."""
-        reported = 0
+        """Report what is on disk after each sync, either end as a heartbeat, and which tables are
+        here."""
+        tables = 0
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._heartbeat_s):
                     await self._has_grown.wait()
             self._has_grown.clear()
-            with contextlib.suppress(FlushTimeout):
-                await self._durability.wait(self._receiver.end)
-            flushed = self._store.log.flushed_offset
-            if self.is_slave.is_set():
-                self._store.confirm(flushed, 0)
-            writer.write(encode_report(flushed))
-            if self._tables_version > reported:
-                reported = self._tables_version
-                writer.write(encode_tables_report(reported))
+            if self._syncs:
+                with contextlib.suppress(FlushTimeout):
+                    await self._durability.wait(self._receiver.end)
+            self._report_end(writer)
+            if self._tables_version > tables:
+                tables = self._tables_version
+                writer.write(encode_tables_report(tables))
             await writer.drain()
+
+    def _report_end(self, writer: asyncio.StreamWriter) -> None:
+        """Report up to where the log is on disk, or in the page cache."""
+        end = self._store.log.flushed_offset if self._syncs else self._receiver.end
+        self._reported = end
+        if self.is_slave.is_set():
+            self._store.confirm(end, 0)
+        writer.write(encode_report(end))
 
     def note_leader_end(self, end: int) -> None:
         """Note where the leader's log ends, at least."""

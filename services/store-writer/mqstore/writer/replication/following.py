@@ -11,6 +11,7 @@ from mqstore.service.ha_tls import HaTls
 from mqstore.service.remoting import RemotingClient
 from mqstore.service.settings import Settings, split_address
 from mqstore.storage import MessageStore
+from mqstore.storage.settings import FlushDiskType
 from mqstore.writer.durability import DurabilityWaiter
 from mqstore.writer.replication.follower import Follower, LinkState, LogDiverged
 from mqstore.writer.replication.leader_tables import LeaderTables
@@ -41,6 +42,7 @@ class Following:
             heartbeat_s=settings.ha_send_heartbeat_interval / 1000,
             housekeeping_s=settings.ha_housekeeping_interval / 1000,
             name=name,
+            syncs=settings.ha_flush_disk_type is FlushDiskType.SYNC,
             tls=tls,
             on_diverged=on_diverged,
         )
