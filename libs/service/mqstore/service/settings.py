@@ -210,9 +210,9 @@ class Settings(BaseSettings):
     """PEM file of the authority of the replicas' certificates: each of its certificates admits to
     the log."""
     ha_flush_disk_type: FlushDiskType = FlushDiskType.SYNC
-    """What a follower has done with bytes that it acknowledges. SYNC_FLUSH: they are on its disk.
-    ASYNC_FLUSH: they are in its page cache, as in a slave of RocketMQ: replies come sooner, and
-    a power cut of all replicas loses messages that were acknowledged as replicated."""
+    """Place of the bytes that a follower acknowledges. SYNC_FLUSH: its disk. ASYNC_FLUSH: its page
+    cache, as in a slave of RocketMQ: replies come sooner, and a power cut of all replicas loses
+    messages that were acknowledged as replicated."""
     slave_timeout: Annotated[int, Field(ge=1)] = 3_000
     """Milliseconds that a produce waits for a slave."""
     in_sync_replicas: Annotated[int, Field(ge=1)] = 2
