@@ -10,6 +10,7 @@ _ELECTION: Final = "mqstore.service.election"
 _ROLES: Final = "mqstore.writer.replication.roles"
 _IN_SYNC: Final = "mqstore.writer.replication.in_sync"
 _HISTORY: Final = "mqstore.storage.metadata.log_history"
+_DELETED: Final = "mqstore.storage.metadata.deleted_topics"
 _LEADER: Final = "tests.simulation.shard.model_leader"
 _FOLLOWER: Final = "tests.simulation.shard.model_follower"
 _SCHEDULES: Final = (
@@ -151,4 +152,19 @@ _TAILS: Final = (
     ),
 )
 
-SHARD_MUTATIONS: Final = (*_ELECTIONS, *_ACKNOWLEDGEMENTS, *_TAILS)
+_DELETIONS: Final = (
+    _of(
+        "A deletion that the leader lacks is kept",
+        _DELETED,
+        "    after = kept | leader.notes\n",
+        "    after = before | leader.notes\n",
+    ),
+    _of(
+        "Queues of a deletion that is withdrawn are not made again",
+        _DELETED,
+        "        is_incomplete |= present < former\n",
+        "",
+    ),
+)
+
+SHARD_MUTATIONS: Final = (*_ELECTIONS, *_ACKNOWLEDGEMENTS, *_TAILS, *_DELETIONS)

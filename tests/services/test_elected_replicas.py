@@ -220,6 +220,7 @@ def test_a_hand_over_does_not_wait_for_a_third_replica_that_is_behind(tmp_path: 
             client.commit("billing", TOPIC, {0: 0})
             assert len(replicas.await_in_sync(3).in_sync) == 3
             assert client.switch_over(second.name).successor.startswith(second.name)
+        assert first.ended() == 0
         assert replicas.leader(first, third) == second
         os.kill(third.pid, signal.SIGCONT)
         first.start()

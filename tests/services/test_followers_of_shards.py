@@ -14,7 +14,7 @@ import httpx
 from mqstore.client import Client, NewMessage
 from tests.free_ports import free_port
 from tests.services.followers import await_following
-from tests.services.service_processes import running, writer
+from tests.services.service_processes import query, running, writer
 
 SEGMENT_SIZE = 1 << 20
 
@@ -123,6 +123,46 @@ def test_a_leader_that_returns_loses_what_its_successor_lacks_to_quarantine(tmp_
                 ]
                 assert entry.reason.startswith(f"5 messages from offset {shared} ")
                 assert len(lost.messages) == 5
+
+
+def test_a_leader_that_returns_withdraws_a_deletion_that_its_successor_lacks(
+    tmp_path: Path,
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    lead, other = (
+        {
+            "ha_allowed_slaves": "127.0.0.1",
+            "listen_port": free_port(),
+            "ha_listen_port": free_port(),
+        }
+        for _ in range(2)
+    )
+    follow, back = (
+        {
+            "broker_role": "SLAVE",
+            "ha_master_address": f"127.0.0.1:{ports['ha_listen_port']}",
+            "status": "not-ready",
+        }
+        for ports in (lead, other)
+    )
+    with writer(first, **lead) as process, Client(process.url) as leader:
+        leader.create_topic("orders", queues=1)
+        leader.produce("orders", [NewMessage(body=f"{number}") for number in range(10)])
+        shared = leader.store().max_offset
+        with writer(second, **follow, **other) as copy, Client(copy.url) as client:
+            await_following(client, lambda now: now.durable_offset == shared)
+            client.promote()
+            client.create_topic("orders", queues=1)
+            client.produce("orders", NewMessage(body="10"))
+            leader.delete_topic("orders")
+            process.kill()
+            end = client.store().max_offset
+            with writer(first, **back) as again, Client(again.url) as returned:
+                await_following(returned, lambda now: now.durable_offset == end)
+                assert [each.topic for each in returned.topics().topics] == ["orders"]
+    with query(first) as process, Client(process.url, process.url) as client:
+        pulled = client.pull("orders", 0, 0, max_messages=20)
+        assert [each.body for each in pulled.messages] == [f"{number}" for number in range(11)]
 
 
 def test_a_bit_that_changes_on_the_way_is_found_and_requested_again(tmp_path: Path) -> None:

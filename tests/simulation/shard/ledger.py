@@ -33,6 +33,8 @@ class Ledger:
     """All that was ever put, acknowledged or not."""
     changes: set[int] = field(default_factory=set)
     """Numbers of the changes of tables that were acknowledged."""
+    deleted_below: int = 0
+    """Offset of the last deletion of a topic that was acknowledged."""
     lost: set[Record] = field(default_factory=set)
     """Records that one log at least lost with the power or the volume of its machine."""
 
@@ -47,6 +49,7 @@ class Ledger:
         self.check_has_all(who, log.records)
         self.check_has_changes(who, tables.changes)
         self.check_refers(who, tables, log)
+        self.check_has_deletion(who, log)
 
     def acknowledge_synced(self, epoch: int, process: str) -> None:
         """Note that a leader acknowledges what is on its own disk. Raises Broken."""
@@ -64,10 +67,12 @@ class Ledger:
         if found != record:
             raise Broken(f"offset {offset} was acknowledged with {found}, and now with {record}")
 
-    def acknowledge_change(self, epoch: int, process: str, number: int) -> None:
-        """Note that a leader acknowledges a change of a table. Raises Broken."""
+    def acknowledge_change(self, epoch: int, process: str, number: int, deleted: int) -> None:
+        """Note that a leader acknowledges a change of a table, after a topic was deleted below an
+        offset. Raises Broken."""
         self.acknowledge_synced(epoch, process)
         self.changes.add(number)
+        self.deleted_below = max(self.deleted_below, deleted)
 
     def check_cut(self, who: str, log: Mapping[int, Record], end: int) -> None:
         """Raise Broken where a log is about to be cut at ``end``, and has a record behind it that
@@ -80,6 +85,14 @@ class Ledger:
         """Raise Broken unless tables have all changes that were acknowledged."""
         if missing := self.changes.difference(changes):
             raise Broken(f"{who} lacks {len(missing)} changes of tables that were acknowledged")
+
+    def check_has_deletion(self, who: str, log: ReplicaLog) -> None:
+        """Raise Broken unless a log has the last deletion of a topic that was acknowledged."""
+        if log.deleted_below < self.deleted_below:
+            raise Broken(
+                f"{who} has a topic deleted below {log.deleted_below}, where a deletion below "
+                f"{self.deleted_below} was acknowledged"
+            )
 
     def check_refers(self, who: str, tables: ModelTables, log: ReplicaLog) -> None:
         """Raise Broken where tables refer to a record that a log lacks: messages would be skipped,

@@ -34,6 +34,13 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True)
+class Deletions:
+    """The leader's deletions of topics, sent before the log that follows them."""
+
+    content: object
+
+
+@dataclass(frozen=True, slots=True)
 class Tables:
     """The leader's tables of a version, sent behind the log up to ``position``, once that is
     confirmed."""

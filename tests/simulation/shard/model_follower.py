@@ -8,6 +8,7 @@ from mqstore.storage.errors import LeaderLogRefused
 from mqstore.storage.metadata.log_history import LogHistory, common_end
 from tests.simulation.shard.ledger import Broken
 from tests.simulation.shard.messages import (
+    Deletions,
     FollowerIntroduction,
     Frame,
     LeaderIntroduction,
@@ -86,6 +87,9 @@ class ModelFollower:
             self._compare(item.history)
         elif isinstance(item, Frame):
             self._append(item)
+        elif isinstance(item, Deletions):
+            if self._log.adopt_deletions(item.content):
+                self._drop()
         elif isinstance(item, Tables):
             end, slow = self._end, self._replica.shard.events.rng.random() < SLOW_CHANCE
             seconds = SLOW_S if slow else self._replica.sync_time()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from mqstore.writer.replication.in_sync import InSyncSet
 from tests.simulation.shard.ledger import Record
 from tests.simulation.shard.messages import (
+    Deletions,
     FollowerIntroduction,
     Frame,
     LeaderIntroduction,
@@ -52,8 +53,11 @@ class ModelLeader:
         self._is_publishing = False
         self._waiting: list[tuple[int, int, Record]] = []
         self.tables_version = 1
-        self._changes: list[tuple[int, int]] = []
-        """Version and number of each change of tables that waits for its reply."""
+        self.deletions = 1
+        """Version of the deletions."""
+        self._changes: list[tuple[int, int, int]] = []
+        """Version and number of each change of tables that waits for its reply, and the offset
+        below which a topic was deleted then."""
         network = replica.shard.network
         network.listen(self.process, PORT, lambda end: FollowerLink(self, end))
         self._tick()
@@ -73,6 +77,15 @@ class ModelLeader:
         for link in list(self.links.values()):
             link.send()
 
+    def delete_topic(self) -> None:
+        """Delete a topic: a change of tables that is sent before the log that follows it."""
+        if self._leads:
+            self.log.delete_topic()
+            self.deletions += 1
+            for link in list(self.links.values()):
+                link.send_deletions()
+            self.change_tables()
+
     def change_tables(self) -> None:
         """Change a table, durably: as ``WriterService.settle_change``, the reply waits."""
         if not self._leads:
@@ -83,7 +96,7 @@ class ModelLeader:
         tables.refers_to = self.last_record(self.log.flushed)
         tables.save()
         self.tables_version += 1
-        self._changes.append((self.tables_version, shard.next_number))
+        self._changes.append((self.tables_version, shard.next_number, self.log.deleted_below))
         for link in list(self.links.values()):
             link.send_tables()
         self.look()
@@ -104,10 +117,10 @@ class ModelLeader:
         if copies.replicated is not None:
             self._acknowledge(min(copies.replicated, self.log.flushed))
         while self._changes and self._changes[0][0] <= copies.tables_replicated:
-            _, number = self._changes.pop(0)
+            _, number, deleted = self._changes.pop(0)
             if self._leads:
                 ledger = self.replica.shard.ledger
-                ledger.acknowledge_change(self.epoch, self.replica.id, number)
+                ledger.acknowledge_change(self.epoch, self.replica.id, number, deleted)
 
     @property
     def _leads(self) -> bool:
@@ -164,7 +177,7 @@ class FollowerLink:
         self._leader = leader
         self._tables: Tables | None = None
         """Tables on their way."""
-        self._tables_sent = 0
+        self._tables_sent = self._deletions_sent = 0
         self._name: str | None = None
         self._sent = 0
         self._heard_at = leader.process.monotonic()
@@ -177,6 +190,12 @@ class FollowerLink:
         data = self._leader.log.read(self._sent)
         if data:
             self._send(data)
+
+    def send_deletions(self) -> None:
+        """Send the deletions of topics, unless the follower was sent them."""
+        if self._deletions_sent < self._leader.deletions:
+            self._deletions_sent = self._leader.deletions
+            self.end.send(Deletions(self._leader.log.deletions()))
 
     def send_tables(self) -> None:
         """Send the tables, once the log that they refer to is sent and confirmed."""
@@ -199,6 +218,7 @@ class FollowerLink:
             self._send(self._leader.log.read(self._sent))
 
     def _send(self, data: Sized) -> None:
+        self.send_deletions()
         self.end.send(Frame(self._sent, data, self._leader.copies.confirmed))
         self._sent += len(data)
         self.send_tables()
@@ -220,6 +240,7 @@ class FollowerLink:
             former._lose()
         self._name, self._sent, self.flushed = follower.name, follower.end, follower.end
         self._leader.links[follower.name] = self
+        self.send_deletions()
         self._leader.look()
         self.send()
         self.send_tables()

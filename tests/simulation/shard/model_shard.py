@@ -24,6 +24,8 @@ STOPPED_S: Final = 5.0
 PUT_INTERVAL_S: Final = 0.2
 CHANGE_CHANCE: Final = 0.3
 """How often a message comes with a change of a topic."""
+DELETION_CHANCE: Final = 0.1
+"""How often a message comes with the deletion of its topic."""
 READ_AT_ONCE: Final = 3
 FAIL_CHANCES: Final = (0.0, 0.02, 0.2)
 """How often a call of the lease fails, of which each schedule has one."""
@@ -74,10 +76,10 @@ class ModelShard:
         for name, volume in self.volumes.items():
             self.ledger.check_has_changes(name, volume.tables.changes)
             self.ledger.check_refers(name, volume.tables, volume.log)
+            self.ledger.check_has_deletion(name, volume.log)
         first, *others = logs.values()
         for other in others:
-            if isinstance(first, StoreLog) and isinstance(other, StoreLog):
-                first.check_equal(other)
+            first.check_equal(other)
 
     # producers and readers
 
@@ -94,6 +96,8 @@ class ModelShard:
             replica.leading.put()
             if self._rng.random() < CHANGE_CHANCE:
                 replica.leading.change_tables()
+            if self._rng.random() < DELETION_CHANCE:
+                replica.leading.delete_topic()
         below = [each for each in replica.log.records.items() if each[0] < replica.confirmed]
         for offset, record in below[-READ_AT_ONCE:]:
             self.ledger.read(replica.id, offset, record)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sized
-from typing import Protocol
+from typing import Final, Protocol
 
 from mqstore.storage.metadata.log_history import LogHistory
+from tests.simulation.driver import TOPICS
 from tests.simulation.shard.ledger import Record
+
+TOPIC: Final = TOPICS[0]
+"""The topic that is deleted now and then."""
 
 
 class ReplicaLog(Protocol):
@@ -30,6 +34,10 @@ class ReplicaLog(Protocol):
         """All records by offset."""
 
     @property
+    def deleted_below(self) -> int:
+        """The offset below which the records of ``TOPIC`` are deleted; 0 without a deletion."""
+
+    @property
     def quarantine(self) -> set[Record]:
         """The records that were cut off."""
 
@@ -50,11 +58,24 @@ class ReplicaLog(Protocol):
     def append(self, offset: int, data: object) -> None:
         """Append what a leader has read at an offset."""
 
+    def delete_topic(self) -> None:
+        """Delete ``TOPIC``, durably, if it has records in a queue."""
+
+    def deletions(self) -> object:
+        """Return the deletions for ``adopt_deletions`` of a follower."""
+
+    def adopt_deletions(self, deletions: object) -> bool:
+        """Take over the deletions of a leader; return whether the log was opened again for it."""
+
     def adopt(self, leader: LogHistory) -> None:
         """Take over the epochs of a leader."""
 
     def cut(self, offset: int, epoch: int) -> None:
         """Cut what a leader of ``epoch`` lacks into quarantine."""
+
+    def check_equal(self, other: ReplicaLog) -> None:
+        """Raise Broken unless another log of the same kind has the same bytes, queues and
+        look-ups."""
 
     def kill(self) -> None:
         """End the process that has it open."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 import struct
@@ -10,16 +11,20 @@ from typing import Final
 
 from mqstore.storage.codec import properties
 from mqstore.storage.codec.record import Message
+from mqstore.storage.errors import QueuesIncomplete, TopicUnknown
 from mqstore.storage.layout import MAGIC_BLANK, StoreFormat
 from mqstore.storage.message_store import MessageStore, StoreOptions
+from mqstore.storage.metadata.deleted_topics import DeletedTopics
 from mqstore.storage.metadata.log_history import LogHistory
 from mqstore.storage.metadata.quarantine import Quarantine
 from mqstore.storage.paths import StorePaths
+from mqstore.storage.replication.table_feed import TableBatch
 from tests.simulation import SimulatedDisk, SimulatedMachine
 from tests.simulation.driver import CONFIG, KEYS, QUEUES, TOPICS
 from tests.simulation.follower import entries_of, found_by_keys, log_bytes
 from tests.simulation.inode import Loss
 from tests.simulation.shard.ledger import Broken, Record
+from tests.simulation.shard.replica_log import TOPIC, ReplicaLog
 from tests.simulation.world import ROOT
 
 LEADER: Final = "leader:10912"
@@ -75,6 +80,11 @@ class StoreLog:
         if self._store is not None and self._store.log.max_offset > self._known_end:
             self._read_records()
         return self._records
+
+    @property
+    def deleted_below(self) -> int:
+        """See ``ReplicaLog``."""
+        return DeletedTopics.load(self._machine.disk, StorePaths(ROOT).deleted_topics).below(TOPIC)
 
     @property
     def quarantine(self) -> set[Record]:
@@ -137,6 +147,27 @@ class StoreLog:
         self._machine.scheduler.run_some(3)
         receiver.append(offset, data)
 
+    def delete_topic(self) -> None:
+        """See ``ReplicaLog``."""
+        with contextlib.suppress(TopicUnknown):
+            self.store.delete_topic(TOPIC)
+
+    def deletions(self) -> TableBatch:
+        """See ``ReplicaLog``."""
+        return self.store.table_feed.take_before_log()
+
+    def adopt_deletions(self, deletions: object) -> bool:
+        """See ``ReplicaLog``."""
+        assert isinstance(deletions, TableBatch)
+        copies = self.store.table_copies
+        assert copies is not None
+        try:
+            copies.take(deletions)
+        except QueuesIncomplete:
+            self.open(None, self._monotonic)
+            return True
+        return False
+
     def adopt(self, leader: LogHistory) -> None:
         """See ``ReplicaLog``."""
         receiver = self.store.receiver
@@ -158,8 +189,9 @@ class StoreLog:
         self._end(self._machine.disk.power_cut(rng.getrandbits(32), rng.choice(list(Loss))))
         return {record for at, record in self._records.items() if at >= self._flushed}
 
-    def check_equal(self, other: StoreLog) -> None:
-        """Raise Broken unless another store has the same bytes, queues and look-ups."""
+    def check_equal(self, other: ReplicaLog) -> None:
+        """See ``ReplicaLog``."""
+        assert isinstance(other, StoreLog)
         for store in (self.store, other.store):
             store.wait_for_index()
         start = self.store.log.min_offset

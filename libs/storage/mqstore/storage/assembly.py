@@ -417,7 +417,7 @@ class StoreParts:
 
         def drop_queues(topic: str) -> None:
             with core.queue_flush.pause(), directory.state.changing():
-                core.dispatcher.drop_queues(topic)
+                core.dispatcher.drop_queues(topic, directory.deleted.below(topic))
 
         return Administration(
             self.tables,

@@ -36,10 +36,9 @@
     ├── TransactionError           TransactionsNotLoaded, TransactionUnknown, TransactionGone,
     │                              TransactionDecided
     ├── BodyNotInflatable          a compressed body that cannot be inflated within its bound
-    ├── PinRefused, ArchiveRefused, LeaderLogRefused
-    ├── StagingDamaged             index files of a rebuild are not what was written
+    ├── PinRefused, ArchiveRefused, LeaderLogRefused, QueuesIncomplete
     ├── IndexRebuildRunning, IndexRebuildUnknown, IndexRebuildRefused, IndexRebuildInvalid
-    ├── StagingFull                an index rebuild would fill the disk too far
+    ├── StagingDamaged, StagingFull
     ├── RepairRefused              the log's damaged bytes cannot be kept: nothing was changed
     ├── DataMissing                durable data is absent: the store may only be read
     ├── LossNotAccepted            an acceptance of lost data that does not fit what is lost
@@ -290,8 +289,7 @@ class UniqueKeyTaken(PutRefused):
 
 
 class OriginalsUnread(PutRefused):
-    """More messages of a request may have been put before than the caller has time to read: nothing
-    was stored. Read them first (``DeduplicatedPuts.originals``)."""
+    """Nothing was stored: read ``DeduplicatedPuts.originals`` first, which takes a while."""
 
 
 class LmqQueuesExceeded(PutRefused):
@@ -320,8 +318,7 @@ class TransactionError(StorageError):
 
 
 class TransactionsNotLoaded(TransactionError):
-    """The half messages and op records are still being read, or the index does not cover the log:
-    a later attempt may succeed."""
+    """Half messages are still being read, or the index lacks some: a later attempt may succeed."""
 
 
 class TransactionUnknown(TransactionError):
@@ -413,6 +410,10 @@ class LeaderLogRefused(StorageError):
         self.reason = reason
 
 
+class QueuesIncomplete(StorageError):
+    """A deletion of a topic was withdrawn: the next opening makes its queues again."""
+
+
 class StoreNotOpen(StorageError):
     """No writer has prepared this directory, or it is recovering; ``state`` says which."""
 
@@ -430,8 +431,7 @@ class DiskRefuses(DirectoryNotUsable):
 
 
 class RepairRefused(StorageError):
-    """The log's damaged bytes cannot be kept in quarantine, so they are not replaced: nothing was
-    changed."""
+    """Damaged bytes of the log cannot be kept in quarantine, or replaced now; nothing changed."""
 
 
 class DataMissing(StorageError):

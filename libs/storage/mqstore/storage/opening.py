@@ -220,12 +220,15 @@ def _identify(
     deleted = DeletedTopics.load(files, paths.deleted_topics)
     view = _judge(_view(paths, config, content, segments, files, blocks), facts, deleted)
     is_whole = facts.trusted and accepted is None and view.loss is None and facts.cut is None
-    clean = last_run.clean_close(view, found) if is_whole else None
+    clean = last_run.clean_close(view, found, deleted) if is_whole else None
     left_files = last_run.left_behind(view, found) if facts.trusted else None
     index_lost = index_loss.at_opening(files, paths, left_files)
     index_synced = last_run.index_synced(view, found) if facts.trusted else 0
     boot_id = options.boot_id or _read_boot_id(seams)
     state = _write_opening(facts, content, config, blocks, lock, seams, boot_id)
+    if deleted.queues_incomplete:
+        remove_file(files, paths.running)
+        deleted.note_queues_begun()
     if options.bounds_reads:
         state.bound_reads()
     return OpenedDirectory(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.storage.admin.group_offsets import Commit, Position
-from mqstore.storage.errors import ConfigTableError
+from mqstore.storage.errors import ConfigTableError, QueuesIncomplete
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.replication.table_feed import (
     BEFORE_LOG,
@@ -19,7 +19,8 @@ from mqstore.storage.replication.table_feed import (
     TableName,
     TableUpdate,
 )
-from tests.unit.storage.stores import open_store, put_some
+from tests.simulation.follower import entries_of
+from tests.unit.storage.stores import abandon, all_bodies, bodies, open_store, put_some
 
 LEADER = "leader:10912"
 NO_TABLE = '{"checksum":"00000000","reason":"x"}\n'
@@ -149,6 +150,59 @@ def test_a_deletion_whose_messages_come_later_leaves_them_out_of_the_queues(tmp_
         assert copier.follower.queues.get("T", 0) is None
 
     run(tmp_path, scenario)
+
+
+def test_messages_that_are_stored_while_their_topic_is_deleted_are_in_all_copies_of_its_queues(
+    tmp_path: Path,
+) -> None:
+    def scenario(copier: Copier) -> None:
+        leader = copier.leader
+        leader.create_topic("T", queues=3)
+        put_some(leader, 30)
+        copier.copy()
+        leader._parts.directory.deleted.on_change = lambda: put_some(leader, 4, start=30)
+        leader.delete_topic("T")
+        copier.copy_log()  # it was sent before the note
+        copier.copy()
+        found = [entries_of(store, 0) for store in (leader, copier.follower)]
+        assert {place: len(each) for place, each in found[0].items()} == {
+            ("T", 0): 2,
+            ("T", 1): 1,
+            ("T", 2): 1,
+        }
+        assert found[0] == found[1]
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_deletion_that_the_next_leader_lacks_is_withdrawn(
+    tmp_path: Path, is_killed: bool
+) -> None:
+    names = "leader", "first", "second"
+    with open_store(tmp_path / names[0]) as leader:
+        leader.create_topic("T", queues=3)
+        put_some(leader, 30)
+        for name in names[1:]:
+            with open_store(tmp_path / name, leader=LEADER) as follower:
+                Copier(leader, follower).copy()
+        leader.delete_topic("T")
+        with open_store(tmp_path / "first", leader=LEADER) as first:
+            Copier(leader, first).copy()
+            assert first.queues.count == 0
+    with open_store(tmp_path / "second") as second:
+        put_some(second, 3, start=30)
+        for name in ("leader", "first"):
+            follower = open_store(tmp_path / name, leader=LEADER)
+            with pytest.raises(QueuesIncomplete):
+                Copier(second, follower).copy()
+            abandon(follower) if is_killed else follower.close()
+            for _ in range(2):
+                with open_store(tmp_path / name, leader=LEADER) as follower:
+                    copier = Copier(second, follower)
+                    copier.copy()
+                    copier.assert_equal()
+                    assert bodies(follower) == bodies(second) == all_bodies(33)
 
 
 def test_a_lowered_offset_is_on_the_disk_of_the_follower(tmp_path: Path) -> None:

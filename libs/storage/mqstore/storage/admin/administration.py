@@ -80,9 +80,9 @@ class Administration:
     ) -> None:
         """Build the four parts over the loaded tables.
 
-        ``adopt`` is that of ``Subscriptions``; ``drop_queues`` unlinks a topic's queues while
-        dispatch is paused; ``require_writable`` raises StoreNotWritable or StoreFailed where
-        nothing may change; ``wake_saves`` requests a step of ``table_saves``.
+        ``adopt`` is that of ``Subscriptions``; ``drop_queues`` removes a topic's entries below its
+        note while dispatch is paused; ``require_writable`` raises StoreNotWritable or StoreFailed
+        where nothing may change; ``wake_saves`` requests a step of ``table_saves``.
         """
         self.topics = Topics(
             tables.topics,

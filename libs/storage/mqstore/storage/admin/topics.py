@@ -16,7 +16,12 @@ from typing import Final
 
 from mqstore.storage import topic_names
 from mqstore.storage.admin.group_offsets import GroupOffsets
-from mqstore.storage.errors import ConfigTableError, TopicConfigError, TopicUnknown
+from mqstore.storage.errors import (
+    ConfigTableError,
+    QueuesIncomplete,
+    TopicConfigError,
+    TopicUnknown,
+)
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.log.commit_log import CommitLog
 from mqstore.storage.metadata.deleted_topics import DeletedTopics
@@ -83,8 +88,8 @@ class Topics:
         drop_queues: Callable[[str], None],
         require_writable: Callable[[], None],
     ) -> None:
-        """``drop_queues`` unlinks a topic's queues while dispatch is paused; ``require_writable``
-        raises StoreNotWritable or StoreFailed where nothing may change."""
+        """``drop_queues`` removes a topic's entries below its note while dispatch is paused;
+        ``require_writable`` raises StoreNotWritable or StoreFailed where nothing may change."""
         self._require_writable = require_writable
         self._table = table
         self._format = store_format
@@ -161,14 +166,22 @@ class Topics:
 
     def adopt_deletions(self, text: str) -> None:
         """Delete the queues of topics that the leader of this store has deleted. Their records that
-        arrive later get no queue entry. Raises ConfigTableError, OSError."""
+        arrive later get no queue entry.
+
+        Raises QueuesIncomplete where the leader lacks a deletion, ConfigTableError, OSError.
+        """
         with self._lock:
             try:
-                topics = self._deleted.adopt(text)
+                topics = self._deleted.adopt(text, self._log.min_offset, self._log.max_offset)
             except ValueError as error:
                 raise ConfigTableError(f"these are no deleted topics ({error})") from error
             for topic in topics:
                 self._drop_queues(topic)
+            if self._deleted.queues_incomplete:
+                raise QueuesIncomplete(
+                    "the leader has topics that were deleted here: open the store again, which "
+                    "makes their queues again"
+                )
 
     def _check(self, topic: TopicConfig) -> None:
         for what, count in (("read", topic.read_queues), ("write", topic.write_queues)):

@@ -37,7 +37,10 @@ def is_still_true(running: Manifest, found: FormatFile) -> bool:
 
 
 def known_queues(running: Manifest, deleted: DeletedTopics) -> tuple[QueueState, ...]:
-    """The queues of a running manifest, without those of topics deleted since."""
+    """The queues of a running manifest, without those of topics deleted since; none where queues
+    lack entries."""
+    if deleted.queues_incomplete:
+        return ()
     return tuple(
         queue for queue in running.queues if deleted.below(queue.topic) < running.derived_offset
     )
@@ -54,7 +57,7 @@ def add_last_run(
         return view
     running = manifest.load(view.files, view.paths.running)
     view = replace(view, watermark=left.flushed_offset)
-    if running is None or not is_still_true(running, found):
+    if running is None or not is_still_true(running, found) or deleted.queues_incomplete:
         return view
     known = known_queues(running, deleted)
     return replace(view, known_queues=known, derived_offset=running.derived_offset)
@@ -67,9 +70,12 @@ def index_synced(view: StoreView, found: FormatFile | None) -> int:
     return running.index_offset if is_ours and running is not None else 0
 
 
-def clean_close(view: StoreView, found: FormatFile | None) -> Manifest | None:
-    """The clean-close manifest of the last writer, if the files still match it; else None."""
-    clean = left_behind(view, found)
+def clean_close(
+    view: StoreView, found: FormatFile | None, deleted: DeletedTopics
+) -> Manifest | None:
+    """The clean-close manifest of the last writer, if the files still match it, and no queue lacks
+    entries; else None."""
+    clean = None if deleted.queues_incomplete else left_behind(view, found)
     return clean if clean is not None and still_matches(clean, view) else None
 
 

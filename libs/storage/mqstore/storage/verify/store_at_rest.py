@@ -129,7 +129,7 @@ class StoreAtRest:
             and lock.modified_ms == content.lock_modified_ms
         ):
             deleted = DeletedTopics.load(files, paths.deleted_topics)
-            clean = last_run.clean_close(view, content)
+            clean = last_run.clean_close(view, content, deleted)
             if state is not None:
                 view = last_run.add_last_run(view, content, state, deleted)
         found_missing = None

@@ -38,6 +38,7 @@ from mqstore.storage import MessageStore
 from mqstore.storage.errors import (
     FlushTimeout,
     LeaderLogRefused,
+    QueuesIncomplete,
     RecordExpired,
     StorageError,
     StoreFailed,
@@ -69,7 +70,8 @@ class LinkState(StrEnum):
     REFUSED = "refused"
     """The leader's log does not continue this one: it is tried again, and needs an operator."""
     DIVERGED = "diverged"
-    """This log has a tail that the leader's lacks: it is being cut."""
+    """This log has a tail that the leader's lacks, and it is being cut; or queues of a topic that
+    was deleted here only are being made again."""
     STOPPED = "stopped"
 
 
@@ -81,6 +83,10 @@ class LogDiverged(Exception):
         super().__init__(f"this log has bytes from {offset} on that the leader's lacks")
         self.offset = offset
         self.epoch = epoch
+
+
+Divergence = LogDiverged | QueuesIncomplete
+"""A difference to the leader that the next opening of the store ends."""
 
 
 @dataclass(slots=True)
@@ -131,7 +137,7 @@ class Follower:
         name: str,
         syncs: bool = True,
         tls: HaTls | None = None,
-        on_diverged: Callable[[LogDiverged], None],
+        on_diverged: Callable[[Divergence], None],
     ) -> None:
         """``on_diverged`` is called once, when following has ended: the store must be opened again.
         ``heartbeat_s``: longest time between two reports; ``housekeeping_s``: longest time
@@ -173,7 +179,7 @@ class Follower:
                 await self._follow()
             except StoreFailed:
                 return  # the process ends
-            except LogDiverged as diverged:
+            except (LogDiverged, QueuesIncomplete) as diverged:
                 self._note(LinkState.DIVERGED, str(diverged))
                 self._on_diverged(diverged)
                 return

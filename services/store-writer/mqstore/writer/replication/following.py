@@ -13,7 +13,7 @@ from mqstore.service.settings import Settings, split_address
 from mqstore.storage import MessageStore
 from mqstore.storage.settings import FlushDiskType
 from mqstore.writer.durability import DurabilityWaiter
-from mqstore.writer.replication.follower import Follower, LinkState, LogDiverged
+from mqstore.writer.replication.follower import Divergence, Follower, LinkState
 from mqstore.writer.replication.leader_tables import LeaderTables
 
 CANCEL_INTERVAL_S: Final = 0.1
@@ -32,7 +32,7 @@ class Following:
         leader: str,
         name: str,
         tls: HaTls | None,
-        on_diverged: Callable[[LogDiverged], None],
+        on_diverged: Callable[[Divergence], None],
     ) -> None:
         """``leader`` is the address of its log. Those of a master's tables are ``masterAddress``;
         a leader of mqstore sends them. ``name`` is that of this replica; ``tls`` and

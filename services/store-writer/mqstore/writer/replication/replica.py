@@ -14,7 +14,7 @@ from mqstore.storage import MessageStore
 from mqstore.storage.errors import RepairRefused, StorageError
 from mqstore.storage.status import NEXT_EPOCH
 from mqstore.writer.replication.elected import Elected, HandOverFailed, replica_name
-from mqstore.writer.replication.follower import LogDiverged
+from mqstore.writer.replication.follower import Divergence, LogDiverged
 from mqstore.writer.replication.following import Following
 from mqstore.writer.replication.leader import Leader
 from mqstore.writer.replication.roles import Following as FollowingRole
@@ -40,7 +40,7 @@ class Replica:
         """Elects the leader among the replicas of this shard; None where settings name it."""
         self._loop = asyncio.get_running_loop()
         self._changing = asyncio.Lock()
-        self._cutting: asyncio.Task[None] | None = None
+        self._reopening: asyncio.Task[None] | None = None
 
     @property
     def refusal(self) -> str | None:
@@ -75,8 +75,8 @@ class Replica:
         """Stop all tasks. The store is open still."""
         if self.elected is not None:
             await self.elected.stop()
-        if self._cutting is not None:
-            await asyncio.wait({self._cutting})
+        if self._reopening is not None:
+            await asyncio.wait({self._reopening})
         if self.following is not None:
             await self.following.stop()
         await self.leader.stop()
@@ -192,26 +192,29 @@ class Replica:
             await self.following.stop()
         self.following = None
 
-    def _note_diverged(self, diverged: LogDiverged) -> None:
-        self._cutting = asyncio.get_running_loop().create_task(self._cut_tail(diverged))
+    def _note_diverged(self, diverged: Divergence) -> None:
+        self._reopening = asyncio.get_running_loop().create_task(self._reopen(diverged))
 
-    async def _cut_tail(self, diverged: LogDiverged) -> None:
-        """Cut the tail of the log that its leader lacks, and follow on."""
+    async def _reopen(self, diverged: Divergence) -> None:
+        """Open the store again, without what its leader lacks, and follow on."""
         service = self._service
         async with self._changing:
             following, store = self.following, service.open_store
             if following is None or store is None or service.is_shutting_down:
                 return
             await self._stop_following()
-            leader = following.follower.link.leader
+            cut = None
             try:
-                cut = await asyncio.to_thread(
-                    store.epochs.cut_at_opening, diverged.offset, leader, diverged.epoch
-                )
+                if isinstance(diverged, LogDiverged):
+                    leader, epoch = following.follower.link.leader, diverged.epoch
+                    cut = await asyncio.to_thread(
+                        store.epochs.cut_at_opening, diverged.offset, leader, epoch
+                    )
                 await service.reopen(store)
             except (StorageError, OSError) as error:
                 service.fail(error)
                 return
-            figures = cut.model_dump(by_alias=True) | {"bytes": cut.end - cut.offset}
-            log.error("a diverged tail of the log was cut into quarantine", **figures)
-            service.events.publish("log-diverged", **figures)
+            if cut is not None:
+                figures = cut.model_dump(by_alias=True) | {"bytes": cut.end - cut.offset}
+                log.error("a diverged tail of the log was cut into quarantine", **figures)
+                service.events.publish("log-diverged", **figures)
