@@ -27,6 +27,7 @@ PART ?=
 JOBS ?=
 FUZZ_RECORDS ?= 10000000
 KILLS ?= 100
+KINDS ?=
 MINUTES ?= 60
 IMAGES ?= services spark
 IMAGE_PREFIX ?=
@@ -97,7 +98,8 @@ e2e-failover: E2E_IMAGES := services
 e2e-failover: E2E_TESTS := -s tests/e2e/test_many_failovers.py
 e2e-failover: AGAIN :=
 e2e-failover: export MQSTORE_E2E_KILLS = $(KILLS)
-e2e e2e-full e2e-failover: $(TEST_READY) ## test the chart on KUBECONFIG's cluster; e2e-full: long tests too, with PREVIOUS=REF; e2e-failover: KILLS=100 leaders
+e2e-failover: export MQSTORE_E2E_KINDS = $(KINDS)
+e2e e2e-full e2e-failover: $(TEST_READY) ## test the chart on KUBECONFIG's cluster; e2e-full: long tests too, with PREVIOUS=REF; e2e-failover: KILLS=100 leaders, KINDS="delete kill stop partition"
 	@[ -n "$$KUBECONFIG" ] || { echo "make $@ needs a cluster: set KUBECONFIG" >&2; exit 2; }
 	@# The test cluster's tools lie beside its KUBECONFIG; any other one pulls IMAGE_PREFIX's images.
 	@tools=$$(dirname "$$KUBECONFIG")/bin; [ ! -x "$$tools/kubectl" ] || export PATH="$$tools:$$PATH"; \
