@@ -7,7 +7,9 @@ const format = await load("lib/format.js");
 const times = await load("lib/times.js");
 const bytes = await load("lib/bytes.js");
 const metrics = await load("lib/metrics.js");
-const { pointOf } = await load("lib/history.js");
+const { pointOf, seriesOf } = await load("lib/history.js");
+const { isNew } = await load("lib/saved.js");
+const { heatOf, strengthOf } = await load("pages/latencies/heat.js");
 
 test("sizes and numbers have three digits, and lengths of time two units", () => {
   assert.equal(format.bytes(0), "0 B");
@@ -71,9 +73,53 @@ test("metrics are read with their labels", () => {
 test("a quantile is that of the values between two readings", () => {
   const before = new Map([["0.1", 5], ["1", 5], ["+Inf", 5]]);
   const after = new Map([["0.1", 5], ["1", 15], ["+Inf", 15]]);
-  assert.equal(metrics.quantileOf(before, after, 0.5), 0.55);
-  assert.equal(metrics.quantileOf(before, before, 0.5), undefined);
-  assert.equal(metrics.quantileOf(new Map(), new Map([["0.1", 0], ["+Inf", 3]]), 0.99), 0.1);
+  assert.equal(metrics.quantileOf(metrics.newCounts(before, after), 0.5), 0.55);
+  assert.equal(metrics.quantileOf(metrics.newCounts(before, before), 0.5), undefined);
+  assert.equal(metrics.quantileOf(metrics.newCounts(new Map(), new Map([["0.1", 0], ["+Inf", 3]])), 0.99), 0.1);
+  assert.equal(metrics.quantileOf(new Map(), 0.5), undefined);
+});
+
+test("after a restart all values of a histogram are new", () => {
+  const before = new Map([["0.1", 50], ["1", 60], ["+Inf", 60]]);
+  const after = new Map([["0.1", 2], ["1", 3], ["+Inf", 3]]);
+  assert.deepEqual(metrics.newCounts(before, after), new Map([[0.1, 2], [1, 1], [Infinity, 0]]));
+  assert.deepEqual(metrics.newCounts(after, new Map()), new Map());
+});
+
+test("histograms of shards are added by bucket, also of releases with other buckets", () => {
+  const found = metrics.mergeCounts([new Map([[0.1, 1], [Infinity, 2]]), new Map([[0.05, 3], [0.1, 4]])]);
+  assert.deepEqual([...found], [[0.05, 3], [0.1, 5], [Infinity, 2]]);
+  assert.equal(metrics.totalOf(found), 10);
+});
+
+const pointAt = (fromMs, atMs, counts) => ({ fromMs, atMs, counts: { put: new Map([[0, new Map(counts)]]), sync: new Map(), search: new Map() } });
+
+test("a heat map has the rows between the least and the greatest value", () => {
+  const all = [pointAt(0, 5, [[0.1, 0], [1, 2], [2, 0], [3, 1], [Infinity, 0]]), pointAt(5, 10, [[1, 3]])];
+  const found = heatOf(all, "put", null, 0, 10, 2);
+  assert.deepEqual([found.bounds, found.cells, found.greatest], [[1, 2, 3], [[0, 0, 0], [5, 0, 1]], 5]);
+  assert.deepEqual(heatOf(all, "put", 0, -10, 10, 4).cells.at(-1), [5, 0, 1]);
+  assert.equal(heatOf(all, "put", 7, 0, 10, 2), null);
+  assert.equal(heatOf(all, "search", null, 0, 10, 2), null);
+  assert.equal(strengthOf(0, 9), 0);
+  assert.equal(strengthOf(9, 9).toFixed(9), "1.000000000");
+});
+
+test("a plot has a gap where nothing was read for long", () => {
+  const all = [pointAt(0, 5000, []), pointAt(5000, 10_000, []), pointAt(600_000, 605_000, [])];
+  const { times, series } = seriesOf(all, [(each) => each.atMs]);
+  assert.deepEqual(times, [5000, 10_000, 10_001, 605_000]);
+  assert.deepEqual(series, [[5000, 10_000, null, 605_000]]);
+});
+
+test("what another tab has saved is not saved again", () => {
+  assert.equal(isNew(undefined, { fromMs: 0 }), true);
+  assert.equal(isNew(5000, { fromMs: 5000 }), true);
+  assert.equal(isNew(5000, { fromMs: 2000 }), false);
+});
+
+test("a latency is in one unit", () => {
+  assert.deepEqual([0.0000254, 0.0025, 0.25, 2.5].map(format.latency), ["25.4 µs", "2.50 ms", "250 ms", "2.50 s"]);
 });
 
 const reading = (count) => metrics.parseMetrics(`rocketmq_messages_in_total{topic="t",is_system="false"} ${count}\nmqstore_disk_bytes{kind="used"} 9`, new Set(["rocketmq_messages_in_total", "mqstore_disk_bytes"]));

@@ -13,6 +13,7 @@
 /** @type {PageEntry[]} */
 export const pages = [
   { name: "overview", title: "Overview", section: "Store", icon: "overview", role: "consume", load: () => import("./pages/overview/overview.js") },
+  { name: "latencies", title: "Latencies", section: "Store", icon: "latencies", role: "consume", load: () => import("./pages/latencies/latencies.js") },
   { name: "topics", title: "Topics", section: "Messages", icon: "topics", role: "consume", load: () => import("./pages/topics/topics.js") },
   { name: "messages", title: "Messages", section: "Messages", icon: "messages", role: "consume", load: () => import("./pages/messages/messages.js") },
   { name: "trace", title: "Trace", section: "Messages", icon: "trace", role: "consume", load: () => import("./pages/trace/trace.js") },

@@ -48,5 +48,11 @@ export function duration(ms) {
   return `${Math.floor(ms / size)} ${name}${next && rest ? ` ${rest} ${next[0]}` : ""}`;
 }
 
+/** A latency in one unit. @param {number} seconds */
+export function latency(seconds) {
+  if (seconds < 0.001) return `${digits(seconds * 1e6)} µs`;
+  return seconds < 1 ? `${digits(seconds * 1000)} ms` : `${digits(seconds)} s`;
+}
+
 /** @param {number} number @param {string} one @param {string} [several] */
 export const plural = (number, one, several = `${one}s`) => `${count(number)} ${number === 1 ? one : several}`;

@@ -4,11 +4,14 @@ import { signal } from "./html.js";
 
 /** Numbers of all shards, ascending. */
 export const shards = signal([0]);
+/** Id of the store that query has. */
+export const storeId = signal("");
 
 /** Reads the list of shards. Throws Problem. */
 export async function loadShards() {
   const store = await request({ path: "/v1/store" });
   const listed = store.shards.map((/** @type {{shard: number}} */ each) => each.shard);
+  storeId.value = store.storeId;
   shards.value = listed.length ? listed.sort((/** @type {number} */ a, /** @type {number} */ b) => a - b) : [store.shard];
 }
 

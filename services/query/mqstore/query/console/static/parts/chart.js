@@ -43,7 +43,7 @@ export function Chart({ label, times, series, format }) {
 
 /** @param {HTMLElement} element @param {string[]} names @param {(value: number) => string} format */
 function optionsOf(element, names, format) {
-  const colour = (/** @type {string} */ name) => resolved(element, name);
+  const colour = (/** @type {string} */ name) => resolvedColour(element, name);
   const axis = { stroke: colour("--muted"), font: `11px ${getComputedStyle(element).fontFamily}`, ticks: { show: false }, grid: { stroke: colour("--line"), width: 1 } };
   return {
     width: element.clientWidth || 300,
@@ -72,7 +72,7 @@ function rangeOf(_, first, last) {
 const heightOf = (_, __, greatest) => [0, greatest ? greatest * 1.1 : 1];
 
 /** The colour of a token now, as a canvas takes it. @param {HTMLElement} element @param {string} name */
-function resolved(element, name) {
+export function resolvedColour(element, name) {
   const probe = document.createElement("i");
   probe.style.color = `var(${name})`;
   element.append(probe);

@@ -2,6 +2,7 @@ import { html } from "../lib/html.js";
 
 const PATHS = {
   overview: "M3 12h4l3 8 4-16 3 8h4",
+  latencies: "M4 20h16M6 16v-3M10 16V6M14 16v-6M18 16v-2",
   topics: "M4 6h16M4 12h16M4 18h10",
   messages: "M4 5h16v11H9l-5 4z",
   trace: "M6 4v10a4 4 0 0 0 4 4h8M15 15l3 3-3 3M6 4a0 0 0 0 1 0 0M6 4h.01M12 8h6",

@@ -1,7 +1,7 @@
 // The state of the whole store at a glance.
 import { request } from "../../lib/api.js";
-import { bytes, compact, count, duration, percent, plural } from "../../lib/format.js";
-import { points, unread } from "../../lib/history.js";
+import { bytes, compact, count, duration, latency, percent, plural } from "../../lib/format.js";
+import { points, seriesOf, unread } from "../../lib/history.js";
 import { html, useMemo } from "../../lib/html.js";
 import { ageOf, GROUPS_MAX, loadLags } from "../../lib/lags.js";
 import { useLoad } from "../../lib/load.js";
@@ -91,16 +91,17 @@ function Figures({ states }) {
 const PLOTS = /** @type {{title: string, series: [name: string, field: keyof import("../../lib/history.js").Point][], format: (value: number) => string}[]} */ ([
   { title: "Messages", series: [["In", "messagesIn"], ["Out", "messagesOut"]], format: (value) => `${compact(value)}/s` },
   { title: "Bytes", series: [["In", "bytesIn"], ["Out", "bytesOut"]], format: (value) => `${bytes(value)}/s` },
-  { title: "Slowest 1 % of operations", series: [["Put", "put99"], ["Sync", "sync99"], ["Read", "request99"]], format: (value) => (value < 0.001 ? `${compact(value * 1e6)} µs` : duration(value * 1000)) },
+  { title: "Slowest 1 % of operations", series: [["Put", "put99"], ["Sync", "sync99"], ["Search", "search99"]], format: latency },
   { title: "Lag of all groups", series: [["Messages", "lag"]], format: compact },
 ]);
 
 function Plots() {
   const all = points.value;
-  const times = useMemo(() => all.map((/** @type {any} */ each) => each.atMs), [all]);
+  const plots = useMemo(() => PLOTS.map(({ series }) => seriesOf(all, series.map(([, field]) => (/** @type {import("../../lib/history.js").Point} */ each) => /** @type {number | null} */ (each[field])))), [all]);
   return html`<div class="grid wide-cells">
-    ${PLOTS.map(({ title, series, format }) => {
-      const shown = series.map(([name, field]) => ({ name, values: all.map((/** @type {any} */ each) => each[field]) }));
+    ${PLOTS.map(({ title, series, format }, i) => {
+      const { times, series: values } = /** @type {typeof plots[number]} */ (plots[i]);
+      const shown = series.map(([name], at) => ({ name, values: values[at] ?? [] }));
       return html`<${Card} key=${title} title=${title}><${Chart} label=${title} times=${times} series=${shown} format=${format} /><//>`;
     })}
   </div>`;
@@ -108,7 +109,7 @@ function Plots() {
 
 /** @param {{states: States}} props */
 function Disks({ states }) {
-  return html`<${Card} title="Disk" aside=${html`<span class="muted small">at the growth since the console was opened</span>`}>
+  return html`<${Card} title="Disk" aside=${html`<span class="muted small">at the growth of the plotted time</span>`}>
     <div class="stack">
       ${[...states.answers].map(([shard, { retention }]) => html`<${Disk} key=${shard} shard=${shard} isNamed=${states.answers.size > 1} retention=${retention} />`)}
     </div>
