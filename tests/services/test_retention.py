@@ -107,6 +107,7 @@ def test_a_pin_keeps_its_range_until_it_is_ended(tmp_path: Path) -> None:
         again = client.put_pin("backup-1", 2 * SEGMENT, lease_s=60)
         assert client.pins().pins == (again,)
         assert client.pin("backup-1") == again
+        assert "mqstore_pins 1.0" in httpx.get(f"{one.url}/metrics").text
         assert client.remove_pin("backup-1") is not None
         assert httpx.get(url).json()["type"] == "urn:mqstore:problem:pin-unknown"
         _await_segments(client, 1)
@@ -143,9 +144,11 @@ def test_retention_waits_for_the_archive_until_that_is_ended(tmp_path: Path) -> 
         _fill(client, 4)
         client.flush()
         assert client.archive().archive is None
+        assert "mqstore_archive_behind_bytes 0.0" in httpx.get(f"{one.url}/metrics").text
         mark = client.put_archive(SEGMENT, url).archive
         assert mark is not None
         assert client.archive().archive == mark
+        assert "mqstore_archive_behind_bytes 0.0" not in httpx.get(f"{one.url}/metrics").text
         _age(store, 100)
         _await_segments(client, 3)
         held = _plan(one).segments[0]

@@ -21,7 +21,7 @@ PREFIXES = (
     *("mqstore_transactions", "rocketmq_half", "rocketmq_commit", "rocketmq_rollback"),
     "rocketmq_finish",
 )
-LABELS = ("shard", "decision", "topic")
+LABELS = ("shard", "decision", "topic", "older_than_seconds")
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 MESSAGES_IN, BYTES_IN = "rocketmq_messages_in_total", "rocketmq_throughput_in_total"
 PUT_TIMES = "rocketmq_brokeruntime_pmdt_"
@@ -61,6 +61,7 @@ def test_each_thing_that_happens_is_counted(one: Process) -> None:
     found = samples(one)
     expected = {
         "mqstore_transactions_pending 3": 1,
+        "mqstore_transactions_pending_by_age 3 3600": 0,
         "mqstore_transactions_set_aside 3": 0,
         "mqstore_transactions_checks_waiting 3": 0,
         "mqstore_transactions_begun_total 3": 3,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from mqstore.storage import MessageStore
+
+OUTCOMES: Final = ("published", "given-up", "lapsed", "failed", "closed")
 
 
 def of_index(store: MessageStore) -> Iterable[Metric]:
@@ -35,11 +38,11 @@ def of_index(store: MessageStore) -> Iterable[Metric]:
     )
     outcomes = CounterMetricFamily(
         "mqstore_index_rebuilds",
-        "Rebuilds that ended, by outcome: published, given-up, lapsed, failed, closed.",
+        f"Rebuilds that ended, by outcome: {', '.join(OUTCOMES)}.",
         labels=["outcome"],
     )
-    for outcome, count in store.rebuilds.ended.items():
-        outcomes.add_metric([outcome], count)
+    for outcome in OUTCOMES:
+        outcomes.add_metric([outcome], store.rebuilds.ended[outcome])
     yield outcomes
     yield GaugeMetricFamily(
         "mqstore_index_rebuild_last_seconds",

@@ -172,6 +172,7 @@ class WriterService:
             self.replica.leader,
             settings.min_in_sync_replicas,
             self._follower,
+            lambda: 0 if self._store is None else self._store.epochs.newest,
         )
         GroupStateMetrics(
             self.api.metrics.registry,

@@ -165,7 +165,7 @@ class StoreMetrics(Collector):
             yield from _of_store(status)
             yield from _of_files(store)
             yield from _of_refusal(store.put_refusal)
-            yield from _of_retention(store.retention)
+            yield from _of_retention(store.retention, status)
             yield from _of_scrub(store.scrub.progress)
             yield CounterMetricFamily(
                 "mqstore_damage_reports",
@@ -375,7 +375,7 @@ def _of_refusal(refusal: PutRefusal | None) -> Iterable[Metric]:
     )
 
 
-def _of_retention(retention: Retention) -> Iterable[Metric]:
+def _of_retention(retention: Retention, status: StoreStatus) -> Iterable[Metric]:
     disks = retention.disks
     for volume in disks.volumes:
         # Under the names of RocketMQ's exporter, whose dashboards have them.
@@ -401,6 +401,22 @@ def _of_retention(retention: Retention) -> Iterable[Metric]:
     derived.add_metric(["consumequeue"], retention.removal.queue_files)
     derived.add_metric(["index"], retention.removal.index_files)
     yield derived
+    yield GaugeMetricFamily(
+        "mqstore_pins",
+        "Leases of ranges of the log, which retention keeps for backups, jobs and readers.",
+        value=len(retention.pins()),
+    )
+    mark = retention.archive
+    yield GaugeMetricFamily(
+        "mqstore_archive_mark_seconds",
+        "Unix time of the last report of the archive job; 0: retention waits for no archive.",
+        value=0 if mark is None else mark.marked_ms / 1000,
+    )
+    yield GaugeMetricFamily(
+        "mqstore_archive_behind_bytes",
+        "Bytes of the log that are not archived; 0 where retention waits for no archive.",
+        value=0 if mark is None else max(0, status.max_offset - mark.offset),
+    )
 
 
 def _of_quarantine(quarantine: QuarantineService) -> Metric:
@@ -431,4 +447,9 @@ def _of_scrub(progress: ScrubProgress) -> Iterable[Metric]:
         "mqstore_scrub_last_pass_seconds",
         "Unix time at which the last whole scrub of the log ended; 0: none yet.",
         value=(progress.last_pass_ended_at_ms or 0) / 1000,
+    )
+    yield GaugeMetricFamily(
+        "mqstore_scrub_checked_bytes",
+        "Bytes that the running pass of the scrub, or the last one, has compared with checksums.",
+        value=progress.checked_bytes,
     )

@@ -215,14 +215,14 @@ def test_counts_can_be_read_while_the_log_is_read_and_after_that_fails(
             step.result(WAIT_S)
             counts.result(WAIT_S)
         assert "no room" in (engine.trouble or "")
-        assert read_counts(engine) == (0, 0, None, {}, 0)
+        assert read_counts(engine) == (0, 0, [], {}, 0)
 
 
 def read_counts(engine: TransactionEngine) -> tuple[object, ...]:
     return (
         engine.pending_count,
         engine.set_aside_count,
-        engine.oldest_pending_ms,
+        engine.pending_born_ms,
         engine.half_counts,
         engine.checks_waiting,
     )

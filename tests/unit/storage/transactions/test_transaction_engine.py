@@ -356,7 +356,7 @@ def test_stories_are_chosen_by_state_group_and_age(bench: Bench) -> None:
     assert keys([State.PENDING], None, born_ms - 1) == ["a"]
     assert keys([State.COMMITTED], None, ALWAYS_MS) == ["b"]
     assert keys([State.SET_ASIDE, State.ROLLED_BACK], None, ALWAYS_MS) == []
-    assert engine.oldest_pending_ms == engine.find("a").born_ms
+    assert engine.pending_born_ms == [engine.find(key).born_ms for key in ("a", "c", "d")]
 
 
 def test_stories_are_the_oldest_that_follow_a_place(bench: Bench) -> None:
@@ -394,4 +394,4 @@ def test_pending_halves_are_counted_by_topic(bench: Bench) -> None:
     assert bench.engine.half_counts == {"U": 1}
     bench.roll_back("c")
     assert not bench.engine.half_counts
-    assert bench.engine.oldest_pending_ms is None
+    assert not bench.engine.pending_born_ms

@@ -195,7 +195,7 @@ def test_while_the_index_does_not_cover_the_log_transactions_wait(bench: Bench) 
         engine.take_at_hand([bench.request("b")], ())
     with pytest.raises(TransactionsNotLoaded):
         engine.find("a")
-    assert (engine.pending_count, engine.oldest_pending_ms) == (0, None)
+    assert (engine.pending_count, engine.pending_born_ms) == (0, [])
     with pytest.raises(TransactionsNotLoaded):
         engine.lease(None, 10)
     bench.world.store.dispatcher.catch_up.lost = ()

@@ -237,14 +237,14 @@ class TransactionEngine:
         return self._schedule.waiting
 
     @property
-    def oldest_pending_ms(self) -> int | None:
-        """Begin time of the oldest pending transaction in Unix milliseconds, or None."""
+    def pending_born_ms(self) -> list[int]:
+        """Begin times of the pending transactions in Unix milliseconds, in no order."""
         if not self._ledger.is_loaded:
-            return None
+            return []
         with self._lock:
             known = self._ledger.known  # a read that failed meanwhile leaves None
             pending = () if known is None else known.pending.values()
-            return min((each.born_ms for each in pending), default=None)
+            return [each.born_ms for each in pending]
 
     @property
     def half_counts(self) -> Counter[str]:

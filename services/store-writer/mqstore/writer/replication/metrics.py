@@ -22,16 +22,24 @@ class ReplicationMetrics(Collector):
         leader: Leader,
         in_sync_min: int,
         follower: Callable[[], Follower | None],
+        epoch: Callable[[], int],
     ) -> None:
-        """``in_sync_min`` is ``minInSyncReplicas``. ``follower`` returns None in a leader."""
+        """``in_sync_min`` is ``minInSyncReplicas``. ``follower`` returns None in a leader.
+        ``epoch`` returns the newest epoch of the log."""
         self._leader = leader
         self._in_sync_min = in_sync_min
         self._follower = follower
+        self._epoch = epoch
         registry.register(self)
 
     def collect(self) -> Iterable[Metric]:
         """The values at this moment, as ``Collector``."""
         server, watch = self._leader.ha, self._leader.watch
+        yield GaugeMetricFamily(
+            "mqstore_replication_epoch",
+            "Newest epoch of the log, which each new leader begins; 0 before the first one.",
+            value=self._epoch(),
+        )
         yield from self._of_slaves([] if watch is None else watch.states)
         yield GaugeMetricFamily(
             "mqstore_replication_in_sync",

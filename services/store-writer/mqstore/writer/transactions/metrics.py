@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
@@ -18,6 +19,9 @@ from prometheus_client.registry import Collector
 from mqstore.service.metrics import OTHER_TOPICS, Histogram, RocketmqNames
 from mqstore.storage.exchanges import ValueCounts
 from mqstore.storage.transactions import TransactionEngine, Verdict
+
+PENDING_AGES_S: Final = (60, 600, 3_600, 86_400)
+"""Ages by which pending transactions are counted."""
 
 
 class TransactionMetrics(Collector):
@@ -47,10 +51,10 @@ class TransactionMetrics(Collector):
         yield from self._as_rocketmq(engine)
 
     def _waiting(self, engine: TransactionEngine) -> Iterable[Metric]:
-        oldest_ms, now_ms = engine.oldest_pending_ms, time.time_ns() // 1_000_000
+        born_ms, now_ms = engine.pending_born_ms, time.time_ns() // 1_000_000
         set_aside, waiting = engine.set_aside_count, engine.checks_waiting
         load_s = engine.counts.load_s
-        oldest_s = 0.0 if oldest_ms is None else max(0, now_ms - oldest_ms) / 1000
+        oldest_s = max(0, now_ms - min(born_ms, default=now_ms)) / 1000
         for name, text, value in (
             ("pending", "Transactions without a decision, by shard.", engine.pending_count),
             ("oldest_seconds", "Age of the oldest pending transaction, by shard.", oldest_s),
@@ -61,6 +65,14 @@ class TransactionMetrics(Collector):
             family = GaugeMetricFamily(f"mqstore_transactions_{name}", text, labels=["shard"])
             family.add_metric([self._shard], value)
             yield family
+        by_age = GaugeMetricFamily(
+            "mqstore_transactions_pending_by_age",
+            "Transactions without a decision that are older than older_than_seconds, by shard.",
+            labels=["shard", "older_than_seconds"],
+        )
+        for bound_s, count in count_by_age(born_ms, now_ms).items():
+            by_age.add_metric([self._shard, str(bound_s)], count)
+        yield by_age
 
     def _counted(self, engine: TransactionEngine) -> Iterable[Metric]:
         counts = engine.counts
@@ -115,6 +127,11 @@ class TransactionMetrics(Collector):
         named = dict(by_topic.most_common(self._topics_max))
         rest = by_topic.total() - sum(named.values())
         return named | ({OTHER_TOPICS: rest} if rest else {})
+
+
+def count_by_age(born_ms: Sequence[int], now_ms: int) -> dict[int, int]:
+    """Return how many are older than each of PENDING_AGES_S, by that age."""
+    return {s: sum(now_ms - each > s * 1000 for each in born_ms) for s in PENDING_AGES_S}
 
 
 def _histogram(found: ValueCounts) -> Histogram:
