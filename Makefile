@@ -59,7 +59,7 @@ SPARK_READY := $(VENV)/.ready-for-spark
 DOCS_READY := $(VENV)/.ready-for-docs
 SANITIZE := -fsanitize=address,undefined
 
-.PHONY: run test test-ci e2e e2e-full e2e-failover images previous browser promtool nightly setup index-rebuild expiry-report bench growth simulate simulate-shard soak \
+.PHONY: run test test-ci e2e e2e-full e2e-failover images previous browser prometheus nightly setup index-rebuild expiry-report bench growth simulate simulate-shard soak \
 	fuzz docs lint fmt clean help
 
 run: export MQSTORE_STORE = $(STORE)
@@ -112,9 +112,9 @@ browser: ## install Debian's chromium where no chromium is there, as root; `make
 	@command -v chromium >/dev/null || { apt-get -qq update && \
 		DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium fonts-dejavu-core; }
 
-promtool: ## get build/promtool from Debian's package of Prometheus; `make test` tests the alerts with it
-	@rm -rf build/prometheus && mkdir -p build/prometheus && cd build/prometheus && \
-		apt-get download -qq prometheus && dpkg-deb -x prometheus_*.deb . && mv usr/bin/promtool .. && rm -rf "$$PWD"
+prometheus: ## get build/prometheus and build/promtool from Debian's package; tests of alerts and dashboard use them
+	@rm -rf build/debian && mkdir -p build/debian && cd build/debian && apt-get download -qq prometheus && \
+		dpkg-deb -x prometheus_*.deb . && mv -t .. usr/bin/prometheus usr/bin/promtool && rm -rf "$$PWD"
 
 nightly: $(SPARK_READY) ## run all tests, with more and new random examples, for instance 50 stores for each version and direction
 	@MQSTORE_EXPLORE=1 MQSTORE_COMPAT_EXAMPLES=50 MQSTORE_COMPAT_MESSAGES=200 $(BIN)/python -m pytest \

@@ -1,23 +1,16 @@
-"""The alerts as Prometheus understands them: promtool, from the PATH or `make promtool`."""
+"""The alerts as Prometheus understands them: promtool, from the PATH or `make prometheus`."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
+from tests.prometheus_tools import find_tool, needs_prometheus
+from tests.unit.chart.test_chart import needs_helm, render
 
-from tests.unit.chart.test_chart import ROOT, needs_helm, render
-
-BUILT = ROOT / "build" / "promtool"
-PROMTOOL = shutil.which("promtool") or (str(BUILT) if BUILT.exists() else None)
-pytestmark = [
-    needs_helm,
-    pytest.mark.skipif(PROMTOOL is None, reason="needs promtool; `make promtool` gets it"),
-]
+pytestmark = [needs_helm, needs_prometheus]
 MINE = 'namespace="default",app_kubernetes_io_instance="shop"'
 HEALTHY = {
     f'mqstore_store_open{{{MINE},pod="a"}}': "1x30",
@@ -81,7 +74,11 @@ def _rules() -> Any:
 def _promtool(directory: Path, *words: str) -> None:
     (directory / "rules.json").write_text(json.dumps(_rules()))
     ran = subprocess.run(
-        [str(PROMTOOL), *words], capture_output=True, text=True, check=False, cwd=directory
+        [str(find_tool("promtool")), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=directory,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
 

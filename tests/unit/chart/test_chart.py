@@ -480,5 +480,5 @@ def goes_by_metrics_of(expression: str, release: str) -> None:
     metrics = re.findall(r"\b((?:mqstore|rocketmq)_[a-z_]+)(\{[^}\"]*\"[^}]*)?", expression)
     assert metrics
     for metric, labels in metrics:
-        assert metric.removesuffix("_bucket") in metric_names()
+        assert metric.removesuffix("_bucket") in metric_names(), metric
         assert labels.startswith(f"{{{release}"), expression
