@@ -1,4 +1,4 @@
-"""The follower's part of a model replica: copies a leader's log, reports what is on its disk."""
+"""The follower's part of a model replica: copies a leader's log, and reports what it has."""
 
 from __future__ import annotations
 
@@ -127,6 +127,8 @@ class ModelFollower:
         confirmed = min(frame.confirmed, self._log.end)
         self._replica.confirmed = max(self._replica.confirmed, confirmed)
         end = self._log.end
+        if not self._replica.shard.syncs:
+            self._report()
         if end > self._log.flushed:
             self._process.after(self._replica.sync_time(), lambda: self._flush(end))
 
@@ -137,7 +139,8 @@ class ModelFollower:
 
     def _report(self) -> None:
         if self._end is not None and self._is_introduced:
-            self._end.send(Report(self._log.flushed, self._tables_version))
+            end = self._log.flushed if self._replica.shard.syncs else self._log.end
+            self._end.send(Report(end, self._tables_version))
 
     def _tick(self) -> None:
         if self._is_closed:

@@ -45,6 +45,9 @@ class Surroundings:
     leases: LeaseService
     ledger: Ledger
     founder: str
+    syncs: bool = True
+    """Whether followers acknowledge what is on their disks, or in their page caches: they do not
+    lose power then."""
     volumes: dict[str, Volume] = field(default_factory=dict)
     """By name."""
     next_number: int = 0
@@ -95,6 +98,8 @@ class Volume:
 
     def end(self, *, power: bool) -> None:
         """End the process at once; with ``power`` lose some of what was not synced, too."""
+        leads = self.replica is not None and self.replica.leading is not None
+        keeps_all = not (self.shard.syncs or leads)
         if power:
             self.machine.is_up = False
         if self.replica is not None:
@@ -102,9 +107,9 @@ class Volume:
             self.shard.network.end_process(process, silent=power)
             process.alive = False
             self.replica = None
-            if not power:
+            if not power or keeps_all:
                 self.log.kill()
-        if power:
+        if power and not keeps_all:
             self.shard.ledger.lost |= self.log.lose_power(self.shard.events.rng)
             self.tables.lose_power()
 

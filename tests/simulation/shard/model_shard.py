@@ -29,6 +29,8 @@ DELETION_CHANCE: Final = 0.1
 READ_AT_ONCE: Final = 3
 FAIL_CHANCES: Final = (0.0, 0.02, 0.2)
 """How often a call of the lease fails, of which each schedule has one."""
+UNSYNCED_EACH, UNSYNCED = 5, 2
+"""Seeds, by their remainder, of schedules whose followers acknowledge from their page caches."""
 RATES: Final = (0.96, 1.04)
 """Slowest and fastest clock of a machine."""
 
@@ -43,7 +45,8 @@ class ModelShard:
         network = Network(events)
         leases = LeaseService(events, network, rng.choice(FAIL_CHANCES))
         self.ledger = Ledger()
-        self.shard = Surroundings(events, network, leases, self.ledger, NAMES[0])
+        syncs = seed % UNSYNCED_EACH != UNSYNCED
+        self.shard = Surroundings(events, network, leases, self.ledger, NAMES[0], syncs)
         self.volumes = self.shard.volumes
         for name in NAMES:
             self.volumes[name] = Volume(self.shard, name, rng.uniform(*RATES), lambda: kind(rng))
