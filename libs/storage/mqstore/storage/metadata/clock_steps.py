@@ -40,14 +40,16 @@ class _Value(BaseModel):
 class ClockStep(_Value):
     """One step of the clock; times are milliseconds since the epoch."""
 
-    offset: Annotated[int, Field(ge=0, description="Messages below were stored before it.")]
-    step_ms: Annotated[int, Field(description="By how much; below 0 it was set back.")]
-    clock_ms: Annotated[int, Field(description="What it showed then.")]
-    newest_ms: Annotated[int, Field(description="The newest STORETIMESTAMP before.")]
-    is_measured: Annotated[
-        bool,
-        Field(description="False: known only from the newest message, after the machine started."),
-    ]
+    offset: Annotated[int, Field(ge=0)]
+    """Physical offset; messages below were stored before the step."""
+    step_ms: int
+    """Size of the step; below 0 the clock was set back."""
+    clock_ms: int
+    """Time that the clock showed after the step."""
+    newest_ms: int
+    """The newest STORETIMESTAMP before the step."""
+    is_measured: bool
+    """False: known only from the newest message, after the machine started."""
 
 
 class _File(_Value):

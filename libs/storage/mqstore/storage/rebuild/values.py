@@ -31,23 +31,29 @@ class RebuildView(Value):
     """The running rebuild."""
 
     id: str
-    owner: Annotated[str, Field(description="Who does it, as they said.")]
+    owner: str
+    """Name of the job, as it was given."""
     shard: str
     store_id: str
     format: str
-    tags: Annotated[bool, Field(description="Whether TAGS are indexed.")]
+    tags: bool
+    """Whether TAGS are indexed."""
     hash_slots: int
     index_num: int
-    from_offset: Annotated[int, Field(alias="from", description="The first byte of the log.")]
-    to_offset: Annotated[
-        int, Field(alias="to", description="Behind the last one; from here the writer indexes.")
-    ]
+    from_offset: Annotated[int, Field(alias="from")]
+    """Physical offset of the first byte of the range."""
+    to_offset: Annotated[int, Field(alias="to")]
+    """Physical end of the range; from here the writer indexes."""
     segments: tuple[SegmentRange, ...]
     since_ms: int
-    expires_ms: Annotated[int, Field(description="Discarded then, unless the lease goes on.")]
-    disk_ratio: Annotated[int, Field(description="Percent of the volume that staging may fill.")]
-    items: Annotated[int, Field(description="That have come in whole parts.")] = 0
-    parts: Annotated[int, Field(description="That are whole.")] = 0
+    expires_ms: int
+    """Time when it is discarded, unless its lease is renewed."""
+    disk_ratio: int
+    """Percentage of the volume that staging may fill."""
+    items: int = 0
+    """Items received in complete parts."""
+    parts: int = 0
+    """Complete parts."""
     parts_planned: int = 0
 
     @property
@@ -61,15 +67,15 @@ class RebuildEnded(Value):
 
     id: str
     owner: str
-    outcome: Annotated[
-        str, Field(description="published, given-up, lapsed, failed, or closed with the store.")
-    ]
+    outcome: str
+    """published, given-up, lapsed, failed, or closed with the store."""
     since_ms: int
     ended_ms: int
     seconds: float
     items: int
     files: int
-    bytes: Annotated[int, Field(description="Of the new files, as far as they are used.")]
+    bytes: int
+    """Used bytes of the new files."""
 
 
 class Published(Value):
@@ -79,11 +85,13 @@ class Published(Value):
     published: tuple[str, ...]
     replaced: tuple[str, ...]
     items: int
-    bytes: Annotated[int, Field(description="Of the new files, as far as they are used.")]
+    bytes: int
+    """Used bytes of the new files."""
 
 
 class PartSums(Value):
     """The sums of one complete part."""
 
     items: int
-    slots: Annotated[int, Field(description="That are in use.")]
+    slots: int
+    """Hash slots in use."""

@@ -27,9 +27,12 @@ log = logging.getLogger(__name__)
 class ArchiveMark(Value):
     """The progress of the archive. Offsets are physical, times milliseconds since the epoch."""
 
-    offset: Annotated[int, Field(ge=0, description="Everything below is archived, or was gone.")]
-    place: Annotated[str, Field(description="Where the archive is, as its job says.")]
-    since_ms: Annotated[int, Field(description="When retention began to wait for it.")]
+    offset: Annotated[int, Field(ge=0)]
+    """Physical offset; everything below is archived, or was gone."""
+    place: str
+    """Place of the archive, as its job says."""
+    since_ms: int
+    """Time when retention began to wait for the archive."""
     marked_ms: int
 
     @property

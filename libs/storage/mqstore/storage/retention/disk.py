@@ -13,9 +13,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
-
-from pydantic import Field
 
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import DiskFull
@@ -30,16 +27,15 @@ log = logging.getLogger(__name__)
 class Volume(Value):
     """One measured volume. Sizes are in bytes, as an unprivileged user may use them."""
 
-    name: Annotated[str, Field(description="What lies on it: commitlog or consumequeue.")]
+    name: str
+    """Directory on the volume: commitlog or consumequeue."""
     path: str
     total_bytes: int
     used_bytes: int
     free_bytes: int
     used_percent: float
-    unlinked_bytes: Annotated[
-        int,
-        Field(description="Of usedBytes: of files just deleted that some process has open yet."),
-    ] = 0
+    unlinked_bytes: int = 0
+    """Part of ``used_bytes``: deleted files that some process has open still."""
 
     @property
     def expected_bytes(self) -> int:

@@ -3,9 +3,7 @@ archive."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from mqstore.storage.retention.value import Value
 
@@ -13,17 +11,15 @@ from mqstore.storage.retention.value import Value
 class Hold(Value):
     """Keeps every segment with a byte of its range, up to keepDiskCeilingRatio."""
 
-    kind: Annotated[
-        Literal["pin", "group", "delay", "archive"],
-        Field(
-            description="A lease, keepForGroups, a level's undelivered messages, or what is not "
-            "archived."
-        ),
-    ]
+    kind: Literal["pin", "group", "delay", "archive"]
+    """A lease, keepForGroups, a level's undelivered messages, or what is not archived."""
     name: str
-    from_offset: Annotated[int, Field(description="Physical offset of the first byte needed.")]
-    to_offset: Annotated[int | None, Field(description="Behind the last one; null: to the end.")]
-    until_ms: Annotated[int | None, Field(description="When it ends by itself, if it does.")]
+    from_offset: int
+    """Physical offset of the first byte needed."""
+    to_offset: int | None
+    """Physical offset behind the last byte; None: to the end of the log."""
+    until_ms: int | None
+    """Time when it ends by itself; None: it does not."""
 
     def covers(self, start: int, end: int) -> bool:
         """Whether a byte from ``start`` to before ``end`` is needed."""

@@ -35,11 +35,15 @@ class Pin(Value):
     """One lease. Offsets are physical, times milliseconds since the epoch."""
 
     name: str
-    from_offset: Annotated[int, Field(ge=0, description="The first byte that is needed.")]
-    to_offset: Annotated[int | None, Field(description="Behind the last one; null: to the end.")]
-    why: Annotated[str, Field(description="What for, as its owner says.")]
+    from_offset: Annotated[int, Field(ge=0)]
+    """Physical offset of the first byte needed."""
+    to_offset: int | None
+    """Physical offset behind the last byte; None: to the end of the log."""
+    why: str
+    """Purpose, as its owner says."""
     created_ms: int
-    expires_ms: Annotated[int, Field(description="Ends then, unless put again before.")]
+    expires_ms: int
+    """Time when it ends, unless it is put again before."""
 
     @property
     def hold(self) -> Hold:

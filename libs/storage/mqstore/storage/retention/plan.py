@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Final
-
-from pydantic import Field
+from typing import Final
 
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.retention import hours
@@ -102,33 +100,39 @@ class PlannedSegment(Value):
     offset: int
     size: int
     modified_ms: int
-    expires_ms: Annotated[int, Field(description="modifiedMs plus fileReservedTime.")]
-    goes: Annotated[bool, Field(description="It goes now, deleteFileBatchMax of them a round.")]
-    not_before_ms: Annotated[
-        int | None, Field(description="When it goes at the earliest; null: nothing says when.")
-    ]
+    expires_ms: int
+    """``modified_ms`` plus fileReservedTime."""
+    goes: bool
+    """Whether it is deleted now, deleteFileBatchMax segments a round."""
+    not_before_ms: int | None
+    """Earliest time of its deletion; None: unknown."""
     why: Why
-    held_by: Annotated[
-        tuple[str, ...], Field(description="Pins and groups that need it, honoured or not.")
-    ]
+    held_by: tuple[str, ...]
+    """Pins and groups that need it, honoured or not."""
 
 
 class RetentionPlan(Value):
     """The segments that retention would remove at this moment, and those that would stay."""
 
     made_ms: int
-    rule: Annotated[RetentionRule, Field(description="The settings that it was made by.")]
-    triggers: Annotated[tuple[Trigger, ...], Field(description="Why files go now, if they do.")]
-    next_hour_ms: Annotated[int, Field(description="When deleteWhen comes, or now.")]
-    puts_refused: Annotated[bool, Field(description="Whether the next put would be refused.")]
-    puts_refused_why: Annotated[str | None, Field(description="What refuses puts.")] = None
-    holds_honoured: Annotated[
-        bool, Field(description="False above keepDiskCeilingRatio: pins and groups keep nothing.")
-    ]
+    rule: RetentionRule
+    """The settings of the plan."""
+    triggers: tuple[Trigger, ...]
+    """Reasons why files are deleted now."""
+    next_hour_ms: int
+    """The next time of deleteWhen, or now."""
+    puts_refused: bool
+    """Whether the next put would be refused."""
+    puts_refused_why: str | None = None
+    """Reason why puts are refused."""
+    holds_honoured: bool
+    """False above keepDiskCeilingRatio: pins and groups keep nothing."""
     volumes: tuple[Volume, ...]
     holds: tuple[Hold, ...]
-    segments: Annotated[tuple[PlannedSegment, ...], Field(description="Oldest first.")]
-    bytes_to_go: Annotated[int, Field(description="Of the segments that go now.")]
+    segments: tuple[PlannedSegment, ...]
+    """The segments, oldest first."""
+    bytes_to_go: int
+    """Bytes of the segments that are deleted now."""
 
     @property
     def fullest(self) -> Volume:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
-
-from pydantic import Field
+from typing import Self
 
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.retention.value import Value
@@ -13,10 +11,12 @@ from mqstore.storage.retention.value import Value
 class RetentionRule(Value):
     """Retention settings of the store, under their own names. Ratios are in percent."""
 
-    file_reserved_time: Annotated[int, Field(description="Hours.")]
+    file_reserved_time: int
+    """Hours."""
     delete_when: str
     clean_file_forcibly_enable: bool
-    clean_file_forcibly_min_age: Annotated[int, Field(description="Milliseconds.")]
+    clean_file_forcibly_min_age: int
+    """Milliseconds."""
     disk_max_used_space_ratio: int
     disk_space_clean_forcibly_ratio: int
     disk_space_warning_level_ratio: int
