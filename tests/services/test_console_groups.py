@@ -120,6 +120,77 @@ def test_a_reset_is_previewed_and_then_done(console: ConsolePage, pair: ServiceP
         assert client.lag("replayed").lag == 7
 
 
+# settings -----------------------------------------------------------------------------------
+
+
+def test_a_group_is_created_after_a_preview(console: ConsolePage, pair: ServicePair) -> None:
+    console.enter("groups")
+    page = console.page
+    page.get_by_role("button", name="Create group").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Name", exact=True).fill("no such/name")
+    dialog.get_by_label("Retries", exact=True).fill("-1")
+    dialog.get_by_role("button", name="Preview").click()
+    expect(dialog.get_by_text("Only letters, digits")).to_be_visible()
+    expect(dialog.get_by_text("This is no whole number")).to_be_visible()
+    assert console.serious_findings() == []
+    dialog.get_by_label("Name", exact=True).fill("made-here")
+    dialog.get_by_label("Retries", exact=True).fill("3")
+    dialog.get_by_role("button", name="Preview").click()
+    expect(dialog.get_by_role("row", name="Retries 16 3")).to_be_visible()
+    assert console.serious_findings() == []
+    with pair.client(token=TOKENS["token_admin"]) as client:
+        assert "made-here" not in {each.group for each in client.groups().groups}
+        dialog.get_by_role("button", name="Create group").click()
+        console.heading("made-here")
+        found = client.group("made-here")
+    assert (found.configured, found.config.retry_times_max) == (True, 3)
+
+
+def test_settings_of_a_group_are_changed_after_a_preview(
+    console: ConsolePage, pair: ServicePair
+) -> None:
+    with pair.client(token=TOKENS["token_admin"]) as client:
+        client.put_group("changed", retry_times_max=5)
+        console.enter("groups", group="changed", tab="settings")
+        page = console.page
+        page.get_by_role("button", name="Change settings").click()
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_role("button", name="Preview").click()
+        expect(dialog.get_by_role("button", name="Change group")).to_be_disabled()
+        dialog.get_by_role("button", name="Back").click()
+        dialog.get_by_role("checkbox", name="Consume", exact=True).uncheck()
+        dialog.get_by_role("button", name="Preview").click()
+        expect(dialog.get_by_text("The group gets no messages from then on")).to_be_visible()
+        dialog.get_by_role("button", name="Change group").click()
+        expect(dialog).to_have_count(0)
+        expect(page.get_by_text("Consumers get nothing.")).to_be_visible()
+        found = client.group("changed").config
+    assert (found.consume_enable, found.retry_times_max) == (False, 5)
+
+
+def test_a_group_that_cannot_be_saved_says_why_and_a_reader_is_offered_no_change(
+    browser: Browser, pair: ServicePair
+) -> None:
+    with opened(browser, pair.query_url) as console:
+        console.enter("groups")
+        page = console.page
+        page.get_by_role("button", name="Create group").click()
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_label("Name", exact=True).fill("unsaved")
+        dialog.get_by_role("button", name="Preview").click()
+        page.route("**/v1/groups/unsaved", lambda route: route.abort())
+        dialog.get_by_role("button", name="Create group").click()
+        expect(dialog.get_by_role("alert")).to_contain_text("query cannot be reached")
+    with opened(browser, pair.query_url) as console:
+        console.enter("groups", "consume", group="billing", tab="settings")
+        expect(console.page.get_by_text("retryTimesMax")).to_be_visible()
+        expect(console.page.get_by_role("button", name="Change settings")).to_have_count(0)
+        console.page.get_by_role("link", name="All groups").click()
+        console.heading("Groups")
+        expect(console.page.get_by_role("button", name="Create group")).to_have_count(0)
+
+
 # dead letters -------------------------------------------------------------------------------
 
 

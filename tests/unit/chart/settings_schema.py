@@ -24,7 +24,7 @@ SET_BY_THE_CHART: Final = frozenset([
     "terminationMessagePath", "listenFd", "parentPid", "storeConfig", "writerPort", "storeHost",
     "storeId", "storePathCommitLog", "coordinatorPort", "writerUrl", "upstreamCa", "configFile",
     "shardStatefulSet", "shardNamespace", "callbackHosts", "callbackCa", "queryPort", "logFormat",
-    "shardsFile", "haTlsCert", "haTlsKey", "haTlsCa",
+    "shardsFile", "coordinatorUrl", "haTlsCert", "haTlsKey", "haTlsCa",
 ])
 # fmt: on
 """Settings that say how the parts of a release find each other; no value of their own."""

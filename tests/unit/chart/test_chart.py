@@ -376,7 +376,7 @@ def test_every_shard_finds_the_others_in_a_list_that_is_not_hashed() -> None:
 
 
 @needs_helm
-def test_one_address_leads_to_all_shards_and_shards_reach_only_shards() -> None:
+def test_one_address_leads_to_all_shards_and_shards_reach_only_shards_and_coordinators() -> None:
     found = render(shards=2)
     selector = found["Service"]["shop-mqstore"]["spec"]["selector"]
     assert "statefulset.kubernetes.io/pod-name" not in selector
@@ -385,8 +385,29 @@ def test_one_address_leads_to_all_shards_and_shards_reach_only_shards() -> None:
     assert shards in policy["ingress"][0]["from"]
     reached = [(rule["to"], [port["port"] for port in rule["ports"]]) for rule in policy["egress"]]
     assert reached[0] == ([shards], [8081, 8082])
-    [(_, dns)] = reached[1:]
+    coordinators, (_, dns) = reached[1:]
+    assert coordinators[1] == [8083]
     assert set(dns) == {53}
+    accepted = found["NetworkPolicy"]["shop-mqstore-coordinator"]["spec"]
+    assert shards in accepted["ingress"][0]["from"]
+    assert coordinators[0] == [{"podSelector": accepted["podSelector"]}]
+
+
+@needs_helm
+@pytest.mark.parametrize("enabled", [True, False])
+def test_query_knows_the_address_of_the_coordinators_if_there_are_some(enabled: bool) -> None:
+    found = render(coordinator={"enabled": enabled})
+    spec = pods(found)["shop-mqstore-shard"]
+    variables = {
+        container["name"]: {each["name"]: each.get("value") for each in container["env"]}
+        for container in spec["containers"]
+    }
+    url = "http://shop-mqstore-coordinator:8083" if enabled else None
+    assert variables["query"].get("MQSTORE_COORDINATOR_URL") == url
+    assert "MQSTORE_COORDINATOR_URL" not in variables["store-writer"]
+    egress = found["NetworkPolicy"]["shop-mqstore-shard"]["spec"]["egress"]
+    ports = [port["port"] for rule in egress for port in rule["ports"]]
+    assert (8083 in ports) == enabled
 
 
 @needs_helm

@@ -164,15 +164,17 @@ class _Supervisor:
         name_process(f"mqstore-{name}")
         os.environ.update(self._environment)
         os.environ["MQSTORE_LISTEN_FD"] = str(bound[name].fileno())
-        if name == "coordinator":
-            os.environ.update(self._coordinator_settings())
+        if name in ("coordinator", "query"):
+            os.environ.update(self._upstream_settings(name))
         importlib.import_module(f"mqstore.{name}.__main__").main()
 
-    def _coordinator_settings(self) -> dict[str, str]:
-        """Settings of the coordinator that depend on the address of store-writer."""
-        settings = {
-            "MQSTORE_WRITER_URL": self._addresses["writer"],
-        }
+    def _upstream_settings(self, name: str) -> dict[str, str]:
+        """Settings of a service that depend on the addresses of those that it calls."""
+        settings = {}
+        if name == "coordinator":
+            settings["MQSTORE_WRITER_URL"] = self._addresses["writer"]
+        elif "coordinator" in self._addresses:
+            settings["MQSTORE_COORDINATOR_URL"] = self._addresses["coordinator"]
         certificate = self._settings.tls_cert
         if certificate is not None and self._settings.upstream_ca is None:
             settings["MQSTORE_UPSTREAM_CA"] = str(certificate)

@@ -271,14 +271,20 @@ class Settings(BaseSettings):
     """Names of the shard's pods, joined by spaces: the leader sets their label `mqstore/role`, by
     which Services select it. Empty: no labels are set."""
 
+    # query
+    coordinator_url: Annotated[str | None, Field(pattern=r"^https?://[^/?#\s]+/?$")] = None
+    """Address of transaction-coordinator for query's console, which shows its settings. None: the
+    console says that it cannot. `mqstore run` and the chart set it."""
+
     # transaction-coordinator
     coordinator_port: Annotated[int, Field(ge=0, le=65535)] = 8083
     """Port of transaction-coordinator; 0: a free one."""
     writer_url: str = "http://127.0.0.1:8081"
     """Address of store-writer for the coordinator, without `shardsFile`."""
     upstream_ca: Path | None = None
-    """CA bundle (PEM) for the https addresses of services that the coordinator calls. Certificates
-    that are added to it are read when it changes; removed ones stay trusted until a restart."""
+    """CA bundle (PEM) for the https addresses of services that the coordinator and query call.
+    Certificates that are added to it are read when it changes; removed ones stay trusted until a
+    restart."""
     shard_stateful_set: Annotated[
         str | None, Field(pattern="^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
     ] = None

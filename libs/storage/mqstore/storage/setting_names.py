@@ -20,14 +20,14 @@ ENV_PREFIX: Final = "MQSTORE_"
 _NAMES_OF_SERVICES: Final = """
 access_log all_ack_in_sync_state_set broker_cluster_name broker_name broker_role callback_ca
 callback_hosts callback_http callback_ports callback_timeout_s config_file coordinator_port
-cors_allowed_origins election_lease election_lease_duration election_renewal_deadline
-election_retry_interval filter_support_retry founding_replica ha_allowed_slaves
-ha_flow_control_enable ha_flush_disk_type ha_housekeeping_interval ha_listen_port ha_master_address
-ha_max_time_slave_not_catchup ha_send_heartbeat_interval ha_slave_fallbehind_max ha_tls_ca
-ha_tls_cert ha_tls_key ha_transfer_batch_size host in_sync_replicas listen_fd listen_port log_format
-log_level master_address max_answer_bytes max_batch_count max_client_share max_connections
-max_ha_transfer_byte_in_second max_header_size max_inflate_ratio max_inflated_size max_open_polls
-max_pending_bytes max_pending_queries max_request_size max_requests metrics_lags_max
+coordinator_url cors_allowed_origins election_lease election_lease_duration
+election_renewal_deadline election_retry_interval filter_support_retry founding_replica
+ha_allowed_slaves ha_flow_control_enable ha_flush_disk_type ha_housekeeping_interval ha_listen_port
+ha_master_address ha_max_time_slave_not_catchup ha_send_heartbeat_interval ha_slave_fallbehind_max
+ha_tls_ca ha_tls_cert ha_tls_key ha_transfer_batch_size host in_sync_replicas listen_fd listen_port
+log_format log_level master_address max_answer_bytes max_batch_count max_client_share
+max_connections max_ha_transfer_byte_in_second max_header_size max_inflate_ratio max_inflated_size
+max_open_polls max_pending_bytes max_pending_queries max_request_size max_requests metrics_lags_max
 metrics_topics_max min_in_sync_replicas parent_pid query_port query_threads
 read_up_to_confirmed_offset receive_timeout_s replica_host replica_name replica_pods retention
 segment_transfer_rate send_timeout_s shard shard_namespace shard_stateful_set shard_timeout_s
@@ -40,9 +40,7 @@ writer_url
 OF_SERVICES: Final = frozenset(_NAMES_OF_SERVICES.split())
 """Settings of the services, as environment and file name them; a test compares them with
 ``mqstore.service.settings``, which the engine and the jobs may not import."""
-OF_CLIENTS: Final = frozenset(
-    {"token", "token_file", "ca", "context", "output", "query_url", "coordinator_url"}
-)
+OF_CLIENTS: Final = frozenset({"token", "token_file", "ca", "context", "output", "query_url"})
 """Variables that ``mqstore`` commands and jobs take in place of an option, and those of
 ``Client.from_env``."""
 _OF_TESTS: Final = re.compile(

@@ -437,7 +437,8 @@ COORDINATOR_NOT_READY = register(
     "coordinator-not-ready",
     503,
     "Transactions are not ready",
-    "Half messages are being read, or no store-writer can be reached; `detail` says why.",
+    "Half messages are being read, or no store-writer can be reached; or query cannot reach the"
+    " coordinator. `detail` says why.",
     "Retry after `Retry-After`; a repeated request is safe.",
     retry_after_s=1,
 )

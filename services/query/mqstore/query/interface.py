@@ -33,7 +33,12 @@ def add(api: Api, service: QueryService) -> None:
     SegmentRoutes(service).add(api)
     StoreRoute(service).add(api)
     AccessRoute(api.auth).add(api)
-    ConsoleRoutes(ConsoleRelay(api, service.shards, service.local_writer, service.own_token)).add(
-        api
+    relay = ConsoleRelay(
+        api,
+        service.shards,
+        service.local_writer,
+        service.own_token,
+        service.settings.coordinator_url,
     )
+    ConsoleRoutes(relay).add(api)
     SettingsRoutes(service.settings).add(api)

@@ -105,3 +105,16 @@ test("a message is made of the fields, and wrong fields are named", () => {
   assert.ok(message.errorsOf({ topic: "t", form: "base64", body: "A" }).body);
   assert.ok(message.errorsOf({ topic: "t", form: "text", body: "ë".repeat(40_000) }).body);
 });
+
+test("a change of a group sends what differs, and says what it does", async () => {
+  const { changesOf, countError, DEFAULTS, differing, nameError } = await load("pages/groups/changes.js");
+  const after = { ...DEFAULTS, consumeEnable: false, retryTimesMax: 3 };
+  assert.deepEqual(differing(DEFAULTS, after), { consumeEnable: false, retryTimesMax: 3 });
+  const [consume, retries] = changesOf(DEFAULTS, after);
+  assert.deepEqual([consume.before, consume.after], ["yes", "no"]);
+  assert.match(retries.why, /after 3 retries/);
+  assert.deepEqual(["0", " 16 ", "2147483647"].map(countError), ["", "", ""]);
+  for (const wrong of ["", "-1", "1.5", "1e3", "2147483648", "٣", "x"]) assert.notEqual(countError(wrong), "", wrong);
+  assert.equal(nameError("a-group_1"), "");
+  for (const wrong of ["", "a b", "<img>", "grüße", "x".repeat(121)]) assert.notEqual(nameError(wrong), "", wrong);
+});

@@ -1,4 +1,5 @@
-"""Requests of the console to store-writer, which query forwards: a page has one origin."""
+"""Requests of the console to store-writer and to the coordinator, which query forwards: a page has
+one origin."""
 
 from __future__ import annotations
 
@@ -24,10 +25,11 @@ from mqstore.wire.operation import Operation, Role, Target, all_operations
 _SAME_SITE: Final = frozenset({"same-origin", "none"})
 """Values of ``Sec-Fetch-Site`` in requests of the console, and of the address bar."""
 METRICS_TARGETS: Final = ("writer", "query")
+_NAMES: Final = {Target.WRITER: "store-writer", Target.COORDINATOR: "transaction-coordinator"}
 
 
 class ConsoleRelay:
-    """Forwards operations of store-writer, and the metrics of all shards' services.
+    """Forwards operations of store-writer and the coordinator, and the metrics of all shards.
 
     A request keeps its token. Only documented operations pass, after the check of their role.
     """
@@ -38,30 +40,59 @@ class ConsoleRelay:
         shards: Shards,
         local: LocalWriter,
         token: Callable[[], str | None],
+        coordinator_url: str | None,
     ) -> None:
-        """``token`` returns the system token that proves the client's address."""
+        """``token`` returns the system token that proves the client's address.
+
+        ``coordinator_url`` is None where query knows no coordinator.
+        """
         self._auth = api.auth
         self._own_metrics = api.render_metrics
         self._shards = shards
         self._local = local
         self._token = token
+        self._coordinator_url = coordinator_url
 
-    async def forward(self, request: Request) -> Response:
+    async def forward_to_writer(self, request: Request) -> Response:
         """Forward a request to the store-writer of this shard.
 
         If it cannot be connected, and the request names no shard, another one replies. Raises
         Problem.
         """
+        forwarded = await self._admit(request, Target.WRITER)
+        others = () if "shard" in request.query_params else self._shards.members.others
+        return await self._send(forwarded, [None, *(each.writer_url for each in others)])
+
+    async def forward_to_coordinator(self, request: Request) -> Response:
+        """Forward a request to the transaction coordinator. Raises Problem."""
+        forwarded = await self._admit(request, Target.COORDINATOR)
+        url = self._coordinator_url
+        if url is None:
+            raise Problem(
+                problems.NOT_FOUND,
+                "query knows no transaction coordinator: set coordinatorUrl of query to its"
+                " address, and restart query",
+            )
+        try:
+            answer = await self._local.stream(forwarded, url)
+        except httpx.HTTPError as error:
+            raise Problem(
+                problems.COORDINATOR_NOT_READY,
+                f"the transaction coordinator at {url} does not reply: {_text_of(error)}",
+            ) from error
+        assert answer is not None  # it has an address
+        return StreamedResponse(answer)
+
+    async def _admit(self, request: Request, target: Target) -> ForwardedRequest:
+        """Return a request as it is forwarded, after the check of its role. Raises Problem."""
         _require_same_site(request)
         path = "/" + request.path_params["path"]
-        operation = find_operation(request.method, path)
+        operation = find_operation(request.method, path, target)
         self._auth.check(request.scope["headers"], operation.role)
         content = await request.body() if request.method in BODY_METHODS else b""
         scope = {**request.scope, "path": path}
         client = read_client(scope, self._auth)
-        forwarded = ForwardedRequest.of(scope, None, content).with_client(client, self._token())
-        others = () if "shard" in request.query_params else self._shards.members.others
-        return await self._send(forwarded, [None, *(each.writer_url for each in others)])
+        return ForwardedRequest.of(scope, None, content).with_client(client, self._token())
 
     async def metrics(self, request: Request) -> Response:
         """Return the metrics of a service of a shard. Raises Problem."""
@@ -104,7 +135,7 @@ class ConsoleRelay:
 
     def _unreachable(self, error: Exception | None) -> Problem:
         own = self._shards.own
-        why = "it is not running" if error is None else str(error) or type(error).__name__
+        why = "it is not running" if error is None else _text_of(error)
         return Problem(
             problems.SHARD_UNREACHABLE,
             f"store-writer of shard {own} does not reply: {why}",
@@ -112,26 +143,30 @@ class ConsoleRelay:
         )
 
 
-def find_operation(method: str, path: str) -> Operation[Any]:
-    """Return the operation of store-writer that a request is of. Raises Problem (404)."""
-    for operation, pattern in _relayed():
+def _text_of(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def find_operation(method: str, path: str, target: Target) -> Operation[Any]:
+    """Return the operation of a service that a request is of. Raises Problem (404)."""
+    for operation, pattern in _relayed(target):
         if operation.method == method and pattern.fullmatch(path):
             return operation
     raise Problem(
         problems.NOT_FOUND,
-        f"{method} {path[:200]} is no operation of store-writer that the console may send",
+        f"{method} {path[:200]} is no operation of {_NAMES[target]} that the console may send",
     )
 
 
 @cache
-def _relayed() -> tuple[tuple[Operation[Any], re.Pattern[str]], ...]:
-    return tuple(_patterns())
+def _relayed(target: Target) -> tuple[tuple[Operation[Any], re.Pattern[str]], ...]:
+    return tuple(_patterns(target))
 
 
-def _patterns() -> Iterator[tuple[Operation[Any], re.Pattern[str]]]:
+def _patterns(target: Target) -> Iterator[tuple[Operation[Any], re.Pattern[str]]]:
     for operation in all_operations():
         is_internal = operation.path.startswith("/v1/internal/") or operation.role is Role.SYSTEM
-        if Target.WRITER in operation.targets and not is_internal:
+        if target in operation.targets and not is_internal:
             path = re.escape(operation.path)
             yield operation, re.compile(re.sub(r"\\\{\w+\\\}", "[^/]+", path))
 

@@ -28,7 +28,13 @@ class ConsoleRoutes:
         add("/ui", self.redirect, methods=["GET"], include_in_schema=False)
         add(
             "/ui/writer/{path:path}",
-            self._relay.forward,
+            self._relay.forward_to_writer,
+            methods=_METHODS,
+            include_in_schema=False,
+        )
+        add(
+            "/ui/coordinator/{path:path}",
+            self._relay.forward_to_coordinator,
             methods=_METHODS,
             include_in_schema=False,
         )

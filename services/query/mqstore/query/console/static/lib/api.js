@@ -6,6 +6,7 @@ export const UI = new URL("..", import.meta.url);
 const BASES = {
   query: new URL("..", UI).href.replace(/\/$/, ""),
   writer: new URL("writer", UI).href,
+  coordinator: new URL("coordinator", UI).href,
   metrics: new URL("metrics", UI).href,
 };
 

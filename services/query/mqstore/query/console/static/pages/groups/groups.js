@@ -1,14 +1,17 @@
 // All consumer groups, or one of them.
 import { request } from "../../lib/api.js";
 import { count, duration, plural } from "../../lib/format.js";
-import { html, useMemo } from "../../lib/html.js";
+import { html, useMemo, useState } from "../../lib/html.js";
 import { GROUPS_MAX, loadLags } from "../../lib/lags.js";
 import { useLoad } from "../../lib/load.js";
 import { href, setState } from "../../lib/router.js";
+import { may } from "../../lib/session.js";
 import { SelectField, TextField } from "../../parts/form.js";
+import { Icon } from "../../parts/icon.js";
 import { Badge, Page, Tile } from "../../parts/page.js";
 import { Empty, MissingShards, Notice, Shown } from "../../parts/states.js";
 import { Table } from "../../parts/table.js";
+import { GroupDialog } from "./editor.js";
 import { Group } from "./group.js";
 import { isSystem, mergeGroups, selectGroups } from "./list.js";
 import { WriterState } from "./source.js";
@@ -31,7 +34,9 @@ async function loadGroups(/** @type {AbortSignal} */ signal) {
 /** @param {{state: import("../../lib/router.js").State}} props */
 function AllGroups({ state }) {
   const listed = useLoad(loadGroups, [], { everyS: 10 });
-  return html`<${Page} title="Groups">
+  const [isCreating, setCreating] = useState(false);
+  const create = html`<button class="button primary" onClick=${() => setCreating(true)}><${Icon} name="plus" />Create group</button>`;
+  return html`<${Page} title="Groups" actions=${may("admin") && create}>
     <${Shown} of=${listed} lines=${10}>
       ${(/** @type {Listed} */ found) => html`
         <${MissingShards} missing=${found.missing} />
@@ -39,6 +44,7 @@ function AllGroups({ state }) {
         ${found.isCut && html`<${Notice} kind="warning" title=${`Only the first ${count(GROUPS_MAX)} groups are shown`}>Open another group by its name in the address: …/groups?group=NAME.<//>`}
         <${List} found=${found} state=${state} />`}
     <//>
+    ${isCreating && html`<${GroupDialog} onClose=${() => setCreating(false)} onDone=${listed.reload} />`}
   <//>`;
 }
 

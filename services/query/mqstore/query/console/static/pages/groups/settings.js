@@ -1,11 +1,13 @@
 // The settings of a group, and its subscriptions with an expression.
 import { path, request } from "../../lib/api.js";
 import { count } from "../../lib/format.js";
-import { html } from "../../lib/html.js";
+import { html, useState } from "../../lib/html.js";
 import { useLoad } from "../../lib/load.js";
+import { may } from "../../lib/session.js";
 import { Card, Facts } from "../../parts/page.js";
 import { Empty, Notice, Shown } from "../../parts/states.js";
 import { Time } from "../../parts/time.js";
+import { GroupDialog } from "./editor.js";
 
 /** @param {string} group @param {AbortSignal} signal */
 async function load(group, signal) {
@@ -23,11 +25,13 @@ async function load(group, signal) {
 /** @param {{group: string}} props */
 export function GroupSettings({ group }) {
   const loaded = useLoad((signal) => load(group, signal), [group]);
+  const [isChanging, setChanging] = useState(false);
+  const change = may("admin") && html`<button class="button small" onClick=${() => setChanging(true)}>Change settings</button>`;
   return html`<${Shown} of=${loaded}>
     ${(/** @type {any} */ { found, subscriptions }) => html`
-      ${found && !found.configured && html`<${Notice} title="This group was not created">It consumes with RocketMQ's defaults, as below. PUT /v1/groups/GROUP changes them.<//>`}
+      ${found && !found.configured && html`<${Notice} title="This group was not created">It consumes with RocketMQ's defaults, as below.<//>`}
       <div class="grid wide-cells">
-        <${Card} title="Settings">${found ? html`<${Facts} of=${rowsOf(found.config)} />` : html`<${Empty} title="The store does not know this group">It was not created, and has no offset on this shard.<//>`}<//>
+        <${Card} title="Settings" aside=${change}>${found ? html`<${Facts} of=${rowsOf(found.config)} />` : html`<${Empty} title="The store does not know this group">It was not created, and has no offset on this shard.<//>`}<//>
         <${Card} title="Subscriptions with an expression">
           ${subscriptions.length === 0 && html`<p class="muted">None. Tags and expressions that are sent with each request are not subscriptions.</p>`}
           ${subscriptions.map((/** @type {any} */ each) => html`<div class="stack" key=${each.topic}>
@@ -36,7 +40,8 @@ export function GroupSettings({ group }) {
             <p class="muted small">${each.type}, since <${Time} ms=${each.bornMs} /></p>
           </div>`)}
         <//>
-      </div>`}
+      </div>
+      ${isChanging && html`<${GroupDialog} group=${group} config=${found?.config} onClose=${() => setChanging(false)} onDone=${loaded.reload} />`}`}
   <//>`;
 }
 

@@ -23,15 +23,23 @@ const SOURCES = /** @type {Record<string, {kind: "accent" | "plain" | "good" | "
   default: { kind: "plain", text: "No source has it." },
 });
 
-const SERVICES = /** @type {[string, string][]} */ ([["", "store-writer"], ["query", "query"]]);
+const SERVICES = /** @type {[string, string][]} */ ([["", "store-writer"], ["query", "query"], ["coordinator", "transaction-coordinator"]]);
 
 /** The service of the address, as requests name it. @param {import("../../lib/router.js").State} state */
-const serviceOf = ({ of }) => /** @type {import("../../lib/api.js").Service} */ (of === "query" ? "query" : "writer");
+const serviceOf = ({ of }) => /** @type {import("../../lib/api.js").Service} */ (of === "query" || of === "coordinator" ? of : "writer");
+
+/** The settings of a service on each shard; coordinators serve all shards and have one configuration.
+ * @param {import("../../lib/api.js").Service} service @param {AbortSignal} signal @returns {Promise<Replies>}
+ */
+async function load(service, signal) {
+  if (service !== "coordinator") return eachShard((shard) => request({ service, path: "/v1/settings", params: { shard }, signal }));
+  return { answers: new Map([[0, await request({ service, path: "/v1/settings", signal })]]), missing: {} };
+}
 
 /** @param {{state: import("../../lib/router.js").State}} props */
 export default function Settings({ state }) {
   const service = serviceOf(state);
-  const loaded = useLoad((signal) => eachShard((shard) => request({ service, path: "/v1/settings", params: { shard }, signal })), [service]);
+  const loaded = useLoad((signal) => load(service, signal), [service]);
   return html`<${Page} title="Settings" hint="As the service read them at its start: a change needs a restart.">
     <${Segments} label="Service" value=${state.of ?? ""} options=${SERVICES} onChange=${(/** @type {string} */ of) => setState({ of, setting: "" })} />
     <${Shown} of=${loaded} lines=${10}>
