@@ -118,3 +118,9 @@ test("a change of a group sends what differs, and says what it does", async () =
   assert.equal(nameError("a-group_1"), "");
   for (const wrong of ["", "a b", "<img>", "grüße", "x".repeat(121)]) assert.notEqual(nameError(wrong), "", wrong);
 });
+
+test("a load that takes long is repeated less often", async () => {
+  const { pauseMs } = await load("lib/load.js");
+  assert.equal(pauseMs(10, 200), 10_000);
+  assert.equal(pauseMs(10, 3000), 30_000);
+});

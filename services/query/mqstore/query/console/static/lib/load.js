@@ -10,11 +10,17 @@ import { useEffect, useRef, useState } from "./html.js";
  * @property {() => void} reload
  */
 
+/** A load that took long is repeated less often: at most a tenth of the time is spent in it. */
+const PAUSE_RATIO = 10;
+
+/** The pause before the next load, in ms. @param {number} everyS @param {number} tookMs time of the last load */
+export const pauseMs = (everyS, tookMs) => Math.max(1000 * everyS, PAUSE_RATIO * tookMs);
+
 /** Loads data. While the page is hidden nothing is loaded again.
  * @template T
  * @param {((signal: AbortSignal) => Promise<T>) | null} load null: nothing yet
  * @param {unknown[]} inputs it is loaded anew, without the old data, when one of them changes
- * @param {{everyS?: number}} [options]
+ * @param {{everyS?: number}} [options] everyS: the pause between two loads, at least
  * @returns {Loaded<T>}
  */
 export function useLoad(load, inputs, { everyS } = {}) {
@@ -30,13 +36,14 @@ export function useLoad(load, inputs, { everyS } = {}) {
     let timer;
     const run = async () => {
       clearTimeout(timer);
+      const startedMs = performance.now();
       try {
         const data = await load(ending.signal);
         if (!ending.signal.aborted) setShown({ data, isLoading: false });
       } catch (error) {
         if (!ending.signal.aborted) setShown((before) => ({ ...before, error, isLoading: false }));
       }
-      if (everyS && !ending.signal.aborted) timer = setTimeout(tick, everyS * 1000);
+      if (everyS && !ending.signal.aborted) timer = setTimeout(tick, pauseMs(everyS, performance.now() - startedMs));
     };
     const tick = () => {
       if (document.hidden) document.addEventListener("visibilitychange", tick, { once: true, signal: ending.signal });

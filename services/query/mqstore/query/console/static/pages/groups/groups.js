@@ -9,7 +9,7 @@ import { may } from "../../lib/session.js";
 import { SelectField, TextField } from "../../parts/form.js";
 import { Icon } from "../../parts/icon.js";
 import { Badge, Page, Tile } from "../../parts/page.js";
-import { Empty, MissingShards, Notice, Shown } from "../../parts/states.js";
+import { Empty, Failure, MissingShards, Notice, Shown } from "../../parts/states.js";
 import { Table } from "../../parts/table.js";
 import { GroupDialog } from "./editor.js";
 import { Group } from "./group.js";
@@ -17,7 +17,7 @@ import { isSystem, mergeGroups, selectGroups } from "./list.js";
 import { WriterState } from "./source.js";
 
 /** @typedef {import("./list.js").Row} Row */
-/** @typedef {import("../../lib/lags.js").Lags & {created: string[]}} Listed */
+/** @typedef {import("../../lib/lags.js").Lags} Lags */
 
 /** @param {{state: import("../../lib/router.js").State}} props */
 export default function Groups({ state }) {
@@ -25,34 +25,38 @@ export default function Groups({ state }) {
   return html`<${AllGroups} state=${state} />`;
 }
 
-/** @returns {Promise<Listed>} */
-async function loadGroups(/** @type {AbortSignal} */ signal) {
-  const [lags, { groups }] = await Promise.all([loadLags(signal), request({ service: "writer", path: "/v1/groups", signal })]);
-  return { ...lags, created: groups.map((/** @type {any} */ each) => each.group) };
+/** Names of the groups that were created or have offsets. @param {AbortSignal} signal @returns {Promise<string[]>} */
+async function loadNames(signal) {
+  const { groups } = await request({ service: "writer", path: "/v1/groups", signal });
+  return groups.map((/** @type {any} */ each) => each.group);
 }
 
 /** @param {{state: import("../../lib/router.js").State}} props */
 function AllGroups({ state }) {
-  const listed = useLoad(loadGroups, [], { everyS: 10 });
+  const lags = useLoad(loadLags, [], { everyS: 10 });
+  const names = useLoad(loadNames, [], { everyS: 60 }); // long for many groups, and seldom another
   const [isCreating, setCreating] = useState(false);
   const create = html`<button class="button primary" onClick=${() => setCreating(true)}><${Icon} name="plus" />Create group</button>`;
   return html`<${Page} title="Groups" actions=${may("admin") && create}>
-    <${Shown} of=${listed} lines=${10}>
-      ${(/** @type {Listed} */ found) => html`
+    <${Shown} of=${lags} lines=${10}>
+      ${(/** @type {Lags} */ found) => html`
+        ${names.error && html`<${Failure} error=${names.error} retry=${names.reload} isStale=${names.data !== undefined} />`}
         <${MissingShards} missing=${found.missing} />
         <${WriterState} source=${found.source} />
         ${found.isCut && html`<${Notice} kind="warning" title=${`Only the first ${count(GROUPS_MAX)} groups are shown`}>Open another group by its name in the address: …/groups?group=NAME.<//>`}
-        <${List} found=${found} state=${state} />`}
+        <${List} lags=${found} names=${names.data} state=${state} />`}
     <//>
-    ${isCreating && html`<${GroupDialog} onClose=${() => setCreating(false)} onDone=${listed.reload} />`}
+    ${isCreating && html`<${GroupDialog} onClose=${() => setCreating(false)} onDone=${names.reload} />`}
   <//>`;
 }
 
-/** @param {{found: Listed, state: import("../../lib/router.js").State}} props */
-function List({ found, state }) {
+const NO_NAMES = /** @type {string[]} */ ([]);
+
+/** @param {{lags: Lags, names: string[] | undefined, state: import("../../lib/router.js").State}} props names: undefined until they are loaded */
+function List({ lags, names = NO_NAMES, state }) {
   const { search = "", only = "", sort = "-lag" } = state;
   const withSystem = state.system === "1";
-  const rows = useMemo(() => mergeGroups(found.created, found.groups), [found]);
+  const rows = useMemo(() => mergeGroups(names, lags.groups), [names, lags]);
   const shown = useMemo(() => selectGroups(rows, { search, only, withSystem, sort }), [rows, search, only, withSystem, sort]);
   const own = rows.filter((each) => !isSystem(each.group));
   const sum = (/** @type {(row: Row) => number} */ value) => own.reduce((total, each) => total + value(each), 0);
