@@ -24,7 +24,7 @@ from mqstore.storage.metadata import index_loss, manifest, truncation
 from mqstore.storage.metadata.clock_steps import CLOCK_STEP_MS, StepsView
 from mqstore.storage.metadata.quarantine import Quarantine
 from mqstore.storage.opening import OpenedDirectory
-from mqstore.storage.options import Progress, RecoveredLog, StoreOptions
+from mqstore.storage.options import NEXT_EPOCH, Progress, RecoveredLog, StoreOptions
 from mqstore.storage.queues.consume_queue import ConsumeQueue
 from mqstore.storage.queues.consume_queues import ConsumeQueues, QueueSpan
 from mqstore.storage.recovery import (
@@ -135,6 +135,7 @@ class DirectoryRecovery:
             self.seams.files.make_directories(opened.paths.commit_log)
             opened.deleted.end_at(found.max_offset)
             self._forget_too_much()
+            self._begin_epoch()
         with state.changing():
             # Bounds first: no reader may look at what is about to change.
             state.set_dispatched(min(state.dispatched_offset, found.dispatch_from))
@@ -155,6 +156,14 @@ class DirectoryRecovery:
         if opened.accepted is not None and found.read_only is None:
             state.sync()  # an older watermark may lie inside the replacement of a lost record
             accepted_loss.finish(self.seams.files, opened.paths, opened.accepted)
+
+    def _begin_epoch(self) -> None:
+        """Begin the epoch of this opening at the first record that is given up, before the log is
+        changed: a follower may have it whole, and gets what this store has in its place."""
+        epochs, epoch, start = self.directory.epochs, self.options.epoch, self.plan.first_given_up
+        if epoch is not None and start is not None:
+            number = epochs.newest + 1 if epoch == NEXT_EPOCH else epoch
+            epochs.begin(number, start, self.plan.min_offset, self.directory.format.store_id)
 
     def _forget_too_much(self) -> None:
         """Remove a note of the queues that reaches beyond the log's end, before the log is cut: new

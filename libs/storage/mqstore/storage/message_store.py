@@ -422,7 +422,8 @@ class MessageStore:
     # life ---------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        read_only = self._parts.plan.read_only
+        plan = self._parts.plan
+        read_only = plan.read_only
         if self.read_only_reason is None and not self._parts.options.follows:
             self._lower_offsets()
         if read_only is not None:
@@ -432,7 +433,7 @@ class MessageStore:
         elif self._parts.options.follows:
             self.log.refuse_puts("follower", why_follower(self._parts.options))
             self.epochs.hide_uncompared()
-        elif (epoch := self._parts.options.epoch) is not None:
+        elif (epoch := self._parts.options.epoch) is not None and plan.first_given_up is None:
             self.begin_epoch(self.epochs.newest + 1 if epoch == NEXT_EPOCH else epoch)
         self._save_report()
         # Last: if the disk refused anything here, the services would not be stopped again.

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from mqstore.storage.errors import EpochNotNewer, StoreDamaged, StoreNotWritable
-from mqstore.storage.metadata.log_history import Epoch, LogHistory
+from mqstore.storage.errors import DirectoryNotUsable, EpochNotNewer, StoreDamaged, StoreNotWritable
+from mqstore.storage.metadata.log_history import Epoch, LogHistory, common_end
 from mqstore.storage.options import NEXT_EPOCH
-from mqstore.storage.paths import StorePaths
+from mqstore.storage.paths import StorePaths, segment_name
+from mqstore.storage.recovery import Applier
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
 from tests.unit.storage.stores import abandon, open_store, put_some
@@ -41,6 +43,39 @@ def test_an_epoch_begins_at_the_logs_end_and_outlives_a_kill(root: Path) -> None
         store.begin_epoch(8)
     with open_store(root, epoch=NEXT_EPOCH) as store:
         assert store.epochs.newest == 9
+
+
+def test_an_epoch_begins_at_the_first_record_that_recovery_gives_up(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A follower may have it whole: it cuts its log there, and gets what the leader has."""
+    store = open_store(root, epoch=1)
+    put_some(store, 30)
+    follower = store.epochs.history
+    offset = store.lookups.records("T", 0, 3).records[0].physical_offset
+    store.flush.flush_all()
+    abandon(store)
+    (root / "mqstore" / "state").unlink()  # so that the whole log is checked
+    with (root / "commitlog" / segment_name(0)).open("r+b") as log:
+        log.seek(offset + 20)
+        log.write(b"?" * 60)
+    with monkeypatch.context() as patched, pytest.raises(DirectoryNotUsable):
+        patched.setattr(Applier, "apply_to_log", _fail)
+        open_store(root, epoch=NEXT_EPOCH)
+    with open_store(root, epoch=NEXT_EPOCH) as store:
+        (damaged,) = store.recovery.plan.damaged
+        assert damaged.offset == offset
+        assert store.epochs.history.epochs[-1] == Epoch(3, offset, store.store_id)
+        assert common_end(store.epochs.history, follower) == offset
+    with open_store(root, epoch=NEXT_EPOCH) as store:
+        assert store.epochs.history.epochs[-2:] == (
+            Epoch(3, offset, store.store_id),
+            Epoch(4, store.log.max_offset, store.store_id),
+        )
+
+
+def _fail(*_: object) -> None:
+    raise OSError(errno.EIO, "an error of the disk")
 
 
 def test_no_epoch_begins_after_a_put(root: Path) -> None:

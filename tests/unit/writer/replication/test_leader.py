@@ -114,6 +114,31 @@ def test_other_addresses_get_no_tables(root: Path) -> None:
     _led(root, scenario, allowed="10.0.0.0/8")
 
 
+def test_followers_are_expected_for_a_while_where_slaves_are_allowed(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run(allowed: str) -> list[bool]:
+        settings = Settings(
+            store=root, ha_allowed_slaves=allowed, ha_listen_port=0, listen_port=free_port()
+        )
+        found, leader = [], Leader(settings, Events())
+        found.append(leader.may_have_followers)
+        with open_store(root) as store:
+            await leader.start(store, "one")
+            found.append(leader.may_have_followers)
+            with monkeypatch.context() as patched:
+                patched.setattr("mqstore.writer.replication.leader.FOLLOWERS_S", 0.0)
+                found.append(leader.may_have_followers)
+                if leader.ha is not None:
+                    leader.ha.has_had_followers = True
+                found.append(leader.may_have_followers)
+            await leader.stop()
+        return found
+
+    assert asyncio.run(run("127.0.0.1")) == [True, True, False, True]
+    assert asyncio.run(run("")) == [False] * 4
+
+
 def test_a_synchronous_master_without_slaves_is_refused() -> None:
     async def run() -> None:
         with pytest.raises(ConfigurationError, match="haAllowedSlaves"):

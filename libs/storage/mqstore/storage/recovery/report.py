@@ -263,6 +263,12 @@ class RecoveryPlan(_Value):
         """Bytes cut from the log, from the first to the last non-zero one."""
         return sum(a.length for a in self.actions if isinstance(a, CutTail | RemoveSegment))
 
+    @property
+    def first_given_up(self) -> int | None:
+        """Offset of the first stretch of the log that is replaced without its content, or None."""
+        given_up = (a.offset for a in self.actions if isinstance(a, PlaceTombstone | CloseSegment))
+        return min(given_up, default=None)
+
 
 class LoweredOffset(_Value):
     """An offset that was behind its queue's end, and was lowered to that end: messages with the

@@ -51,6 +51,8 @@ class HaServer:
         """Called after each report of a slave, in their order."""
         self.confirmation: Confirmation | None = None
         """See ``SlaveObserver``."""
+        self.has_had_followers = False
+        """Whether a follower of mqstore was connected, or is."""
         self.refused = 0
         """Connections whose slave could not copy this log from the end of its own."""
         self._server: asyncio.Server | None = None
@@ -108,6 +110,7 @@ class HaServer:
                     "give each follower a name of its own"
                 )
             other.disconnect()
+        self.has_had_followers = True
 
     def note_sent(self, size: int) -> None:
         """See ``SlaveObserver``."""

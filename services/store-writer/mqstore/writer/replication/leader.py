@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 import ssl
+import time
 from collections.abc import Iterable
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Final
@@ -28,6 +30,11 @@ log = logs.get(__name__)
 
 FAST_PORT_BELOW: Final = 2
 """A slave requests the topics at its master's port less this, which RocketMQ calls VIP channel."""
+
+
+FOLLOWERS_S: Final = 60.0
+"""Seconds from the start of a leader after which no follower is waited for: one that lost its
+leader connects again within 40."""
 
 
 class AllowedSlaves:
@@ -68,6 +75,7 @@ class Leader:
                 "in haAllowedSlaves, or remove brokerRole"
             )
         self._remoting: RemotingServer | None = None
+        self._started_at = math.inf
         self.ha: HaServer | None = None
         """None until slaves may connect."""
         self.watch: InSyncWatch | None = None
@@ -82,6 +90,15 @@ class Leader:
     def has_enough_in_sync(self) -> bool:
         """Whether there are ``minInSyncReplicas`` copies in sync."""
         return self._in_sync_min == 1 or self.in_sync >= self._in_sync_min
+
+    @property
+    def may_have_followers(self) -> bool:
+        """Whether followers of mqstore may have the log: one was connected, or may connect still.
+        Any thread."""
+        if not self._allowed:
+            return False
+        was_connected = self.ha is not None and self.ha.has_had_followers
+        return was_connected or time.monotonic() - self._started_at < FOLLOWERS_S
 
     def acknowledged(self) -> int | None:
         """Return up to where as many copies have the log as replies wait for; None where there are
@@ -104,6 +121,7 @@ class Leader:
         """
         if self._allowed:
             await self._open_ports(store)
+        self._started_at = time.monotonic()
         settings = self._settings
         if self._allowed or settings.read_up_to_confirmed_offset:
             copies = InSyncSet(

@@ -118,7 +118,7 @@ class Replica:
         threads of the store. Raises RepairRefused."""
         ha, watch = self.leader.ha, self.leader.watch
         followers = frozenset() if watch is None else watch.copies.names - {watch.copies.own}
-        if self.elected is not None and not followers:
+        if not followers and (self.elected is not None or self.leader.may_have_followers):
             raise RepairRefused(
                 "no other replica is in sync now, and one may have the bytes: repair again once "
                 "one is"
