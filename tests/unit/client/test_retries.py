@@ -17,10 +17,12 @@ from mqstore.client import (
     ProblemError,
     Unreachable,
 )
-from mqstore.client.calls import delete_group, produce, topics
 from mqstore.client.consumer_calls import acknowledge
+from mqstore.client.group_calls import delete_group
+from mqstore.client.produce_calls import produce
 from mqstore.client.requests import Call
 from mqstore.client.retries import RetryBudget, may_be_stored, writable_shard
+from mqstore.client.topic_calls import topics
 from mqstore.wire import unique_keys
 from mqstore.wire.operation import all_operations
 

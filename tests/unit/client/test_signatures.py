@@ -8,25 +8,32 @@ from typing import Any
 
 import pytest
 
+from mqstore import client
 from mqstore.client import (
     AsyncClient,
     Client,
     NewMessage,
-    calls,
+    backup_calls,
     consumer_calls,
     events,
+    group_calls,
+    lag_calls,
     lookup_calls,
+    produce_calls,
     rebuild_calls,
+    retention_calls,
+    store_calls,
+    topic_calls,
     transaction_calls,
 )
-from mqstore.client.calls import produce
+from mqstore.client.produce_calls import produce
 from mqstore.wire.operation import Operation, Role, all_operations
 
 METHODS = [
-    pytest.param(method, id=f"{client.__name__}.{name}")
-    for client in (Client, AsyncClient)
-    for name, method in vars(client).items()
-    if callable(method) and not name.startswith("_")
+    pytest.param(method, id=f"{each.__name__}.{name}")
+    for each in (Client, AsyncClient)
+    for name in list(vars(each))
+    if callable(method := getattr(each, name)) and not name.startswith("_")
 ]
 
 
@@ -48,12 +55,16 @@ def test_each_operation_for_applications_has_a_method() -> None:
     builders = [
         each
         for module in (
-            calls,
-            consumer_calls,
-            lookup_calls,
-            rebuild_calls,
-            transaction_calls,
-            events,
+            *(
+                backup_calls,
+                consumer_calls,
+                events,
+                group_calls,
+                lag_calls,
+                lookup_calls,
+                produce_calls,
+            ),
+            *(rebuild_calls, retention_calls, store_calls, topic_calls, transaction_calls),
         )
         for _, each in inspect.getmembers(module, inspect.isfunction)
     ]
@@ -98,6 +109,14 @@ def test_help_of_a_new_message_names_its_fields_as_python_does() -> None:
         "uniq_key: 'str | None' = None) -> 'None'"
     )
     assert str(inspect.signature(NewMessage)) == expected
+
+
+def test_each_name_of_the_client_can_be_imported() -> None:
+    found = {name: getattr(client, name) for name in client.__all__}
+    assert set(found) == {name for names in client._MODULES.values() for name in names}
+    assert all(each.__name__ == name for name, each in found.items() if inspect.isclass(each))
+    with pytest.raises(AttributeError, match="no attribute 'Topik'"):
+        _ = client.Topik
 
 
 def test_both_clients_have_the_same_methods() -> None:

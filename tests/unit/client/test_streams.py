@@ -13,8 +13,9 @@ import pytest
 from httpx_sse import ServerSentEvent
 
 from mqstore.client import AsyncClient, Client, EventUnknown, ProblemError, Unreachable
-from mqstore.client.events import Place, store_events
+from mqstore.client.events import store_events
 from mqstore.client.retries import PAUSE_MAX_S
+from mqstore.client.streams import Place
 
 SOON = b"retry: 1\n\n"
 BROKEN_OFF = 1 << 20

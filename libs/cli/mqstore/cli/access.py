@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 # httpx imports its own command, with click, rich and pygments, unless that module is missing.
 sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
+# pydantic searches the metadata of every installed package for plugins, unless they are disabled.
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 USER_INFO: Final = re.compile(r"(?<=://)[^/@\s]+@")
 """Credentials in an address."""
@@ -77,7 +79,7 @@ class Access:
         """A client of the services. Raises ValueError for an address, a token or a CA bundle that
         is unusable."""
         from mqstore.client import Client  # slow to import
-        from mqstore.client.client import TIMEOUT_S
+        from mqstore.client.base_client import TIMEOUT_S
 
         writer_url, query_url, coordinator_url = map(check_address, self.urls)
         token, tls = self.token(), self.tls()

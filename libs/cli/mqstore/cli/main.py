@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import atexit
+import gc
+from typing import Annotated, Final
 
 import typer
 
 from mqstore.cli.command_table import COMMANDS
 from mqstore.cli.lazy_group import make_app
 from mqstore.cli.mqadmin_names import MQADMIN
+
+ALLOCATIONS: Final = 20_000
+"""Allocations between two collections of garbage. Imports leave no garbage, and Python's 700 cost a
+command 15 ms."""
 
 app = make_app(
     "mqstore",
@@ -40,5 +46,12 @@ def _mqstore(
     pass
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Run the command line as a process of its own."""
+    gc.set_threshold(ALLOCATIONS)
+    atexit.register(gc.freeze)  # the last collection, of all modules, takes 20 ms and frees nothing
     app()
+
+
+if __name__ == "__main__":
+    main()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from copy import copy
 from types import MappingProxyType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
-from mqstore.wire.produce import MessagePlace
+if TYPE_CHECKING:
+    from mqstore.wire.produce import MessagePlace
 
 AT_LEAST: Final = "x-mqstore-at-least"
 

@@ -39,7 +39,7 @@ from mqstore.wire.limits import (
 )
 
 if TYPE_CHECKING:
-    from mqstore.client.client import AsyncClient
+    from mqstore.client.async_client import AsyncClient
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,6 @@ from typing import Any, Literal
 from mqstore.client.models import Download, Hidden
 from mqstore.client.requests import Call, call, document, download, given
 from mqstore.wire.access import ACCESS, Access
-from mqstore.wire.lags import LAG, LAGS, GroupLag, GroupLags
 from mqstore.wire.messages import (
     MESSAGE,
     MESSAGE_AT,
@@ -31,7 +30,6 @@ from mqstore.wire.queues import (
     Queues,
 )
 from mqstore.wire.segments import LOG_BYTES, LOG_FILES, STORE_STATE, LogFiles, StoreState
-from mqstore.wire.traces import MESSAGE_TRACE, TRACES, MessageTrace, Traces
 
 
 def access() -> Call[Access]:
@@ -198,32 +196,6 @@ def offsets_by_time(
         OFFSETS_BY_TIME, timestamp=timestamp_ms, topics=names or None, queues=chosen or None
     )
     return call(OFFSETS_BY_TIME, json=content)
-
-
-def trace(message_id: str, *, topic: str | None = None) -> Call[MessageTrace]:
-    """Trace a message: return its copies in the store, in order. Ids are as for ``message``."""
-    return call(MESSAGE_TRACE, at={"id": message_id}, params=given(topic=topic))
-
-
-def traces(
-    topic: str, key: str, *, limit: int | None = None, cursor: str | None = None
-) -> Call[Traces]:
-    """Trace the messages of a topic with a key, newest first."""
-    params = given(key=key, limit=limit, cursor=cursor)
-    return call(TRACES, at={"topic": topic}, params=params)
-
-
-def lags(
-    *, topic: str | None = None, limit: int | None = None, cursor: str | None = None
-) -> Call[GroupLags]:
-    """Return the lags of consumer groups, by name; with ``topic``, of the groups of that topic."""
-    params = given(topic=topic, limit=limit, cursor=cursor)
-    return call(LAGS, params=params)
-
-
-def lag(group: str, *, topic: str | None = None) -> Call[GroupLag]:
-    """Return the lag of a group, by topic and queue."""
-    return call(LAG, at={"group": group}, params=given(topic=topic))
 
 
 def _range(start: int, stop: int | None) -> dict[str, str]:

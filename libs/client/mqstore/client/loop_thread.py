@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from mqstore.client.errors import ClientError
 
 if TYPE_CHECKING:
-    from mqstore.client.client import AsyncClient
+    from mqstore.client.async_client import AsyncClient
 
 Running = TypeVar("Running", bound=AbstractAsyncContextManager[Any])
 Result = TypeVar("Result")

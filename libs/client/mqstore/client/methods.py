@@ -1,4 +1,4 @@
-"""Methods of both clients, each made from the function that builds its request."""
+"""Methods of both clients, each made at its first use from the function that builds its request."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from pydantic import BaseModel
 
-from mqstore.client.events import Event, Stream
+from mqstore.client.lazy import made_at_first_use, resolve
 from mqstore.client.requests import Call
+from mqstore.client.streams import Event, Stream
 
 if TYPE_CHECKING:
-    from mqstore.client.client import AsyncClient, Client
+    from mqstore.client.async_client import AsyncClient
+    from mqstore.client.client import Client
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer", bound=BaseModel)
@@ -51,10 +53,15 @@ def blocking(
 ) -> Callable[Concatenate[Client, P], Answer]:
     """Return the method of ``Client`` that sends a request."""
 
-    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
-        return self.send(build(*args, **kwargs))
+    def make() -> Any:
+        found = resolve(build)
 
-    return _describe(method, build)
+        def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
+            return self.send(found(*args, **kwargs))
+
+        return _describe(method, found)
+
+    return made_at_first_use(make)  # type: ignore[no-any-return] # a descriptor of it
 
 
 def asynchronous(
@@ -62,10 +69,15 @@ def asynchronous(
 ) -> Callable[Concatenate[AsyncClient, P], Awaitable[Answer]]:
     """Return the method of ``AsyncClient`` that sends a request."""
 
-    async def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
-        return await self.send(build(*args, **kwargs))
+    def make() -> Any:
+        found = resolve(build)
 
-    return _describe(method, build)
+        async def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
+            return await self.send(found(*args, **kwargs))
+
+        return _describe(method, found)
+
+    return made_at_first_use(make)  # type: ignore[no-any-return] # a descriptor of it
 
 
 def working(
@@ -73,10 +85,15 @@ def working(
 ) -> Callable[Concatenate[Client, P], Worker]:
     """Return the method of ``Client`` that makes a producer or consumer."""
 
-    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Worker:
-        return worker(self._asynchronous, build(*args, **kwargs))
+    def make() -> Any:
+        found, result = resolve(build), resolve(worker)
 
-    return _describe(method, build, worker)
+        def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Worker:
+            return result(self._asynchronous, found(*args, **kwargs))
+
+        return _describe(method, found, result)
+
+    return made_at_first_use(make)  # type: ignore[no-any-return] # a descriptor of it
 
 
 def working_asynchronously(
@@ -85,10 +102,15 @@ def working_asynchronously(
 ) -> Callable[Concatenate[AsyncClient, P], Worker]:
     """Return the method of ``AsyncClient`` that makes a producer or consumer."""
 
-    def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> Worker:
-        return worker(self, build(*args, **kwargs))
+    def make() -> Any:
+        found, result = resolve(build), resolve(worker)
 
-    return _describe(method, build, worker)
+        def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> Worker:
+            return result(self, found(*args, **kwargs))
+
+        return _describe(method, found, result)
+
+    return made_at_first_use(make)  # type: ignore[no-any-return] # a descriptor of it
 
 
 def streaming(
@@ -96,10 +118,17 @@ def streaming(
 ) -> Callable[Concatenate[Client, P], Generator[Event, None, None]]:
     """Return the method of ``Client`` that follows a stream of events."""
 
-    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Generator[Event, None, None]:
-        return self.stream(build(*args, **kwargs))
+    def make() -> Any:
+        found = resolve(build)
 
-    return _describe(method, build)
+        def method(
+            self: Client, /, *args: P.args, **kwargs: P.kwargs
+        ) -> Generator[Event, None, None]:
+            return self.stream(found(*args, **kwargs))
+
+        return _describe(method, found)
+
+    return made_at_first_use(make)  # type: ignore[no-any-return] # a descriptor of it
 
 
 def streaming_asynchronously(
@@ -107,9 +136,14 @@ def streaming_asynchronously(
 ) -> Callable[Concatenate[AsyncClient, P], AsyncGenerator[Event, None]]:
     """Return the method of ``AsyncClient`` that follows a stream of events."""
 
-    def method(
-        self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs
-    ) -> AsyncGenerator[Event, None]:
-        return self.stream(build(*args, **kwargs))
+    def make() -> Any:
+        found = resolve(build)
 
-    return _describe(method, build)
+        def method(
+            self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs
+        ) -> AsyncGenerator[Event, None]:
+            return self.stream(found(*args, **kwargs))
+
+        return _describe(method, found)
+
+    return made_at_first_use(make)  # type: ignore[no-any-return] # a descriptor of it

@@ -47,7 +47,7 @@ from mqstore.wire.members import Member
 from mqstore.wire.problems import MEMBER_UNKNOWN
 
 if TYPE_CHECKING:
-    from mqstore.client.client import AsyncClient
+    from mqstore.client.async_client import AsyncClient
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from mqstore.client.errors import ProblemError
 from mqstore.client.leases import Leases, Outcome, Release
-from mqstore.client.models import NewMessage
+from mqstore.client.new_message import NewMessage
 from mqstore.client.requests import Call
 from mqstore.wire.consumers import LeasedMessage, ReceiptResults, ReceivedMessages
 from mqstore.wire.messages import Message

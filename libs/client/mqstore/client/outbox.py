@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from mqstore.client.changes import Changes
 from mqstore.client.errors import ProblemError
-from mqstore.client.models import NewMessage
+from mqstore.client.new_message import NewMessage
 from mqstore.wire.problems import BODY_TOO_LARGE
 from mqstore.wire.produce import MessagePlace
 

@@ -18,18 +18,18 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Final, Literal, Self
 
-from mqstore.client import calls
+from mqstore.client import produce_calls
 from mqstore.client.changes import Changes
 from mqstore.client.errors import BufferFull, ClientError
 from mqstore.client.loop_thread import LoopThread
-from mqstore.client.models import NewMessage
+from mqstore.client.new_message import NewMessage
 from mqstore.client.outbox import Lane, LaneKey, Outgoing, Room, divide
 from mqstore.client.requests import Call
 from mqstore.wire import unique_keys
 from mqstore.wire.produce import Durability, MessagePlace, ProduceReply
 
 if TYPE_CHECKING:
-    from mqstore.client.client import AsyncClient
+    from mqstore.client.async_client import AsyncClient
     from mqstore.client.otel import Tracing
 
 log = logging.getLogger(__name__)
@@ -320,7 +320,7 @@ class AsyncProducer:
 
     def _call(self, batch: list[Outgoing]) -> Call[ProduceReply]:
         waited_s = time.monotonic() - batch[0].since
-        return calls.produce(
+        return produce_calls.produce(
             batch[0].topic,
             [each.message for each in batch],
             durability=self._spec.durability,

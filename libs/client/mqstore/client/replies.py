@@ -10,9 +10,9 @@ from pydantic import BaseModel, ValidationError
 
 from mqstore.client.checksums import crc32c
 from mqstore.client.errors import ClientError, ProblemError, Unreachable
-from mqstore.client.events import Stream
 from mqstore.client.models import Download
 from mqstore.client.requests import Call
+from mqstore.client.streams import Stream
 
 Answer = TypeVar("Answer", bound=BaseModel)
 

@@ -35,6 +35,8 @@ class Call(Generic[Answer]):
     """Whether it may be sent again after an attempt that may have taken effect."""
     with_keys: Callable[[int | None], Call[Answer]] | None = None
     """Builds the call with newly generated unique keys of a shard; None: it needs no keys."""
+    stored_on: Callable[[Answer], int | None] | None = None
+    """Returns the shard that stored the messages of the call; None: it stores none."""
 
 
 def call(
@@ -48,6 +50,7 @@ def call(
     wait_s: float = 0.0,
     patience_s: float = 0.0,
     with_keys: Callable[[int | None], Call[Answer]] | None = None,
+    stored_on: Callable[[Answer], int | None] | None = None,
 ) -> Call[Answer]:
     """Build a request of an operation. ``at`` has the parameters of its path, the other arguments
     are fields of ``Call``."""
@@ -64,6 +67,7 @@ def call(
         patience_s=patience_s,
         may_be_repeated=operation.may_be_repeated and isinstance(content, bytes | None),
         with_keys=with_keys,
+        stored_on=stored_on,
     )
 
 

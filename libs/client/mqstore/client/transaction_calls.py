@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
-from mqstore.client.models import NewMessage, keyed
+from mqstore.client.new_message import NewMessage, keyed
 from mqstore.client.requests import Call, call, document, given
 from mqstore.wire.checks import (
     PRODUCERS,

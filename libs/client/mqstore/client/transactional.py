@@ -21,13 +21,13 @@ from mqstore.client import transaction_calls
 from mqstore.client.check_listener import CheckListener
 from mqstore.client.errors import ClientError
 from mqstore.client.loop_thread import LoopThread
-from mqstore.client.models import NewMessage
+from mqstore.client.new_message import NewMessage
 from mqstore.client.requests import Call
 from mqstore.client.retries import REQUESTED_PAUSE_MAX_S, RetryBudget, is_transient
 from mqstore.wire.transactions import BegunTransaction, Transaction
 
 if TYPE_CHECKING:
-    from mqstore.client.client import AsyncClient
+    from mqstore.client.async_client import AsyncClient
 
 log = logging.getLogger(__name__)
 

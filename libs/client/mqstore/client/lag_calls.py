@@ -1,0 +1,33 @@
+"""Requests about the progress of consumer groups, as values that both clients send."""
+
+from __future__ import annotations
+
+from mqstore.client.requests import Call, call, given
+from mqstore.wire.lags import LAG, LAGS, GroupLag, GroupLags
+from mqstore.wire.traces import MESSAGE_TRACE, TRACES, MessageTrace, Traces
+
+
+def trace(message_id: str, *, topic: str | None = None) -> Call[MessageTrace]:
+    """Trace a message: return its copies in the store, in order. Ids are as for ``message``."""
+    return call(MESSAGE_TRACE, at={"id": message_id}, params=given(topic=topic))
+
+
+def traces(
+    topic: str, key: str, *, limit: int | None = None, cursor: str | None = None
+) -> Call[Traces]:
+    """Trace the messages of a topic with a key, newest first."""
+    params = given(key=key, limit=limit, cursor=cursor)
+    return call(TRACES, at={"topic": topic}, params=params)
+
+
+def lags(
+    *, topic: str | None = None, limit: int | None = None, cursor: str | None = None
+) -> Call[GroupLags]:
+    """Return the lags of consumer groups, by name; with ``topic``, of the groups of that topic."""
+    params = given(topic=topic, limit=limit, cursor=cursor)
+    return call(LAGS, params=params)
+
+
+def lag(group: str, *, topic: str | None = None) -> Call[GroupLag]:
+    """Return the lag of a group, by topic and queue."""
+    return call(LAG, at={"group": group}, params=given(topic=topic))

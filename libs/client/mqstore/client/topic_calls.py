@@ -1,0 +1,59 @@
+"""Requests about topics, as values that both clients send."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from mqstore.client.requests import Call, call, document
+from mqstore.wire.topics import DELETE_TOPIC, PUT_TOPIC, TOPIC, TOPICS, Topic, TopicDeletion, Topics
+
+
+def create_topic(topic: str, *, queues: int = 4, perm: int = 6) -> Call[Topic]:
+    """Create a topic, or change its queues."""
+    body = document(PUT_TOPIC, queues=queues, perm=perm)
+    return call(PUT_TOPIC, at={"topic": topic}, json=body)
+
+
+def change_topic(
+    topic: str,
+    *,
+    queues: int | None = None,
+    read_queues: int | None = None,
+    write_queues: int | None = None,
+    perm: Literal[2, 4, 6] | None = None,
+    order: bool | None = None,
+    filter_type: Literal["SINGLE_TAG", "MULTI_TAG"] | None = None,
+    attributes: Mapping[str, str] | None = None,
+) -> Call[Topic]:
+    """Create a topic, or change the given settings of one.
+
+    ``queues`` sets the queues to read and to write; ``perm`` is 2 (write), 4 (read) or 6 (both).
+    """
+    fields = document(
+        PUT_TOPIC,
+        queues=queues,
+        read_queues=read_queues,
+        write_queues=write_queues,
+        perm=perm,
+        order=order,
+        filter_type=filter_type,
+        attributes=attributes,
+    )
+    return call(PUT_TOPIC, at={"topic": topic}, json=fields)
+
+
+def delete_topic(topic: str, *, dry_run: bool = False) -> Call[TopicDeletion]:
+    """Delete a topic with its queues; its messages stay in the log until they expire."""
+    params = {"dryRun": dry_run}
+    return call(DELETE_TOPIC, at={"topic": topic}, params=params)
+
+
+def topic(name: str) -> Call[Topic]:
+    """Return the settings of a topic."""
+    return call(TOPIC, at={"topic": name})
+
+
+def topics() -> Call[Topics]:
+    """List all topics, by name."""
+    return call(TOPICS)
