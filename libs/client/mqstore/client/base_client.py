@@ -1,4 +1,4 @@
-"""What both clients share: addresses, headers and parameters. Does no input or output."""
+"""Addresses, headers and parameters of requests, for both clients. Does no input or output."""
 
 from __future__ import annotations
 

@@ -17,6 +17,8 @@ import msgspec
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from mqstore.wire.base import Request
+
 Model = TypeVar("Model", bound=BaseModel)
 
 _CONSTRAINTS: Final = {
@@ -51,7 +53,7 @@ def struct_of(model: type[Model]) -> type[Model]:
 
 @cache
 def _struct_of(model: type[BaseModel]) -> type[msgspec.Struct]:
-    is_request = model.model_config.get("extra") == "forbid"
+    is_request = issubclass(model, Request)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     for name, field in model.model_fields.items():
         if field.is_required() or not (is_request or field.exclude_if is not None):
@@ -68,7 +70,7 @@ def _struct_of(model: type[BaseModel]) -> type[msgspec.Struct]:
         kw_only=True,
         rename={name: each.alias for name, each in model.model_fields.items() if each.alias},
         omit_defaults=not is_request,
-        forbid_unknown_fields=is_request,
+        forbid_unknown_fields=model.model_config.get("extra") == "forbid",
         gc=False,
     )
     for name, field in model.model_fields.items():  # here the model may refer to itself

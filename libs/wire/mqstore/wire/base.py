@@ -100,7 +100,10 @@ class MappingReply(Reply):
 
 
 class Request(BaseModel):
-    """Base of requests. Unknown fields are rejected: a misspelt one would have no effect."""
+    """Base of requests. Unknown fields are rejected: a misspelt one would have no effect.
+
+    They are built at once, as FastAPI needs those of its parameters.
+    """
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
 
@@ -109,6 +112,16 @@ class StrictRequest(Request):
     """A request in which no value is converted: a number in a string is rejected."""
 
     model_config = ConfigDict(strict=True)
+
+
+class ComponentRequest(Request):
+    """Base of requests that only components of mqstore send: those that need the role system.
+
+    Unknown fields are ignored: in an upgrade the sender may be newer. So a new field of such a
+    request has an effect that the sender can do without.
+    """
+
+    model_config = ConfigDict(extra="ignore")
 
 
 def left_out(description: str | None = None, default: object = None) -> Any:

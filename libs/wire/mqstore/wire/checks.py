@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 from pydantic import ConfigDict, Field
 
 from mqstore.wire import problems
-from mqstore.wire.base import Reply, StrictRequest, left_out
+from mqstore.wire.base import ComponentRequest, Reply, StrictRequest, left_out
 from mqstore.wire.examples import transactions as examples
 from mqstore.wire.operation import Nothing, Operation, Role, Target
 from mqstore.wire.transactions import Group, Transaction
@@ -64,7 +64,7 @@ class RegisteredProducers(Reply, title="ProducerList"):
     producers: tuple[RegisteredProducer, ...]
 
 
-class ProducerTarget(StrictRequest):
+class ProducerTarget(ComponentRequest, strict=True):
     """The address of a registered producer, as a shard keeps it for coordinators."""
 
     url: Annotated[str, Field(min_length=1, max_length=4_000)]
@@ -94,7 +94,7 @@ class CallableProducer(Reply):
     secret: str
 
 
-class LeaseChecks(StrictRequest):
+class LeaseChecks(ComponentRequest, strict=True):
     """A request for due checks, which no other caller gets for ``lease_seconds``."""
 
     group: Annotated[str, Field(min_length=1, max_length=255)] | None = None
@@ -124,7 +124,7 @@ class LeasedChecks(Reply):
     checks: tuple[LeasedCheck, ...]
 
 
-class SentCheck(StrictRequest):
+class SentCheck(ComponentRequest, strict=True):
     """A check that reached its producer; ``answer`` None: no decision yet."""
 
     transaction_id: str
@@ -132,7 +132,7 @@ class SentCheck(StrictRequest):
     answer: str | None = None
 
 
-class ProducerCall(StrictRequest):
+class ProducerCall(ComponentRequest, strict=True):
     """The result of a call of a producer; ``failure`` None: it answered."""
 
     group: str
@@ -140,7 +140,7 @@ class ProducerCall(StrictRequest):
     failure: str | None = None
 
 
-class CheckReport(StrictRequest):
+class CheckReport(ComponentRequest, strict=True):
     """The results of leased checks. Those ``released`` are due again at once."""
 
     checks: list[SentCheck] = []

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from mqstore.wire import problems
-from mqstore.wire.base import Offset, Reply, Request
+from mqstore.wire.base import ComponentRequest, Offset, Reply
 from mqstore.wire.examples import internal as examples
 from mqstore.wire.operation import Operation, Role, Target
 
@@ -15,7 +15,7 @@ DAMAGE_MAX: Final = 1_024
 """Offsets of one report: as many blocks wait for the scrub at most."""
 
 
-class DamageSpec(Request):
+class DamageSpec(ComponentRequest):
     """Places of damage that look-ups found."""
 
     offsets: Annotated[

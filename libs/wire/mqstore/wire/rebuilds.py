@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import ConfigDict, Field
 
 from mqstore.wire import problems
-from mqstore.wire.base import Reply, Request
+from mqstore.wire.base import ComponentRequest, Reply
 from mqstore.wire.examples import rebuilds as examples
 from mqstore.wire.limits import REBUILD_LEASE_MAX_S
 from mqstore.wire.operation import BYTES, Nothing, Operation, Role, Target
@@ -24,7 +24,7 @@ Lease = Annotated[
 ]
 
 
-class RebuildSpec(Request):
+class RebuildSpec(ComponentRequest):
     """The owner of a rebuild; the other fields must match the store's own, if they are given."""
 
     owner: Annotated[str, Field(min_length=1, max_length=OWNER_MAX, pattern=PRINTABLE)]
@@ -48,7 +48,7 @@ class RebuildSpec(Request):
     )
 
 
-class LeaseSpec(Request):
+class LeaseSpec(ComponentRequest):
     """A renewal of the lease."""
 
     ttl_seconds: Lease = TTL_DEFAULT_S
@@ -56,7 +56,7 @@ class LeaseSpec(Request):
     model_config = ConfigDict(json_schema_extra={"example": {"ttlSeconds": 60}})
 
 
-class FilePlan(Request):
+class FilePlan(ComponentRequest):
     """A file of the index, as a sequential build creates it: its items, first and last."""
 
     first: Annotated[int, Field(description="Items of all files before it.")]
@@ -72,7 +72,7 @@ class FilePlan(Request):
     model_config = ConfigDict(strict=True)
 
 
-class RebuildPlan(Request):
+class RebuildPlan(ComponentRequest):
     """The files of a rebuild, and the chunks of the log that their items come from."""
 
     parts: Annotated[

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field
 
-from mqstore.wire.base import INT64_MAX, Reply, Request
+from mqstore.wire.base import INT64_MAX, ComponentRequest, Reply
 from mqstore.wire.examples import reports as examples
 
 EXPIRING_MAX: Final = 200
@@ -18,7 +18,7 @@ Milliseconds = Annotated[int, Field(ge=-INT64_MAX, le=INT64_MAX, strict=True)]
 Name = Annotated[str, Field(max_length=NAME_MAX)]
 
 
-class _Sum(Request):
+class _Sum(ComponentRequest):
     model_config = ConfigDict(frozen=True)
 
 

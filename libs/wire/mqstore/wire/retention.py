@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 from pydantic import ConfigDict, Field, model_validator
 
 from mqstore.wire import problems
-from mqstore.wire.base import Offset, Reply, Request
+from mqstore.wire.base import ComponentRequest, Offset, Reply, Request
 from mqstore.wire.examples import reports
 from mqstore.wire.examples import stores as examples
 from mqstore.wire.limits import PIN_LEASE_MAX_S
@@ -35,7 +35,7 @@ class Pin(Reply):
     expires_ms: Annotated[int, Field(description="Ends then, unless put again before.")]
 
 
-class ArchiveSpec(Request):
+class ArchiveSpec(ComponentRequest):
     """The progress of an archive."""
 
     offset: Annotated[Offset, Field(description="Everything below is archived.")]
