@@ -151,9 +151,9 @@ def test_replies_are_built_when_they_are_used() -> None:
     code = f"""
 from mqstore.wire.base import Reply
 from mqstore.wire.operation import all_operations
-all_operations()
+requests = {{each.request for each in all_operations()}}
 {BELOW}
-replies = list(below(Reply))
+replies = list(set(below(Reply)) - requests)
 print(len(replies) > 50, [each for each in replies if each.__pydantic_complete__])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

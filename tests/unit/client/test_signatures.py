@@ -64,7 +64,8 @@ def test_each_operation_for_applications_has_a_method() -> None:
                 lookup_calls,
                 produce_calls,
             ),
-            *(rebuild_calls, retention_calls, store_calls, topic_calls, transaction_calls),
+            *(rebuild_calls, retention_calls, store_calls, topic_calls),
+            transaction_calls,
         )
         for _, each in inspect.getmembers(module, inspect.isfunction)
     ]

@@ -36,7 +36,7 @@ class NewBackupResult(BackupResult):
     """A result, as a command reports it."""
 
     model_config = ConfigDict(
-        extra="forbid", defer_build=False, json_schema_extra={"example": examples.BACKUP}
+        extra="ignore", defer_build=False, json_schema_extra={"example": examples.BACKUP}
     )
 
 
