@@ -357,6 +357,13 @@ TRANSACTIONS: Final[list[Panel]] = [
         ),
     ),
     lines(
+        "Half messages, by topic",
+        "short",
+        "Half messages without a decision; the 20 topics with most. One topic stands out: look at"
+        " its producers.",
+        (f"topk(20, {summed('rocketmq_half_messages', by='topic')})", "{{topic}}"),
+    ),
+    lines(
         "Oldest pending, by shard",
         "s",
         "Above ten minutes: docs/how-to/resolve-stuck-transactions.md.",

@@ -101,6 +101,13 @@ RETENTION: Final[list[Panel]] = [
         within("mqstore_expiry_messages"),
     ),
     lines(
+        "Expiring bytes",
+        "bytes",
+        "Bytes of log that retention deletes within each horizon, by the last expiry report. Fewer"
+        " than come in meanwhile: the volume fills.",
+        within("mqstore_expiry_bytes"),
+    ),
+    lines(
         "Expiring unread",
         "short",
         "Messages that will be deleted before a group has consumed them. Above 0:"
@@ -185,6 +192,13 @@ REPLICAS: Final[list[Panel]] = [
         (f"max by (pod, slave) ({of('mqstore_replication_lag_bytes')})", "{{pod}}: {{slave}}"),
     ),
     lines(
+        "Followers behind, by their own account",
+        "bytes",
+        "Bytes of the leader's log that a follower lacks, as far as it knows; also of one that is"
+        " not connected. Growing: check its disk and network.",
+        by_pod(of("mqstore_replication_behind_bytes")),
+    ),
+    lines(
         "Replicas behind, in time",
         "s",
         "For how long a replica has lacked a part of the log. Above slaveTimeout it leaves the"
@@ -264,6 +278,12 @@ SCRUB: Final[list[Panel]] = [
         by_pod(events("mqstore_damage_reports_total"), "sum"),
     ),
     lines(
+        "Fetched from followers, in the last hour",
+        "bytes",
+        "Bytes of damaged records that followers in sync replaced. Above 0: check the disk.",
+        by_pod(events("mqstore_replication_fetched_bytes_total"), "sum"),
+    ),
+    lines(
         "Quarantine",
         "bytes",
         "Bytes set aside by recoveries and repairs. Delete them after a look:"
@@ -313,6 +333,13 @@ STARTS: Final[list[Panel]] = [
         (f"max({of('mqstore_durable_bytes_missing')})", "bytes missing"),
     ),
     lines(
+        "Stores opened again by query, in the last hour",
+        "short",
+        "Times that the files of a store were replaced, by a follower that copies or a restore."
+        " Many: a follower copies its log again and again; see its log.",
+        by_pod(events("mqstore_store_replaced_total"), "sum"),
+    ),
+    lines(
         "Steps of the clock",
         "s",
         "Seconds by which the last step of the last hour set the clock. Not 0:"
@@ -327,8 +354,9 @@ JOBS: Final[list[Panel]] = [
     lines(
         "Running index rebuild",
         "short",
-        "Items received from the running rebuild. It does not move: see the log of the job.",
-        by_pod(of("mqstore_index_rebuild_items")),
+        "Rebuilds that run, and items received from them. No progress: see the log of the job.",
+        (f"sum({of('mqstore_index_rebuild_running')})", "running"),
+        (f"sum({of('mqstore_index_rebuild_items')})", "items"),
     ),
     lines(
         "Index rebuilds that ended, in the last hour",
@@ -354,6 +382,36 @@ JOBS: Final[list[Panel]] = [
         "s",
         "Longer than the schedule of the job: see its log. The volume fills meanwhile.",
         by_pod(f"time() - ({of('mqstore_archive_mark_seconds')} > 0)"),
+    ),
+    lines(
+        "Time since the last whole backup",
+        "s",
+        "Longer than the schedule, or longer than you can lose: see the log of the last backup,"
+        " docs/how-to/back-up-and-restore.md.",
+        by_pod(f"time() - ({of('mqstore_backup_whole_seconds')} > 0)"),
+    ),
+    lines(
+        "Time since the last verification of backups",
+        "s",
+        "A backup that was never verified may not be whole: mqstore backup verify.",
+        by_pod(f"time() - ({of('mqstore_backup_verified_seconds')} > 0)"),
+    ),
+    lines(
+        "Failed backups",
+        "short",
+        "Pods whose last backup, or last verification, failed. Above 0: see its log,"
+        " docs/how-to/back-up-and-restore.md.",
+        (f"sum({of('mqstore_backup_failed')})", "backups"),
+        (f"sum({of('mqstore_backup_verification_failed')})", "verifications"),
+    ),
+    lines(
+        "Not in the last backup",
+        "bytes",
+        "Bytes of the log after the last message of the last whole backup: lost with the volume.",
+        by_pod(
+            f"clamp_min({log_offset('max')} - ignoring (bound)"
+            f" {of('mqstore_backup_end_offset')}, 0)"
+        ),
     ),
     lines(
         "Leases of the log",

@@ -12,7 +12,8 @@ from typing import Any, Final
 import pytest
 
 from mqstore.client import Client, NewMessage, ProblemError
-from mqstore.wire.examples.reports import EXPIRY
+from mqstore.wire.backup_reports import BackupResult
+from mqstore.wire.examples.reports import BACKUP, EXPIRY
 from tests.services.elected_replicas import Replicas, elected
 from tests.services.service_processes import Run, running
 
@@ -64,6 +65,8 @@ def _make_states(client: Client) -> None:
     client.begin("shop", TOPIC, NewMessage(body="undecided"))
     client.flush()
     client.put_expiry_report(EXPIRY)
+    for action in ("create", "verify"):
+        client.put_backup_result(BackupResult.model_validate(BACKUP | {"action": action}))
     client.put_archive(0, "file:///archive")
     client.put_pin("backup-1", 0, lease_s=3600)
     rebuild = client.begin_index_rebuild("a-job")

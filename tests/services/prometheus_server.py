@@ -40,9 +40,14 @@ class Prometheus:
 
     url: str
 
-    def query(self, expression: str, *, seconds: int, step_s: int) -> list[Series]:
-        """The series of the last ``seconds`` that have a finite value. Raises QueryError."""
-        now = time.time()
+    def query(
+        self, expression: str, *, seconds: int, step_s: int, end_s: float | None = None
+    ) -> list[Series]:
+        """The series of the last ``seconds``, until ``end_s`` or now, that have a finite value.
+
+        Raises QueryError.
+        """
+        now = time.time() if end_s is None else end_s
         found = self._get(
             "query_range", query=expression, start=now - seconds, end=now, step=step_s
         )
