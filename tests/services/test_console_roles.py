@@ -1,4 +1,4 @@
-"""What each role is offered on each page of the console: nothing that its token may not do."""
+"""The actions on each page of the console, by role: no token is offered what it may not do."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_the_navigation_has_the_pages_of_the_role(tab: tuple[str, Page], pair: S
     links = page.get_by_role("navigation", name="Pages").get_by_role("listitem")
     links.first.wait_for()
     found = {each.strip() for each in links.all_inner_texts()}
-    everyone, senders = {"Overview", "Jobs", "Groups", "Latencies"}, {"Send"}
+    readers, senders = {"Overview", "Jobs", "Groups", "Latencies"}, {"Send"}
     assert ("Settings" in found) == (role == "admin")
-    assert (everyone <= found) == (role != "produce")
+    assert (readers <= found) == (role != "produce")
     assert (senders <= found) == (role != "consume")

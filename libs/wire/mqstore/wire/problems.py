@@ -1,6 +1,6 @@
 """Types of problems (RFC 9457): every error that a service replies with, in one table."""
 
-# ruff: noqa: F403 -- the types of this module and of another one
+# ruff: noqa: F403 -- the types of this module and of two others
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from mqstore.wire.problem_type import REGISTRY as REGISTRY
 from mqstore.wire.problem_type import TYPE_PREFIX as TYPE_PREFIX
 from mqstore.wire.problem_type import ProblemType as ProblemType
 from mqstore.wire.problem_type import register
+from mqstore.wire.transaction_problems import *
 
 BAD_JSON = register(
     "bad-json",
@@ -118,41 +119,6 @@ QUARANTINE_ENTRY_UNKNOWN = register(
     "No such entry",
     "The quarantine has no entry of that name.",
     "List the entries: `GET /v1/store/quarantine`.",
-)
-TRANSACTION_UNKNOWN = register(
-    "transaction-unknown",
-    404,
-    "No such transaction",
-    "There is no half message of that transaction, or it belongs to another shard.",
-    "Check the id and the shard.",
-)
-TRANSACTION_DECIDED = register(
-    "transaction-decided",
-    409,
-    "The transaction has another decision",
-    "The transaction has another decision: `decision`, `decidedAt`, `why`.",
-    "Follow the recorded decision; resolve a transaction that was set aside by hand.",
-)
-TRANSACTION_GONE = register(
-    "transaction-gone",
-    410,
-    "The half message is unreadable",
-    "A half message is damaged or expired.",
-    "Roll the transaction back.",
-)
-PRODUCER_UNKNOWN = register(
-    "producer-unknown",
-    404,
-    "No such producer",
-    "The producer is not registered, or its lease has ended.",
-    "Register the producer again, and renew its lease in time.",
-)
-CALLBACK_REFUSED = register(
-    "callback-refused",
-    403,
-    "Callbacks to this address are not allowed",
-    "A setting forbids callbacks to this address; `detail` names it.",
-    "Use another address, or allow this one by `callbackHosts`, `callbackPorts` or `callbackHttp`.",
 )
 MESSAGE_UNKNOWN = register(
     "message-unknown",
@@ -431,15 +397,6 @@ SHARD_UNREACHABLE = register(
     "The shard is unreachable",
     "The shard that has the message or transaction does not reply.",
     "Check that shard; the others work. Repeat a produce or begin under its unique keys.",
-    retry_after_s=1,
-)
-COORDINATOR_NOT_READY = register(
-    "coordinator-not-ready",
-    503,
-    "Transactions are not ready",
-    "Half messages are being read, or no store-writer can be reached; or query cannot reach the"
-    " coordinator. `detail` says why.",
-    "Retry after `Retry-After`; a repeated request is safe.",
     retry_after_s=1,
 )
 STORE_NOT_WRITABLE = register(

@@ -35,7 +35,7 @@ export const labelOf = (name) => LABELS[name] ?? name;
 /** A value as text. @param {boolean | number | undefined} value */
 const textOf = (value) => (typeof value === "boolean" ? (value ? "yes" : "no") : String(value));
 
-/** What a value does that not everyone knows. @param {string} name @param {boolean | number | undefined} value */
+/** The effect of a value, in words. @param {string} name @param {boolean | number | undefined} value */
 function effectOf(name, value) {
   if (name === "consumeEnable") return value ? "Consumers get messages." : "Consumers get no message until this is changed back.";
   if (name === "consumeMessageOrderly") return value ? "Each queue is delivered in order, to one member." : "Messages are shared by the members, in no order.";
