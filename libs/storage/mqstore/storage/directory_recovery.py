@@ -25,6 +25,7 @@ from mqstore.storage.metadata.clock_steps import CLOCK_STEP_MS, StepsView
 from mqstore.storage.metadata.quarantine import Quarantine
 from mqstore.storage.opening import OpenedDirectory
 from mqstore.storage.options import NEXT_EPOCH, Progress, RecoveredLog, StoreOptions
+from mqstore.storage.paths import how_to_repair
 from mqstore.storage.queues.consume_queue import ConsumeQueue
 from mqstore.storage.queues.consume_queues import ConsumeQueues, QueueSpan
 from mqstore.storage.recovery import (
@@ -311,10 +312,7 @@ class DirectoryRecovery:
             before = dispatcher.position
             dispatcher.step(clock.monotonic())
             if dispatcher.position == before:
-                raise DiskRefuses(
-                    f"queues cannot be rebuilt beyond offset {before}; make room on the disk, "
-                    "or repair it, then open again"
-                )
+                raise _queues_refused(before, dispatcher.refusal, self.directory.paths.root)
             done = dispatcher.position - first
             self._progress("queues", done, done + dispatcher.behind)
         if found.read_only is None and found.dispatch_from <= found.min_offset:
@@ -380,6 +378,16 @@ def _last_time_from(files: MappedFileQueue, start: int, end: int) -> int:
             )
             newest = timestamp or newest
     return newest
+
+
+def _queues_refused(reached: int, why: OSError | None, root: Path) -> DiskRefuses:
+    """Return the error of queues whose entries cannot be written.
+
+    A misplaced file of a queue stands where a new one is due; other errors are those of the disk.
+    """
+    is_misplaced = isinstance(why, FileExistsError)
+    advice = how_to_repair(root) if is_misplaced else "make room on the disk, or replace it"
+    return DiskRefuses(f"queues cannot be rebuilt beyond offset {reached} ({why}): {advice}")
 
 
 def _last_offset(queue: ConsumeQueue) -> int:

@@ -276,3 +276,11 @@ class StorePaths:
     def queue_staging(self) -> Path:
         """As ``staging``, for files of the store's root."""
         return self.ours / "staging"
+
+
+def how_to_repair(root: Path) -> str:
+    """Return the advice of an error that `mqstore store repair` mends."""
+    return (
+        f"`mqstore store repair {root}` shows what it would change, and changes it with --yes; it"
+        " keeps the originals in the quarantine"
+    )

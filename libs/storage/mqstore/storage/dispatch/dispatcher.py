@@ -120,6 +120,8 @@ class Dispatcher:
             size_max=config.index_catch_up_size,
         )
         self._refused_at: tuple[str, int] | None = None
+        self.refusal: OSError | None = None
+        """The last rejection by the disk."""
         """The run and position at which the disk last rejected a file of queues or index."""
         self.end.follow(
             queues.windows_by_place,
@@ -169,6 +171,7 @@ class Dispatcher:
                 if not more:
                     more = self._advance_index()
             except OSError as error:
+                self.refusal = error
                 self._log_refusal("queues" if self.behind else "index", error)
                 return now + RETRY_S
             finally:

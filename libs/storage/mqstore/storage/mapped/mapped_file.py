@@ -84,7 +84,7 @@ class MappedFile(FilePositions):
         is no room, FileExistsError when ``path`` exists; nothing is left behind.
         """
         if files.stat(path) is not None:
-            raise FileExistsError(f"{path} is there already; remove it or use it")
+            raise FileExistsError(f"{path} is there already")
         if files.stat(staged) is not None:
             files.unlink(staged)
         files.create(staged, size, reserve=reserve, sync=not is_derived)

@@ -109,6 +109,6 @@ def _read(files: FileSystem, paths: StorePaths) -> EpochFile | None:
         return EpochFile.model_validate_json(sealed_json.unseal(files.read(paths.epochs)))
     except ValueError as error:
         raise StoreDamaged(
-            f"{paths.epochs} cannot be read ({error}): restore it from a copy; a store that has no "
-            "followers may go on without it"
+            f"{paths.epochs} cannot be read ({sealed_json.why_unreadable(error)}): restore it "
+            "from a copy, or remove it if the store has no followers"
         ) from error

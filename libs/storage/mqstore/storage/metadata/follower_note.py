@@ -75,8 +75,8 @@ def load(files: FileSystem, paths: StorePaths) -> FollowerNote | None:
         return FollowerNote.model_validate_json(content)
     except ValueError as error:
         raise StoreDamaged(
-            f"{paths.follower_note} cannot be read ({error}): remove it if the store has all its "
-            "messages from a leader, or was never a follower"
+            f"{paths.follower_note} cannot be read ({sealed_json.why_unreadable(error)}): "
+            "remove it if the store has all its messages from a leader, or was never a follower"
         ) from error
 
 

@@ -11,6 +11,7 @@ import re
 from typing import Final
 
 from crc32c import crc32c
+from pydantic import ValidationError
 
 _HEAD: Final = b'{"checksum":"'
 _ZEROS: Final = b"00000000"
@@ -21,6 +22,11 @@ def seal(text: str) -> bytes:
     """The bytes to write for a JSON object with one member or more."""
     content = _HEAD + _ZEROS + b'",' + text.encode().removeprefix(b"{")
     return content.replace(_ZEROS, b"%08x" % crc32c(content), 1)
+
+
+def why_unreadable(error: ValueError) -> str:
+    """The reason, in one line, why a file that is read by ``unseal`` and a model is unusable."""
+    return error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
 
 
 def unseal(raw: bytes) -> bytes:

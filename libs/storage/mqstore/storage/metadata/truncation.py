@@ -61,8 +61,8 @@ def begin(files: FileSystem, paths: StorePaths) -> Truncation | None:
         found = Truncation.model_validate_json(content)
     except ValueError as error:
         raise StoreDamaged(
-            f"{paths.truncation} cannot be read ({error}): remove it, and let the store follow its "
-            "leader again"
+            f"{paths.truncation} cannot be read ({sealed_json.why_unreadable(error)}): "
+            "remove it, and let the store follow its leader again"
         ) from error
     if files.stat(paths.state) is not None:
         _lower_bounds(files, paths, found.offset)

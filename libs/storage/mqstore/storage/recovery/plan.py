@@ -7,6 +7,7 @@ from typing import Literal
 
 from mqstore.storage.lost_data import Loss
 from mqstore.storage.metadata.manifest import Manifest
+from mqstore.storage.paths import how_to_repair
 from mqstore.storage.recovery.log_scan import LogScan, ScanResult
 from mqstore.storage.recovery.report import (
     LISTED_MAX,
@@ -155,7 +156,7 @@ def _read_only(view: StoreView) -> str | None:
     size = view.config.mapped_file_size_commit_log
     return (
         f"segment {worst.path.name} has {worst.length} bytes where {size} are due, and it is not "
-        "the last: restore it from a copy, or set it aside by hand to open without it"
+        f"the last: restore it from a copy, or: {how_to_repair(view.paths.root)}"
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, Self
 
 from mqstore.storage.errors import ConfigTableError
 from mqstore.storage.layout import StoreFormat
-from mqstore.storage.paths import StorePaths
+from mqstore.storage.paths import StorePaths, how_to_repair
 from mqstore.storage.seams import Seams
 from mqstore.storage.system.atomic_file import replace_file
 from mqstore.storage.tables import java_json
@@ -172,7 +172,8 @@ class Table:
             return
         if problems:
             raise ConfigTableError(
-                "; ".join(problems) + f": restore {self.path}, or remove it to begin anew"
+                f"{'; '.join(problems)}: restore {self.path} from a copy, or begin it anew: "
+                + how_to_repair(self.path.parents[1])
             )
 
 
