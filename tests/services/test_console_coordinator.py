@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -18,7 +19,8 @@ SETTINGS = "/ui/coordinator/v1/settings"
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     store = tmp_path_factory.mktemp("coordinator") / "store"
-    with running(store, coordinator=True, transaction_check_max=7, **TOKENS) as found:
+    settings: dict[str, Any] = {"transaction_check_max": 7, **TOKENS}
+    with running(store, coordinator=True, **settings) as found:
         yield found
 
 

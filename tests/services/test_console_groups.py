@@ -224,6 +224,26 @@ def test_dead_letters_are_resent_and_purged_after_a_preview(console: ConsolePage
     expect(page.get_by_text("This group has no dead letters")).to_be_visible()
 
 
+def test_a_lost_message_is_found_by_its_key_and_leads_to_the_group_that_has_not_read_it(
+    console: ConsolePage, pair: ServicePair
+) -> None:
+    with pair.client(token=TOKENS["token_admin"]) as client:
+        client.produce("orders", NewMessage(body="lost", keys=["lost-1"], queue_id=0))
+    console.enter("messages", "consume", by="key")
+    page = console.page
+    page.get_by_label("Topic", exact=True).fill("orders")
+    page.get_by_label("Key or unique key").fill("lost-1")
+    page.keyboard.press("Enter")
+    page.get_by_role("row", name="lost-1").get_by_role("button").click()
+    page.get_by_role("main").get_by_role("link", name="Trace").click()
+    groups = page.get_by_role("main").get_by_role("region", name="Groups")
+    expect(groups.get_by_text("billing: has not come to it")).to_be_visible()
+    assert console.serious_findings() == []
+    groups.get_by_role("link", name="billing").click()
+    console.heading("billing")
+    expect(page.get_by_role("row", name="orders 0")).to_be_visible()
+
+
 # errors, shards, sizes ----------------------------------------------------------------------
 
 

@@ -60,11 +60,13 @@ function optionsOf(element, names, format) {
   };
 }
 
-/** Ten minutes at least, so that the first values are not a line across the whole plot.
+/** Ten minutes at least, so that the first values are not a line across the whole plot. The end is
+ * not in the future: for a single value uPlot gives the next day.
  * @param {any} _ @param {number | null} first @param {number | null} last @returns {[number, number]}
  */
 function rangeOf(_, first, last) {
-  const end = last ?? Date.now() / 1000;
+  const now = Date.now() / 1000;
+  const end = Math.min(last ?? now, now);
   return [Math.min(first ?? end, end - 600), end];
 }
 

@@ -24,7 +24,7 @@ export function HeatMap({ label, heat }) {
   };
   const at = (/** @type {number} */ column) => formatTime(fromMs + ((toMs - fromMs) * column) / columns, zone.value).slice(11, 19);
   return html`<figure class="heat">
-    <div class="heat-rows" aria-hidden="true"><span>${boundText(bounds, bounds.length - 1)}</span><span>${boundText(bounds, 0)}</span></div>
+    <div class="heat-rows" aria-hidden="true"><span>${boundText(bounds, bounds.length - 1)}</span>${bounds.length > 1 && html`<span>${boundText(bounds, 0)}</span>`}</div>
     <canvas ref=${canvas} role="img" aria-label=${label} width=${columns} height=${bounds.length} style=${{ height: `${Math.max(48, bounds.length * ROW_PX)}px` }} onPointerMove=${point} onPointerLeave=${() => setPointed(null)}></canvas>
     <div class="heat-ends" aria-hidden="true"><span>${at(0)}</span><span>${at(columns)}</span></div>
     <figcaption class="small muted">

@@ -7,7 +7,7 @@ import { setState } from "../../lib/router.js";
 import { shards } from "../../lib/shards.js";
 import { Chart } from "../../parts/chart.js";
 import { SelectField } from "../../parts/form.js";
-import { Card, Facts, Page } from "../../parts/page.js";
+import { Card, Page } from "../../parts/page.js";
 import { Empty, MissingShards } from "../../parts/states.js";
 import { countsAt, countsOfAll, heatOf } from "./heat.js";
 import { HeatMap } from "./heatmap.js";
@@ -18,6 +18,8 @@ import { HeatMap } from "./heatmap.js";
 const COLUMNS = 120;
 /** Shorter times are plotted as a part of so many minutes. */
 const SHORTEST_MS = 600_000;
+
+const QUANTILES = [0.5, 0.9, 0.99, 0.999];
 
 const OPERATIONS = /** @type {[Operation, string, string][]} */ ([
   ["put", "Put", "Storing one request's messages in the log, in store-writer."],
@@ -57,7 +59,7 @@ function Plots({ operation, title, why, shard }) {
         ? html`<${Empty} title="None yet">They appear here some seconds after the first one.<//>`
         : html`<${Chart} label=${`${title}: latency`} times=${plot.times} series=${[{ name: "p50", values: plot.series[0] ?? [] }, { name: "p99", values: plot.series[1] ?? [] }]} format=${latency} />
             <${HeatMap} label=${`${title}: operations by time and latency; half take at most ${text(0.5)}, 99 % at most ${text(0.99)}`} heat=${heat} />
-            <${Facts} of=${[["p50", text(0.5)], ["p90", text(0.9)], ["p99", text(0.99)], ["p99.9", text(0.999)]]} />`}
+            <dl class="quantiles">${QUANTILES.map((each) => html`<div key=${each}><dt>p${100 * each}</dt><dd>${text(each)}</dd></div>`)}</dl>`}
     </div>
   <//>`;
 }

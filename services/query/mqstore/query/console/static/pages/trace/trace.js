@@ -79,7 +79,7 @@ function Story({ trace }) {
         <h3>Groups</h3>
         ${stands.length === 0
           ? html`<p class="muted">No group has an offset in its topics.</p>`
-          : html`<ul class="row">${stands.map((each) => html`<li key=${each.group}><${Badge} kind=${each.isConsumed ? "good" : "warning"}>${each.group}: ${each.isConsumed ? "has passed it" : "has not come to it"}<//></li>`)}</ul>`}
+          : html`<ul class="row">${stands.map((each) => html`<li key=${each.group}><${Badge} kind=${each.isConsumed ? "good" : "warning"}><a href=${href("groups", { group: each.group })}>${each.group}</a>: ${each.isConsumed ? "has passed it" : "has not come to it"}<//></li>`)}</ul>`}
       </section>
     </div>
   <//>`;
