@@ -275,11 +275,9 @@ class DirectoryRecovery:
                 self._strays.append(str(stray.path))
 
     def _finish_deletions(self, queues: ConsumeQueues) -> None:
-        """Unlink what a halt left of deleted topics' queues."""
+        """Remove what a halt left of deleted topics' queues."""
         for note in self.directory.deleted.all():
-            for queue in queues.of_topic(note.topic):
-                if queue.files.files and queue.max_physical_end() <= note.offset:
-                    queues.destroy(queue.topic, queue.queue_id)
+            queues.remove_before(note.topic, note.offset)
 
     # times --------------------------------------------------------------------------------
 

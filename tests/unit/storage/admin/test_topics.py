@@ -235,6 +235,29 @@ def test_queues_that_a_halt_left_of_a_deletion_go_at_the_next_opening(tmp_path: 
         assert not (path / "consumequeue" / "T").exists()
 
 
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_deletion_that_a_halt_ended_removes_no_message_that_was_stored_meanwhile(
+    tmp_path: Path, is_known: bool
+) -> None:
+    path = tmp_path / "store"
+    store = make(path)
+
+    def halt() -> None:
+        put_both(store, 3, start=30)
+        if is_known:
+            store._parts.running_manifest.step(0)
+        raise KeyboardInterrupt
+
+    store._parts.directory.deleted.on_change = halt
+    with pytest.raises(KeyboardInterrupt):
+        store.delete_topic("T")
+    abandon(store)
+    for _ in range(2):
+        with open_store(path) as store:
+            assert readable(store) == {b"body %d " % number * 10 for number in range(30, 33)}
+    assert findings(path) == []
+
+
 def test_the_note_of_a_deleted_topic_is_dropped_after_another_program_wrote_to_the_store(
     tmp_path: Path,
 ) -> None:

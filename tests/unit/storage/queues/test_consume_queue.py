@@ -339,6 +339,19 @@ def test_min_index_passes_blanks_over(tmp_path: Path) -> None:
     assert queue.min_index == 0
 
 
+def test_a_queue_without_its_first_entries_is_as_one_that_began_later(tmp_path: Path) -> None:
+    queue = filled(tmp_path / "whole", 25)
+    queue.remove_before(13)
+    assert (queue.first_index, queue.min_index, queue.max_index) == (10, 13, 25)
+    queue.flush()
+    filled(tmp_path / "later", 12, start=13).flush()
+    whole, later = (
+        [(path.name, path.read_bytes()) for path in sorted((tmp_path / name / "queue").iterdir())]
+        for name in ("whole", "later")
+    )
+    assert whole == later
+
+
 def test_expiry_unlinks_whole_files_and_never_the_last(tmp_path: Path) -> None:
     queue = filled(tmp_path, 25)
 

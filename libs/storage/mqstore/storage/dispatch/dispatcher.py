@@ -298,19 +298,7 @@ class Dispatcher:
         Raises OSError.
         """
         with self._hold_lock():
-            later = {
-                entry.physical_offset
-                for queue in self._queues.of_topic(topic)
-                for _, entry in queue.entries(queue.find_by_physical(below), queue.max_index)
-                if not entry.is_hole
-            }
-            self._queues.destroy_topic(topic)
-            newest_ms = self.end.last_store_timestamp_ms
-            for offset in sorted(later):
-                if (stretch := self._stretch(offset, self._log.max_offset)) is not None:
-                    self._handle_one(stretch, None, with_queues=True)
-            self.end.last_store_timestamp_ms = newest_ms
-            self._publish()
+            self._queues.remove_before(topic, below)
 
     def subscribe(self, topic: str, change: Callable[[], None]) -> None:
         """Change a topic's subscriptions while dispatch is paused.

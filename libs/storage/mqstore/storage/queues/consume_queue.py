@@ -293,6 +293,17 @@ class ConsumeQueue:
             expired += 0 if address is None else self.ext.delete_before(address)
         return expired
 
+    def remove_before(self, index: int) -> None:
+        """Remove the entries before one: the queue is then as if it began there. Raises OSError."""
+        end = index * QUEUE_ENTRY_SIZE
+        self.files.remove_first(sum(each.end_offset <= end for each in self.files.files))
+        for mapped in self.files.files:  # one that is in use was not removed
+            if (size := min(mapped.size, end - mapped.base_offset)) > 0:
+                mapped.ensure_reserved(size)
+                mapped.view[:size] = PRE_BLANK * (size // QUEUE_ENTRY_SIZE)
+                self._changed.add(mapped)
+        self._min_index = index
+
     def tail_after(self, physical_offset: int) -> list[FileRange]:
         """The file ranges that ``truncate_after`` would drop, to be saved first."""
         keep = self._end_below(physical_offset) * QUEUE_ENTRY_SIZE

@@ -309,11 +309,16 @@ class ConsumeQueues:
                 offsets.append(entry.physical_offset)
         return min(offsets, default=None)
 
-    def destroy_topic(self, topic: str) -> None:
-        """``destroy`` all queues of a topic."""
+    def remove_before(self, topic: str, physical_offset: int) -> None:
+        """Remove a topic's entries of records below an offset, and ``destroy`` the queues that have
+        no others. Raises OSError."""
         self._drop_ahead(lambda each: each == topic)
         for queue in self.of_topic(topic):
-            self.destroy(topic, queue.queue_id)
+            index = queue.find_by_physical(physical_offset)
+            if index == queue.max_index:
+                self.destroy(topic, queue.queue_id)
+            elif queue.find_by_physical(0) < index:
+                queue.remove_before(index)
 
     def destroy(self, topic: str, queue_id: int) -> None:
         """Unlink a queue's files, and its directories when they are then empty."""
