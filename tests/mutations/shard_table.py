@@ -60,8 +60,8 @@ _ACKNOWLEDGEMENTS: Final = (
     _of(
         "A follower reports before its sync",
         _FOLLOWER,
-        "self._end.send(Report(self._log.flushed, self._tables_version))",
-        "self._end.send(Report(self._log.end, self._tables_version))",
+        "            end = self._log.flushed if self._replica.shard.syncs else self._log.end\n",
+        "            end = self._log.end\n",
     ),
     _of(
         "The nearest member confirms for all",
