@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -108,3 +109,18 @@ def test_rocketmq_makes_the_index_that_our_close_left_behind(referee: Referee) -
         assert theirs.recovered["path"] == "abnormal"
         assert theirs.queries == whole
         assert any(theirs.queries.values())
+
+
+@pytest.mark.slow
+def test_a_store_that_a_broker_continued_is_verified_without_findings(
+    referee: Referee, tmp_path: Path
+) -> None:
+    shape = replace(EVERYTHING, messages=200)
+    store = tmp_path / "store"
+    ours.write(expand(1, shape, referee.format), store, referee.format)
+    assert (store / "mqstore" / "clean-close.json").exists()
+    referee.append(expand(2, shape, referee.format), store)
+
+    findings, _ = ours.verify(store, shape.config)
+
+    assert [line for line in findings if line["level"] == "finding"] == []

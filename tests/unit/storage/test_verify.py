@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import struct
 from collections.abc import Callable
@@ -547,3 +548,28 @@ def fingerprint(root: Path) -> dict[str, tuple[int, str]]:
         )
         for path in sorted(root.rglob("*"))
     }
+
+
+def write_as_a_broker(root: Path) -> None:
+    """Write ``lock`` and the checkpoint, as a broker does when it starts and stops."""
+    for path in (root / "lock", root / "checkpoint"):
+        before = path.stat().st_mtime
+        with path.open("r+b") as file:
+            file.write(b"lock" if path.name == "lock" else (1).to_bytes(8))
+        os.utime(path, (before + 60, before + 60))
+
+
+def test_a_clean_close_before_a_broker_wrote_is_no_finding(root: Path) -> None:
+    write_as_a_broker(root)
+
+    assert found(root) == []
+
+
+def test_a_damaged_clean_close_is_a_finding_also_after_a_broker_wrote(root: Path) -> None:
+    flip(root / "mqstore" / "clean-close.json", 40)
+    write_as_a_broker(root)
+
+    finding = only(root)
+
+    assert (finding.kind, finding.file) == (Kind.OURS, "mqstore/clean-close.json")
+    assert "cannot be read" in finding.what

@@ -10,7 +10,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from mqstore.storage.layout import CHECKPOINT_SIZE, StoreFormat
-from mqstore.storage.metadata import clock_steps, manifest, settled_letters, write_pause
+from mqstore.storage.metadata import clock_steps, manifest, settled_letters, store_lock, write_pause
 from mqstore.storage.metadata.format_file import FormatFile
 from mqstore.storage.metadata.quarantine import Quarantine
 from mqstore.storage.recovery import accepted_loss
@@ -172,8 +172,20 @@ class SmallFilesCheck:
             if there and manifest.load(self._files, path) is None:
                 yield self._of(Kind.OURS, path, "cannot be read; the next opening does without it")
             elif there and path == self._paths.manifest and self._store.clean is None:
+                if self._was_opened_by_another():
+                    continue  # it is of an older close, and the next opening ignores it
                 what = "the files are not as this clean close left them"
                 yield self._of(Kind.OURS, path, what)
+
+    def _was_opened_by_another(self) -> bool:
+        """Whether a broker has written ``lock`` since our last opening, as it does when it starts."""
+        content, lock = self._store.content, self._files.stat(self._paths.lock)
+        is_touched = (
+            content is not None
+            and lock is not None
+            and lock.modified_ms != content.lock_modified_ms
+        )
+        return is_touched or store_lock.broker_wrote(self._files, self._paths)
 
     def _report(self) -> Iterator[Finding]:
         path = self._paths.recovery_report
