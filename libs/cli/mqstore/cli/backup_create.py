@@ -23,7 +23,7 @@ from mqstore.cli.progress import show_progress
 from mqstore.cli.session import Ca, ContextName, DryRun, Form, Token, TokenFile, WriterUrl
 
 if TYPE_CHECKING:
-    from mqstore.storage.backup.creation import Created
+    from mqstore.storage.backup import Created
 
 
 def create(

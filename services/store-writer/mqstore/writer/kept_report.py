@@ -15,9 +15,8 @@ from pydantic import BaseModel
 
 from mqstore.service import logs
 from mqstore.storage import MessageStore
-from mqstore.storage.directory import seal_json, unseal_json
+from mqstore.storage.directory import StorePaths, seal_json, unseal_json
 from mqstore.storage.host import FileSystem, replace_file
-from mqstore.storage.paths import StorePaths
 from mqstore.writer.service import WriterService
 
 Report = TypeVar("Report", bound=BaseModel)
