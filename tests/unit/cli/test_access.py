@@ -88,3 +88,9 @@ def test_an_unknown_variable_is_refused_by_every_command(
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 2
     assert "unknown variable MQSTORE_QUERY_URI (did you mean MQSTORE_QUERY_URL?)" in result.output
+
+
+def test_a_time_that_is_none_is_refused_before_a_service_is_called() -> None:
+    words = ["consume", "orders", "--from", "x y", "--query-url", "http://127.0.0.1:9"]
+    found = CliRunner().invoke(app, words)
+    assert (found.exit_code, "'x y' is no time" in found.stderr) == (2, True)

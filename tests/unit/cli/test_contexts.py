@@ -58,6 +58,12 @@ def test_a_name_that_is_none_is_refused(home: Path, name: str) -> None:
     assert not home.exists()
 
 
+def test_a_name_that_is_none_of_a_variable_is_refused(home: Path) -> None:
+    found = run("add", "one", "--token-env", "A B")
+    assert (found.exit_code, "'A B' is no name of a variable" in found.stderr) == (2, True)
+    assert not home.exists()
+
+
 def test_an_unknown_context_is_refused_with_those_that_there_are(home: Path) -> None:
     run("add", "one")
     for words in (("use", "two"), ("rm", "two"), ("show", "two")):

@@ -132,12 +132,29 @@ def test_an_export_changes_nothing_and_selects_by_topic_time_and_key(root: Path)
         ["k8"],
     ]
     assert exported(root, "--key", f"U{9:031d}") == everything[9:10]
-    assert exported(root, "--topic", "U") == []
+    absent = run("export", root, "--topic", "U")
+    assert (absent.exit_code, absent.stdout) == (1, "")
+    assert "the log has no message of the topic U" in absent.stderr
     assert exported(root, "--from", str(times[-1] + 1)) == []
     assert exported(root, "--until", "1h ago") == []
     assert exported(root, "--from", "1h ago", "--until", str(times[-1] + 1)) == everything
     assert entries_of(root) == before
-    assert run("export", root, "--from", "yesterday").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--from", "yesterday"), "'yesterday' is no time"),
+        (("--from", "2h ago", "--until", "3h ago"), "--from 2h ago is not before --until 3h ago"),
+        (("--to", "3h ago"), "--to 3h ago is a time, and --to names a file; use --until"),
+    ],
+)
+def test_a_wrong_time_of_an_export_is_refused_in_one_line(
+    root: Path, options: tuple[str, ...], why: str
+) -> None:
+    result = run("export", root, *options)
+    assert (result.exit_code, result.stdout, len(result.stderr.splitlines())) == (2, "", 1)
+    assert why in result.stderr
 
 
 def test_a_damaged_message_is_left_out_and_counted(root: Path) -> None:

@@ -300,3 +300,9 @@ def test_a_job_that_is_not_installed_names_the_value_that_installs_it(
     assert ran.exit_code == 2
     assert value in ran.stderr
     assert not cluster.requests("^create")
+
+
+@pytest.mark.parametrize("size", ["0Qi", "ten", "10Qi"])
+def test_a_size_that_is_none_is_refused_before_the_cluster_is_called(size: str) -> None:
+    ran = CliRunner().invoke(app, ["grow", size, "--dry-run"])
+    assert (ran.exit_code, f"{size} is no size; write it as 200Gi" in ran.stderr) == (2, True)

@@ -90,6 +90,8 @@ def consume(
         mqstore consume orders --queue 0 --from 4711 -n 1 --raw
         mqstore consume orders --group shipping -n 100
     """
+    if start not in (None, "earliest", "latest"):
+        _time_of(start)  # refused before a service is called; an offset is a time as well
     wanted = Wanted(topic, tags, sql, queue, start)
     reading = _Reading(session)
     if group is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Final
@@ -32,6 +33,8 @@ _COLUMNS: Final = (
     _column("token-env", "token_env"),
     _column("ca", "ca"),
 )
+
+VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def add(
@@ -66,6 +69,8 @@ def add(
             --query-url https://mq.example.com:8082 --token-file ~/.mq-token
         mqstore context add local
     """
+    if token_env is not None and not VARIABLE.fullmatch(token_env):
+        raise typer.BadParameter(f"--token-env {token_env!r} is no name of a variable")
     if token_file is not None and token_env is not None:
         raise typer.BadParameter("give --token-file or --token-env, not both")
     paths = {"token_file": token_file, "ca": ca}

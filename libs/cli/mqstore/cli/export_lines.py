@@ -13,6 +13,7 @@ from mqstore.cli.message_files import form_of, written
 from mqstore.cli.message_selection import Selection
 from mqstore.cli.progress import Progress, show_progress
 from mqstore.cli.store_command import index_sizes, run_command
+from mqstore.cli.times import parse_when
 from mqstore.storage import MessageStore, StoreConfig, StoreOptions
 from mqstore.storage.errors import StorageError
 from mqstore.storage.formats import QUEUED_TYPES, TRANSACTION_MASK, Blank, Record
@@ -34,7 +35,9 @@ class Choice:
 
     @property
     def selection(self) -> Selection:
-        """The selected messages. Raises ValueError."""
+        """The selected messages. Raises ValueError, also for a time in place of a file."""
+        if self.to is not None and _is_time(str(self.to)):
+            raise ValueError(f"--to {self.to} is a time, and --to names a file; use --until")
         return Selection.of(self.topics, self.from_time, self.until_time, self.keys)
 
 
@@ -63,7 +66,18 @@ def _run(directory: Path, choice: Choice, config: StoreConfig) -> int:
     print(f"mqstore: {export.count} messages to {where}", file=sys.stderr)
     if export.unreadable:
         refuse(f"{export.unreadable} stretches of the log cannot be read, and are left out")
-    return EXIT_FINDINGS if export.unreadable else EXIT_OK
+    absent = sorted((selection.topics or frozenset()) - export.topics)
+    for topic in absent:
+        refuse(f"the log has no message of the topic {topic}")
+    return EXIT_FINDINGS if export.unreadable or absent else EXIT_OK
+
+
+def _is_time(text: str) -> bool:
+    try:
+        parse_when(text)
+    except ValueError:
+        return False
+    return True
 
 
 class Export:
@@ -75,6 +89,8 @@ class Export:
         self.count = 0
         self.unreadable = 0
         """Stretches of the log without a readable message."""
+        self.topics: set[str] = set()
+        """The topics that messages of the log name."""
 
     def messages(self, progress: Progress) -> Iterator[Record]:
         """Yield the selected messages, in the order of the log."""
@@ -92,6 +108,7 @@ class Export:
             return False
         if is_system_topic(found.topic, self._store.format):
             return False
+        self.topics.add(found.topic)
         keys = {*(found.keys or "").split(), found.uniq_key or ""}
         return self._selection.has(found.topic, found.store_timestamp_ms, keys)
 

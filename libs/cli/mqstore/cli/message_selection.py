@@ -47,11 +47,17 @@ class Selection:
         until_time: str | None,
         keys: Sequence[str] | None,
     ) -> Selection:
-        """Parse options. Raises ValueError for text that is no time."""
+        """Parse options. Raises ValueError for text that is no time, and for an empty range."""
+        from_ms = None if from_time is None else parse_when(from_time)
+        until_ms = None if until_time is None else parse_when(until_time)
+        if from_ms is not None and until_ms is not None and from_ms >= until_ms:
+            raise ValueError(
+                f"--from {from_time} is not before --until {until_time}; nothing is in between"
+            )
         return cls(
             frozenset(topics) if topics else None,
-            None if from_time is None else parse_when(from_time),
-            None if until_time is None else parse_when(until_time),
+            from_ms,
+            until_ms,
             frozenset(keys) if keys else None,
         )
 

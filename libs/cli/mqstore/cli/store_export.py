@@ -35,7 +35,7 @@ def export(
 
     Changes nothing. Topics of RocketMQ's own (delayed, half and op messages) are left out. Parquet
     needs the extra `parquet`. FILE has its name once it is complete. Exit code 0: all of it; 1:
-    some messages cannot be read, which are counted on stderr; 2: refused.
+    some messages cannot be read, which are counted on stderr, or a topic has none; 2: refused.
 
     Examples:
 

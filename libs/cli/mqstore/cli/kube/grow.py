@@ -55,11 +55,14 @@ def grow(
         kubectl mqstore grow 200Gi --dry-run
         kubectl mqstore grow 200Gi
     """
-    raise exit_of(context, lambda release: _grow(release, to, dry_run=dry_run))
+    try:
+        wanted = quantity(to)
+    except KubeError as error:  # before the cluster is called
+        raise typer.BadParameter(str(error)) from error
+    raise exit_of(context, lambda release: _grow(release, to, wanted, dry_run=dry_run))
 
 
-def _grow(release: Release, to: str, *, dry_run: bool) -> int:
-    wanted = quantity(to)
+def _grow(release: Release, to: str, wanted: int, *, dry_run: bool) -> int:
     shards = release.shards()
     claims = [claim for shard in shards for claim in _claims(release, shard.number)]
     for claim in claims:

@@ -178,7 +178,7 @@ class SmallFilesCheck:
                 yield self._of(Kind.OURS, path, what)
 
     def _was_opened_by_another(self) -> bool:
-        """Whether a broker has written ``lock`` since our last opening, as it does when it starts."""
+        """Whether a broker has written ``lock`` since our last opening: each start of one does."""
         content, lock = self._store.content, self._files.stat(self._paths.lock)
         is_touched = (
             content is not None
