@@ -23,6 +23,7 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -551,7 +552,7 @@ def _token_file(directory: Path | None, role: str) -> str | None:
 def explain(error: ValidationError) -> Iterator[str]:
     """Yield what is wrong with each setting that was refused, and what is allowed."""
     for item in error.errors(include_url=False):
-        place = ".".join(str(part) for part in item["loc"] if part != "store_config")
+        place = ".".join(to_camel(str(part)) for part in item["loc"] if part != "store_config")
         message = item["msg"].removeprefix("Value error, ")
         of = f"setting {place}: " if place else "settings: "
         yield f"{of}{message[0].lower()}{message[1:]}"
