@@ -137,6 +137,19 @@ def test_a_follower_cannot_acknowledge_tables_that_it_was_not_sent(root: Path) -
     run_served(root, scenario)
 
 
+def test_a_follower_with_the_name_of_its_leader_is_copied_to_with_a_warning(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def scenario(served: Served) -> None:
+        follower = await served.slave(None)
+        await follower.introduce("leader")
+        follower.report(0)
+        await served.until(lambda: len(served.server.slaves) == 1)
+
+    run_served(root, scenario)
+    assert "never in sync: give it another one" in capsys.readouterr().out
+
+
 def test_offsets_that_grow_are_sent_at_intervals(root: Path) -> None:
     async def scenario(served: Served) -> None:
         served.confirm()

@@ -158,7 +158,7 @@ async def serving(
     root: Path, options: HaOptions, allows: Callable[[str], bool] = lambda _: True
 ) -> AsyncIterator[Served]:
     with open_store(root) as store:
-        server = HaServer(store, options, allows)
+        server = HaServer(store, "leader", options, allows)
         listener = bind("127.0.0.1", 0)
         address = listener.getsockname()
         await server.start(listener)

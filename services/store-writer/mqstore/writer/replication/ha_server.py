@@ -33,10 +33,12 @@ class HaServer:
     """The connections of all slaves, and their ``SlaveObserver``. Used on one event loop."""
 
     def __init__(
-        self, store: MessageStore, options: HaOptions, allows: Callable[[str], bool]
+        self, store: MessageStore, name: str, options: HaOptions, allows: Callable[[str], bool]
     ) -> None:
-        """``allows`` decides by a slave's IP address whether it may copy the log."""
+        """``name`` is the leader's ``replicaName``; ``allows`` decides by a slave's IP address
+        whether it may copy the log."""
         self._store = store
+        self._name = name
         self._stream = store.log_stream
         self._feed = store.table_feed
         self._feed_seen_at = -math.inf
@@ -100,6 +102,12 @@ class HaServer:
         """See ``SlaveObserver``. Its earlier connection, which may be lost, ends."""
         assert replica.follower is not None
         _require_prefix(self._store.epochs.history, replica.follower.history)
+        if replica.name == self._name:
+            log.warning(
+                "a follower has the leader's replicaName and is never in sync: give it another one",
+                replica=replica.name,
+                address=replica.address,
+            )
         for other in list(self._slaves.values()):
             if other is replica or not other.is_replica or other.name != replica.name:
                 continue

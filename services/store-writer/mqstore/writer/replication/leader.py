@@ -120,7 +120,7 @@ class Leader:
         where a port is in use.
         """
         if self._allowed:
-            await self._open_ports(store)
+            await self._open_ports(store, name)
         self._started_at = time.monotonic()
         settings = self._settings
         if self._allowed or settings.read_up_to_confirmed_offset:
@@ -136,12 +136,12 @@ class Leader:
             )
             self.watch.start()
 
-    async def _open_ports(self, store: MessageStore) -> None:
+    async def _open_ports(self, store: MessageStore, name: str) -> None:
         settings = self._settings
         listener = bind(settings.host, settings.ha_listen_port)
         ha_port = listener.getsockname()[1]
         options = _options(settings, None if self._tls is None else self._tls.server)
-        self.ha = HaServer(store, options, self._allowed.__contains__)
+        self.ha = HaServer(store, name, options, self._allowed.__contains__)
         await self.ha.start(listener)
         if self._tls is not None:  # followers only, which need no other port
             log.info("followers may copy the log by TLS", ha=address_of(listener))
