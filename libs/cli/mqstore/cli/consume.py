@@ -90,8 +90,8 @@ def consume(
         mqstore consume orders --queue 0 --from 4711 -n 1 --raw
         mqstore consume orders --group shipping -n 100
     """
-    if start not in (None, "earliest", "latest"):
-        _time_of(start)  # refused before a service is called; an offset is a time as well
+    if not (start in (None, "earliest", "latest") or _is_offset(start)):
+        _time_of(start)  # refused before a service is called
     wanted = Wanted(topic, tags, sql, queue, start)
     reading = _Reading(session)
     if group is not None:
@@ -197,7 +197,7 @@ class _Reading:
             return lambda queue: queue.min_offset
         if start == "latest":
             return lambda queue: queue.max_offset
-        if start.isascii() and start.isdigit() and int(start) < OFFSETS_BELOW:
+        if _is_offset(start):
             return lambda queue: max(queue.min_offset, int(start))
         results = self._client.offsets_by_time(_time_of(start), topics=wanted.topic).results
         by_queue = {(each.shard, each.queue_id): each.offset for each in results}
@@ -207,6 +207,10 @@ class _Reading:
         for each in damaged:
             self.code = EXIT_FINDINGS
             refuse(f"offset {each.physical_offset} cannot be read: {each.detail}")
+
+
+def _is_offset(start: str) -> bool:
+    return start.isascii() and start.isdigit() and int(start) < OFFSETS_BELOW
 
 
 def _time_of(start: str) -> int:
