@@ -229,6 +229,8 @@ def test_a_lost_message_is_found_by_its_key_and_leads_to_the_group_that_has_not_
 ) -> None:
     with pair.client(token=TOKENS["token_admin"]) as client:
         client.produce("orders", NewMessage(body="lost", keys=["lost-1"], queue_id=0))
+        while not client.traces("orders", "lost-1").traces[0].copies[0].groups:
+            pass  # until the offsets are saved
     console.enter("messages", "consume", by="key")
     page = console.page
     page.get_by_label("Topic", exact=True).fill("orders")
