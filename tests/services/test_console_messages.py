@@ -124,6 +124,24 @@ def test_ten_thousand_topics_are_one_list_of_few_rows(console: ConsolePage) -> N
 # messages -----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [
+        ({"by": "queue", "queue": "0", "offset": "abc"}, "Enter a number of 0 or more"),
+        ({"by": "queue", "queue": "-1"}, "Enter the number of a queue"),
+        ({"by": "queue", "queue": "0", "shard": "seven"}, "There is no such shard"),
+        ({"by": "queue", "queue": "99"}, "many has no queue 99"),
+        ({"from": "now", "to": "now-1h"}, "The end is before the beginning"),
+        ({"from": "yesterday"}, "As now-15m"),
+    ],
+)
+def test_an_address_that_cannot_be_searched_says_what_is_wrong(
+    console: ConsolePage, state: dict[str, str], why: str
+) -> None:
+    console.open("messages", topic="many", **state)
+    expect(console.page.get_by_role("main").get_by_text(why).first).to_be_visible()
+
+
 def test_all_messages_of_a_range_are_there_without_a_cut(console: ConsolePage) -> None:
     console.open("messages", topic="many")
     expect(_status(console)).to_contain_text("so far")

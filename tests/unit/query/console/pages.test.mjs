@@ -124,3 +124,11 @@ test("a load that takes long is repeated less often", async () => {
   assert.equal(pauseMs(10, 200), 10_000);
   assert.equal(pauseMs(10, 3000), 30_000);
 });
+
+test("a search of a queue begins with numbers only", () => {
+  const queue = { by: "queue", topic: "t", queue: "0" };
+  assert.deepEqual(search.errorsOf(queue), {});
+  assert.deepEqual(search.errorsOf({ ...queue, offset: "7", shard: "0" }), {});
+  for (const offset of ["abc", "-5", "1e3", "1.5", "99999999999999999999"]) assert.deepEqual(Object.keys(search.errorsOf({ ...queue, offset })), ["offset"], offset);
+  for (const shard of ["7", "abc", "-1"]) assert.deepEqual(Object.keys(search.errorsOf({ ...queue, shard })), ["shard"], shard);
+});

@@ -37,7 +37,8 @@ async function loadLag(group, topic, signal) {
 /** @param {{name: string, state: import("../../lib/router.js").State}} props */
 export function Group({ name, state }) {
   const [isResetting, setResetting] = useState(false);
-  const { tab = "", topic = "" } = state;
+  const { topic = "" } = state;
+  const tab = TABS.find(([each]) => each === state.tab)?.[0] ?? "";
   const lag = useLoad((signal) => loadLag(name, topic, signal), [name, topic], { everyS: 5 });
   const actions = may("admin") && html`<button class="button" onClick=${() => setResetting(true)}><${Icon} name="refresh" />Reset offsets</button>`;
   return html`<${Page} title=${name} hint=${html`Group. <a href=${href("groups")}>All groups</a>`} actions=${actions}>

@@ -27,7 +27,10 @@ export function SearchForm({ state, onSearch }) {
   const [draft, setDraft] = useState(/** @type {State} */ (state));
   const [errors, setErrors] = useState(/** @type {Record<string, string>} */ ({}));
   const address = JSON.stringify(NAMES.map((name) => state[name]));
-  useEffect(() => setDraft(state), [address]);
+  useEffect(() => {
+    setDraft(state);
+    setErrors(NAMES.some((name) => name !== "by" && state[name]) ? errorsOf(state) : {});
+  }, [address]);
   const by = byOf(draft);
   const change = (/** @type {State} */ changes) => setDraft((before) => ({ ...before, ...changes }));
   const text = (/** @type {string} */ name, /** @type {string} */ label, /** @type {object} */ more = {}) =>
@@ -46,7 +49,7 @@ export function SearchForm({ state, onSearch }) {
       <${TopicField} value=${draft.topic ?? ""} onChange=${(/** @type {string} */ topic) => change({ topic })} error=${errors.topic} />
       ${by === "key" && text("key", "Key or unique key")}
       ${by === "id" && text("id", "Message id, or unique key with its topic", { class: "long" })}
-      ${by === "queue" && html`${shards.value.length > 1 && text("shard", "Shard", { inputmode: "numeric" })} ${text("queue", "Queue", { inputmode: "numeric" })} ${text("offset", "From offset", { inputmode: "numeric" })}`}
+      ${by === "queue" && html`${(shards.value.length > 1 || draft.shard) && text("shard", "Shard", { inputmode: "numeric" })} ${text("queue", "Queue", { inputmode: "numeric" })} ${text("offset", "From offset", { inputmode: "numeric" })}`}
       ${(by === "time" || by === "key") && html`<${Range} draft=${draft} change=${change} text=${text} />`}
       ${by === "time" && !draft.tags && !draft.sql && html`<${SelectField} label="Order" value=${draft.order ?? "newest"} options=${[["newest", "Newest first"], ["oldest", "Oldest first"]]} onChange=${(/** @type {string} */ order) => change({ order: order === "newest" ? "" : order })} />`}
       ${(by === "time" || by === "queue") && html`<${Filter} draft=${draft} change=${change} text=${text} />`}

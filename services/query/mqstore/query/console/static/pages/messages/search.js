@@ -1,4 +1,6 @@
 // From the state of the address to a reader, and what is wrong with the state.
+import { Problem } from "../../lib/api.js";
+import { shards } from "../../lib/shards.js";
 import { parseTime } from "../../lib/times.js";
 import { cursorReader, idReader, queueReader, rangesOf } from "./readers.js";
 
@@ -13,6 +15,9 @@ export function byOf(state) {
   return state.queue ? "queue" : "time";
 }
 
+/** @param {string | undefined} text */
+const isNumber = (text) => /^\d+$/.test(text ?? "") && Number.isSafeInteger(Number(text));
+
 /** Errors of the state by its names; the search is not begun with one.
  * @param {State} state @returns {Record<string, string>}
  */
@@ -23,7 +28,11 @@ export function errorsOf(state) {
   if (by !== "id" && !state.topic) found.topic = "Choose a topic";
   if (by === "id" && !state.id) found.id = "Enter an id";
   if (by === "key" && !state.key) found.key = "Enter a key";
-  if (by === "queue" && !/^\d+$/.test(state.queue ?? "")) found.queue = "Enter the number of a queue";
+  if (by === "queue") {
+    if (!isNumber(state.queue)) found.queue = "Enter the number of a queue";
+    if (state.offset && !isNumber(state.offset)) found.offset = "Enter a number of 0 or more";
+    if (state.shard && !shards.value.some((/** @type {number} */ each) => String(each) === state.shard)) found.shard = `There is no such shard: ${shards.value.join(", ")}`;
+  }
   for (const name of ["from", "to"]) {
     if (state[name] && parseTime(state[name]) === undefined) found[name] = "As now-15m, 2026-11-27 12:00, or milliseconds";
   }
@@ -53,6 +62,7 @@ export function readerOf(state, sizes) {
 async function oneQueue(state, signal) {
   const found = await rangesOf({ topic: state.topic ?? "" }, signal);
   const ranges = found.ranges.filter((each) => each.queueId === Number(state.queue) && (!state.shard || each.shard === Number(state.shard)));
+  if (!ranges.length && !Object.keys(found.missing).length) throw new Problem(404, { title: "No such queue", detail: `${state.topic} has no queue ${state.queue}${state.shard ? ` on shard ${state.shard}` : ""}` });
   const first = state.offset ? Number(state.offset) : 0;
   return { missing: found.missing, ranges: ranges.map((each) => ({ ...each, next: Math.max(first, each.next) })) };
 }

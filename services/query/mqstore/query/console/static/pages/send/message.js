@@ -15,7 +15,7 @@ export function errorsOf(fields) {
   if (fields.form === "base64" && !/^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/.test((fields.body ?? "").replace(/\s/g, ""))) found.body = "This is not base64";
   const wrong = linesOf(fields.properties).find((line) => !/^[^=\s][^=]*=/.test(line));
   if (wrong !== undefined) found.properties = `“${wrong}” is not NAME=VALUE`;
-  if (fields.delay && !(Number(fields.delay) >= 0)) found.delay = "Enter a number of seconds";
+  if (fields.delay && !/^\d{1,9}(\.\d+)?$/.test(fields.delay.trim())) found.delay = "Enter a number of seconds";
   return found;
 }
 
