@@ -24,11 +24,14 @@ from tests.services.service_processes import Process, writer
 pytestmark = [pytest.mark.referee, pytest.mark.slow]
 
 SEGMENT: Final = 1 << 20
+# RocketMQ names an index file by the millisecond: smaller ones that are filled within the same one
+# would be one file, whose first entries are lost.
+HASH_SLOTS, INDEX_ENTRIES = 1_000, 4_000
 SIZES: Final = {
     "mappedFileSizeCommitLog": SEGMENT,
     "mappedFileSizeConsumeQueue": 2000,
-    "maxHashSlotNum": 100,
-    "maxIndexNum": 400,
+    "maxHashSlotNum": HASH_SLOTS,
+    "maxIndexNum": INDEX_ENTRIES,
 }
 TOPIC: Final = "orders"
 GROUP: Final = "billing"
@@ -41,8 +44,8 @@ def _leader(store: Path, ports: tuple[int, int], **settings: Any) -> Iterator[Pr
         "store_format": "4.9",
         "mapped_file_size_commit_log": SEGMENT,
         "mapped_file_size_consume_queue": 2000,
-        "max_hash_slot_num": 100,
-        "max_index_num": 400,
+        "max_hash_slot_num": HASH_SLOTS,
+        "max_index_num": INDEX_ENTRIES,
         "ha_allowed_slaves": "127.0.0.1",
         "listen_port": remoting,
         "ha_listen_port": ha,
