@@ -371,7 +371,7 @@ def test_store_path_may_hold_spaces_and_quotes(tmp_path: Path) -> None:
 
 
 def test_wrong_setting_is_one_line(tmp_path: Path) -> None:
-    assert "max_index_num" in _refusal(tmp_path / "store", max_index_num="many")
+    assert "maxIndexNum" in _refusal(tmp_path / "store", max_index_num="many")
 
 
 def test_network_address_without_tokens_is_one_line(tmp_path: Path) -> None:
