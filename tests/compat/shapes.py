@@ -89,7 +89,8 @@ def shapes(messages: int) -> st.SearchStrategy[Shape]:
         segment_bytes=st.sampled_from((16 * 1024, 64 * 1024, 100_000)),
         queue_file_entries=st.sampled_from((5, 16, 100)),
         hash_slots=st.sampled_from((1, 31, 500)),
-        index_num=st.sampled_from((40, 150, 5000)),
+        # RocketMQ names an index file by the millisecond: two smaller ones may be one file.
+        index_num=st.sampled_from((150, 5000)),
         topics=st.integers(1, len(TOPICS)),
         queues=st.integers(1, 4),
         batch_percent=st.sampled_from((0, 20, 60)),
