@@ -59,6 +59,10 @@ def test_traffic_is_counted_by_topic_under_rocketmqs_names(
     assert _value(services.query_url, "rocketmq_messages_out_total", **named) == 3
     assert _value(services.query_url, "rocketmq_messages_out_total", **out) == 3
     assert _value(services.query_url, "rocketmq_throughput_out_total", **named) == size
+    received = client.receive("shipping", topic, max_messages=10).messages
+    shared = {**out, "consumer_group": "shipping"}
+    assert _value(url, "rocketmq_messages_out_total", **shared) == len(received) == 3
+    assert _value(url, "rocketmq_throughput_out_total", **shared) == size
 
 
 def test_put_times_add_up_whatever_they_are_called(

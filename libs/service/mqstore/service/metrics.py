@@ -54,8 +54,8 @@ the names of groups."""
 TRAFFIC_TEXTS: Final = {
     "in": "stored, by topic, message_type (normal, delay, transaction) and is_system. A half "
     "message counts under RMQ_SYS_TRANS_HALF_TOPIC, and a committed one also under its own topic.",
-    "out": "returned by pulls, by topic, consumer_group (empty if the pull names none) and "
-    "is_system.",
+    "out": "returned by pulls (query) and receives (store-writer), by topic, consumer_group (empty "
+    "if a pull names none) and is_system.",
 }
 """Ends of the helps of incoming and outgoing traffic."""
 

@@ -16,7 +16,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from mqstore.service.metrics import Histogram, RocketmqNames, Traffic
+from mqstore.service.metrics import OTHER_TOPICS, Histogram, RocketmqNames, Traffic
 from mqstore.storage import MessageStore, topic_names
 from mqstore.storage.errors import Lack, StorageError
 from mqstore.storage.formats import HALF_TOPIC
@@ -80,6 +80,8 @@ class StoreMetrics(Collector):
         self.delivery_seconds = Histogram(DELIVERY_BUCKETS_S)
         """Observed only by the thread that delivers delayed messages."""
         self.traffic = Traffic(topics_max)
+        self.traffic_out = Traffic(topics_max, OTHER_TOPICS)
+        """Messages that shared groups received."""
         self._names = names
         self._store = store
         self._refused_openings = refused_openings
@@ -201,6 +203,7 @@ class StoreMetrics(Collector):
         if store is not None:
             is_system = partial(topic_names.is_system_topic, store_format=store.format)
             yield from self._names.traffic("in", self.traffic, "message_type", is_system)
+            yield from self._names.traffic("out", self.traffic_out, "consumer_group", is_system)
         text = "Bytes of a stored record; of a request with several messages, their mean."
         yield self._names.histogram("message_size", text, self.message_size)
 

@@ -187,6 +187,9 @@ class ConsumerRoutes:
 
     def _encode(self, group: str, invisible_s: float, found: Received) -> bytes:
         expires_ms = int((time.time() + invisible_s) * 1000)
+        for lot in found.lots:
+            size = sum([record.size for record in lot.records])
+            self._service.metrics.traffic_out.count(lot.source_topic, group, len(lot.records), size)
         return self._messages.encode(group, found, expires_ms)
 
     # acknowledge, return, extend ----------------------------------------------------------

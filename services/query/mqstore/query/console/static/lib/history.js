@@ -23,13 +23,16 @@ const NAMES = {
   lag: "rocketmq_consumer_lag_messages",
   refused: "mqstore_problems_total",
 };
+/** @typedef {"writer" | "query"} Target */
+/** Services that return messages: query to pulls, store-writer to receives. @type {Target[]} */
+const READERS = ["query", "writer"];
 const WANTED = new Set(Object.values(NAMES));
 
 /** Searches and reads of messages, without those that wait for new ones. */
 const SEARCHES = /^\/v1\/(messages|topics\/\{topic\}\/messages)/;
 
 /** @typedef {"put" | "sync" | "search"} Operation */
-/** @type {Record<Operation, {target: "writer" | "query", metric: string, where?: (labels: Record<string, string>) => boolean}>} */
+/** @type {Record<Operation, {target: Target, metric: string, where?: (labels: Record<string, string>) => boolean}>} */
 const HISTOGRAMS = {
   put: { target: "writer", metric: NAMES.puts },
   sync: { target: "writer", metric: NAMES.syncs },
@@ -125,16 +128,16 @@ async function readAll() {
     const point = pointOf(last, sample);
     points.value = [...points.value.filter((/** @type {Point} */ each) => each.atMs > sample.atMs - KEPT_MS), point];
     save(storeId.value, point, sample.atMs - KEPT_MS);
-    topicRates.value = { in: ratesBy(last, sample, "writer", NAMES.messagesIn), out: ratesBy(last, sample, "query", NAMES.messagesOut) };
+    topicRates.value = { in: ratesBy(last, sample, ["writer"], NAMES.messagesIn), out: ratesBy(last, sample, READERS, NAMES.messagesOut) };
   }
   last = sample;
 }
 
 /** @param {Sample} before @param {Sample} after @returns {Point} */
 export function pointOf(before, after) {
-  const rate = (/** @type {"writer" | "query"} */ target, /** @type {string} */ name) => {
+  const rate = (/** @type {Target[]} */ targets, /** @type {string} */ name) => {
     const seconds = (after.atMs - before.atMs) / 1000;
-    return known(pairs(before, after, target), ([a, b]) => increase(sum(a, name, isNotSystem) ?? 0, sum(b, name, isNotSystem) ?? 0) / seconds);
+    return known(targets.flatMap((each) => pairs(before, after, each)), ([a, b]) => increase(sum(a, name, isNotSystem) ?? 0, sum(b, name, isNotSystem) ?? 0) / seconds);
   };
   const counts = /** @type {Point["counts"]} */ (Object.fromEntries(Object.entries(HISTOGRAMS).map(([operation, each]) => [operation, countsOf(before, after, each)])));
   const p99 = (/** @type {Operation} */ operation) => {
@@ -146,10 +149,10 @@ export function pointOf(before, after) {
   return {
     fromMs: before.atMs,
     atMs: after.atMs,
-    messagesIn: rate("writer", NAMES.messagesIn),
-    bytesIn: rate("writer", NAMES.bytesIn),
-    messagesOut: rate("query", NAMES.messagesOut),
-    bytesOut: rate("query", NAMES.bytesOut),
+    messagesIn: rate(["writer"], NAMES.messagesIn),
+    bytesIn: rate(["writer"], NAMES.bytesIn),
+    messagesOut: rate(READERS, NAMES.messagesOut),
+    bytesOut: rate(READERS, NAMES.bytesOut),
     put99: p99("put"),
     sync99: p99("sync"),
     search99: p99("search"),
@@ -170,7 +173,7 @@ const isNotSystem = (/** @type {Record<string, string>} */ labels) => labels.is_
 const known = (all, value) => (all.length ? all.reduce((total, each) => total + value(each), 0) : null);
 
 /** Metrics of a service before and after, for each shard that has both.
- * @param {Sample} before @param {Sample} after @param {"writer" | "query"} target
+ * @param {Sample} before @param {Sample} after @param {Target} target
  * @returns {[import("./metrics.js").Metrics, import("./metrics.js").Metrics, number][]}
  */
 function pairs(before, after, target) {
@@ -204,12 +207,12 @@ export function seriesOf(all, values) {
   return { times, series: values.map((value) => spaced.map((each) => each && value(each))) };
 }
 
-/** @param {Sample} before @param {Sample} after @param {"writer" | "query"} target @param {string} name */
-function ratesBy(before, after, target, name) {
+/** @param {Sample} before @param {Sample} after @param {Target[]} targets @param {string} name */
+function ratesBy(before, after, targets, name) {
   const seconds = (after.atMs - before.atMs) / 1000;
   /** @type {Map<string, number>} */
   const found = new Map();
-  for (const [a, b] of pairs(before, after, target)) {
+  for (const [a, b] of targets.flatMap((each) => pairs(before, after, each))) {
     const earlier = sumBy(a, name, "topic");
     for (const [topic, value] of sumBy(b, name, "topic")) {
       found.set(topic, (found.get(topic) ?? 0) + increase(earlier.get(topic) ?? 0, value) / seconds);
