@@ -34,7 +34,7 @@ _TEXT_MAX: Final = 1_000
 
 @dataclass
 class Outcome:
-    """The result of a command, as far as it is known."""
+    """The known part of the result of a command."""
 
     backup: str | None = None
     end_offset: int | None = None

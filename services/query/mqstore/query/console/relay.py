@@ -84,7 +84,7 @@ class ConsoleRelay:
         return StreamedResponse(answer)
 
     async def _admit(self, request: Request, target: Target) -> ForwardedRequest:
-        """Return a request as it is forwarded, after the check of its role. Raises Problem."""
+        """Check the role of a request, and return the request to forward. Raises Problem."""
         _require_same_site(request)
         path = "/" + request.path_params["path"]
         operation = find_operation(request.method, path, target)
