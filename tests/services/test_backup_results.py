@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 
 from mqstore.cli.main import app
 from mqstore.client import NewMessage, ProblemError
+from mqstore.storage.backup import Creation
 from mqstore.wire.backup_reports import BackupResult
 from mqstore.wire.examples.reports import BACKUP
 from tests.services.service_processes import ServicePair, service_pair
@@ -93,6 +94,27 @@ def test_a_failed_backup_keeps_the_last_whole_one(tmp_path: Path) -> None:
         counted = httpx.get(f"{run.writer_url}/metrics", headers=headers).text
     assert "mqstore_backup_failed 1.0" in counted
     assert "mqstore_backup_verification_failed 1.0" in counted
+
+
+@pytest.mark.parametrize(
+    ("raised", "why"),
+    [(KeyboardInterrupt(), "the command was interrupted"), (OSError("no room"), "no room")],
+    ids=["interrupted", "failed"],
+)
+def test_a_backup_that_does_not_end_is_not_reported_as_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raised: BaseException, why: str
+) -> None:
+    def run(*_: object, **__: object) -> None:
+        raise raised
+
+    monkeypatch.setattr(Creation, "run", run)
+    root, place = tmp_path / "store", tmp_path / "backups"
+    with service_pair(root, **TOKENS) as pair, pair.client(token="a" * 32) as client:
+        assert _back_up(pair, "create", place, "--store", str(root)).exit_code != 0
+        found = client.backup_report()
+    assert found.created is not None
+    assert (found.created.is_whole, found.created.error) == (False, why)
+    assert found.whole is None
 
 
 def test_a_backup_that_cannot_be_reported_is_done(tmp_path: Path) -> None:

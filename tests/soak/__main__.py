@@ -2,9 +2,9 @@
 
 First the peak of the mix (sends, batches, pulls, transactions) is measured. Then the mix runs at a
 share of it, with retention on and index rebuilds beside the writer. Memory, file handles and
-latencies are sampled each second. Exit code 1 when one of them is above its allowance in the last
-third of the run, or when the services cannot keep the rate; 2 without Spark. Writes soak.json and
-soak.svg.
+latencies are sampled each second. At the end the peak is measured again. Exit code 1 when a series
+is above its allowance in the last third of the run, or when the services cannot keep the rate; 2
+without Spark. Writes soak.json and soak.svg.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ class Soaked:
     """The result of a run."""
 
     peak: float
-    """Operations a second."""
+    """Operations a second before the run."""
+    peak_after: float
+    """The same after it: whether the machine is as fast as before."""
     messages: int
     samples: list[Sample]
     rebuilds: list[Rebuilt]
@@ -116,7 +118,10 @@ def _soak(store: Path, seconds: float) -> Soaked:
         _report(f"peak: {peak:.0f} operations/s; the run has {SHARE:.0%} of it")
         rebuilds = Rebuilds(store, run.writer_url, seconds)
         stack.callback(rebuilds.kill)
-        return _run(load, run, store, rebuilds, peak, seconds)
+        messages, found = _run(load, run, store, rebuilds, peak, seconds)
+        after = _peak(load, seconds)
+        _report(f"peak after the run: {after:.0f} operations/s")
+        return Soaked(peak, after, messages, found, rebuilds.ended)
 
 
 def _peak(load: Load, seconds: float) -> float:
@@ -130,7 +135,8 @@ def _peak(load: Load, seconds: float) -> float:
 
 def _run(
     load: Load, run: Run, store: Path, rebuilds: Rebuilds, peak: float, seconds: float
-) -> Soaked:
+) -> tuple[int, list[Sample]]:
+    """The messages stored and the samples of the run."""
     sampler, found = Sampler(run, store), list[Sample]()
     messages, began = 0, time.monotonic()
     rebuilds.step(0)
@@ -143,7 +149,7 @@ def _run(
         if len(found) % REPORT_EACH == 0:
             _report(f"{now / 60:.0f} min: {found[-1].values}")
     rebuilds.finish(began)
-    return Soaked(peak, messages, found, rebuilds.ended)
+    return messages, found
 
 
 def _age_segments(directory: Path) -> None:
@@ -160,7 +166,8 @@ def _report(text: str) -> None:
 def _write(found: Soaked, findings: Sequence[str], facts: dict[str, str], output: Path) -> None:
     title = (
         f"{facts['began']}: {found.messages:,} messages in {found.seconds / 60:.0f} min, "
-        f"{found.peak * SHARE:,.0f} of {found.peak:,.0f} operations/s, "
+        f"{found.peak * SHARE:,.0f} of {found.peak:,.0f} operations/s "
+        f"(after the run {found.peak_after:,.0f}), "
         f"{len(found.rebuilds)} index rebuilds (grey)"
     )
     panels: dict[str, dict[str, graph.Points]] = {}

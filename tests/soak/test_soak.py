@@ -43,7 +43,9 @@ def test_a_series_that_ends_is_named() -> None:
 
 
 def test_a_rate_that_is_not_kept_is_named() -> None:
-    found = soak.Soaked(peak=20, messages=0, samples=_samples([1.0] * 10), rebuilds=[])
+    found = soak.Soaked(
+        peak=20, peak_after=20, messages=0, samples=_samples([1.0] * 10), rebuilds=[]
+    )
     assert found.findings() == ["100 of 140 due operations were done"]
 
 

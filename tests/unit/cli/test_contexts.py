@@ -30,13 +30,22 @@ def test_the_first_context_comes_into_use_and_others_on_request(home: Path) -> N
     assert run("add", "one", "--writer-url", "http://one:8081").exit_code == 0
     assert run("add", "two", "--token-env", "TWO_TOKEN").exit_code == 0
     shown = json.loads(run("show", "-o", "json").stdout)
-    assert (shown["name"], shown["writer_url"]) == ("one", "http://one:8081")
+    assert (shown["name"], shown["writerUrl"]) == ("one", "http://one:8081")
     assert run("use", "two").exit_code == 0
     rows = [json.loads(line) for line in run("ls", "-o", "json").stdout.splitlines()]
     assert [(each["name"], each["current"]) for each in rows] == [("one", False), ("two", True)]
     assert run("rm", "two").exit_code == 0
     none = run("show")
     assert (none.exit_code, "no context is in use" in none.stderr) == (2, True)
+
+
+def test_a_context_is_replaced_on_request_only(home: Path) -> None:
+    run("add", "one", "--writer-url", "http://one:8081")
+    again = run("add", "one", "--writer-url", "http://other:8081")
+    assert (again.exit_code, "--replace replaces it" in again.stderr) == (2, True)
+    assert load(home).get("one").writer_url == "http://one:8081"
+    assert run("add", "one", "--writer-url", "http://other:8081", "--replace").exit_code == 0
+    assert load(home) == Contexts("one", {"one": Context("http://other:8081")})
 
 
 def test_the_file_is_private_and_has_no_token(home: Path, tmp_path: Path) -> None:

@@ -93,7 +93,10 @@ def _create(
             store, repository, production_seams(), bytes_per_s=rate, progress=progress
         )
         created = creation.run(dry_run=dry_run)
-    backup = created.backup
+    backup, found = created.backup, list(_flaws(created))
+    outcome.backup, outcome.end_offset = backup.id, backup.end
+    outcome.copied_bytes = backup.copied_bytes
+    outcome.error = "; ".join(found)
     item = {
         **backup_item(backup),
         "dryRun": dry_run,
@@ -109,9 +112,6 @@ def _create(
         item,
         BACKUP_COLUMNS,
     )
-    outcome.backup, outcome.end_offset = backup.id, backup.end
-    outcome.copied_bytes = backup.copied_bytes
-    outcome.error = "; ".join(found := list(_flaws(created)))
     for each in found:
         refuse(each)
     return EXIT_FINDINGS if found else EXIT_OK

@@ -39,8 +39,8 @@ class Outcome:
     backup: str | None = None
     end_offset: int | None = None
     copied_bytes: int = 0
-    error: str = ""
-    """Why the backup is not whole."""
+    error: str = "the command was interrupted"
+    """Why the backup is not whole; empty once it is known to be."""
 
 
 def run_reported(
@@ -81,6 +81,8 @@ def _reported(client: Client, action: Action, url: str) -> Iterator[Outcome]:
     outcome, began_ms = Outcome(), _now_ms()
     try:
         yield outcome
+    except BrokenPipeError:  # the reader of the output has left; the outcome stands
+        raise
     except Exception as error:
         outcome.error = str(error) or type(error).__name__
         raise

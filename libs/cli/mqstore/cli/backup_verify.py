@@ -75,11 +75,12 @@ def _verify(out: Output, outcome: Outcome, url: str, backup_id: str | None, *, e
         outcome.backup, outcome.end_offset = backups[-1].id, backups[-1].end
     with show_progress() as progress:
         found = list(flaws_of(repository, backups, progress))
-    for each in unreadable:
-        refuse(f"backup {each.id}: {each.why}")
+    outcome.error = ""
     if found or unreadable:
         first = found[0].name if found else unreadable[0].id
         outcome.error = f"{len(found)} objects and {len(unreadable)} manifests are damaged: {first}"
+    for each in unreadable:
+        refuse(f"backup {each.id}: {each.why}")
     if found or not out.is_table:
         out.items(map(asdict, found), _COLUMNS)
     elif backups:

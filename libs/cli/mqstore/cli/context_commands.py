@@ -26,11 +26,11 @@ def _column(heading: str, name: str, show: Callable[[object], str] = str) -> Col
 _COLUMNS: Final = (
     _column("name", "name"),
     _column("current", "current", yes_no),
-    _column("writer", "writer_url"),
-    _column("query", "query_url"),
-    _column("coordinator", "coordinator_url"),
-    _column("token-file", "token_file"),
-    _column("token-env", "token_env"),
+    _column("writer", "writerUrl"),
+    _column("query", "queryUrl"),
+    _column("coordinator", "coordinatorUrl"),
+    _column("token-file", "tokenFile"),
+    _column("token-env", "tokenEnv"),
     _column("ca", "ca"),
 )
 
@@ -57,8 +57,11 @@ def add(
     ca: Annotated[
         Path | None, typer.Option(metavar="FILE", help="CA bundle for https addresses (PEM).")
     ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace the context of that name.")
+    ] = False,
 ) -> None:
-    """Add a context, or replace one; the first comes into use.
+    """Add a context; the first comes into use.
 
     The token itself is not stored: it stays in its file or variable.
 
@@ -85,6 +88,8 @@ def add(
     def change(found: Contexts) -> Contexts:
         for url in filter(None, (writer_url, query_url, coordinator_url)):
             check_address(url)
+        if name in found.by_name and not replace:
+            raise ValueError(f"there is a context {name} already; --replace replaces it")
         return found.with_context(name, context)
 
     _change(change, f"context {name} is saved")

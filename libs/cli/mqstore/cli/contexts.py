@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
+from mqstore.cli.output import camel_case
+
 FILE_NAME: Final = "contexts.json"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _NAME_RULE: Final = "letters, digits, '.', '_' and '-', at most 63, the first a letter or digit"
@@ -106,7 +108,7 @@ def save(path: Path, contexts: Contexts) -> None:
 
 def shown(name: str, context: Context, *, is_current: bool) -> dict[str, Any]:
     """A context as commands print it."""
-    return {"name": name, "current": is_current, **asdict(context)}
+    return {"name": name, "current": is_current, **camel_case(asdict(context))}
 
 
 def _set_fields(context: Context) -> dict[str, str]:

@@ -186,6 +186,11 @@ def document(item: Any) -> Any:
     return dict(item) if isinstance(item, Mapping) else item
 
 
+def camel_case(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The same fields with names as the API has them: ``writer_url`` becomes ``writerUrl``."""
+    return {_camel(name): value for name, value in fields.items()}
+
+
 def json_line(value: Any) -> str:
     """JSON in one line."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -212,6 +217,11 @@ def size(count: float) -> str:
 def yes_no(value: object) -> str:
     """A truth value for readers."""
     return "yes" if value else "no"
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.title, rest))
 
 
 def _aligned(cells: Sequence[Sequence[str]], columns: Sequence[Column]) -> Iterator[str]:

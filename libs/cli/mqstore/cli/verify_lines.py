@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK, refuse
-from mqstore.cli.output import Column, Format, Output
+from mqstore.cli.output import Column, Format, Output, camel_case
 from mqstore.cli.progress import show_progress
 from mqstore.cli.session import choose_form
 from mqstore.cli.store_command import Line, index_sizes, run_command
@@ -58,7 +58,7 @@ def _run(directory: Path, config: StoreConfig, out: Output) -> int:
     if out.is_table:
         out.line(_summary_text(summary))
     elif out.is_document:
-        out.items([{"t": "verified", **_camel(asdict(summary))}], ())
+        out.items([{"t": "verified", **camel_case(asdict(summary))}], ())
     return EXIT_FINDINGS if summary.findings else EXIT_OK
 
 
@@ -87,11 +87,3 @@ def _summary_text(summary: Summary) -> str:
         f"{summary.index_files} index files with {summary.index_items} items: "
         f"{summary.findings} findings, {summary.notes} notes; a broker {broker}"
     )
-
-
-def _camel(fields: dict[str, Any]) -> dict[str, Any]:
-    def renamed(name: str) -> str:
-        first, *rest = name.split("_")
-        return first + "".join(part.title() for part in rest)
-
-    return {renamed(name): value for name, value in fields.items()}

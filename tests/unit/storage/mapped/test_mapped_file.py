@@ -284,15 +284,21 @@ def test_pages_are_populated_only_within_the_window(tmp_path: Path) -> None:
     assert mapped.populate_at == mapped.size
 
 
-def test_more_pages_are_loaded_once_half_of_them_are_passed(tmp_path: Path) -> None:
-    mapped = make(tmp_path, 1 << 20)
-    mapped.populate_ahead(64 << 10, 256 << 10)
-    first = resident_kib(mapped.path)
-    assert 256 <= first < 400, "with what the system reads ahead"
-    mapped.wrote_position = 100 << 10
-    mapped.populate_ahead(64 << 10, 256 << 10)
-    assert resident_kib(mapped.path) == first
-    mapped.wrote_position = 200 << 10
-    mapped.populate_ahead(64 << 10, 256 << 10)
-    assert 456 <= resident_kib(mapped.path) < 600
-    assert mapped.populate_at == 232 << 10
+def test_pages_far_ahead_are_loaded_in_steps(tmp_path: Path) -> None:
+    mapped = make(tmp_path, 16 << 20)
+    sizes = []
+    for wrote in (0, 32, 64, 96, 128):
+        mapped.wrote_position = wrote << 10
+        mapped.populate_ahead(64 << 10, 4 << 20, 1 << 20)
+        sizes.append(resident_kib(mapped.path))
+    for found, least in zip(sizes, (1088, 2112, 3136, 4160, 4224), strict=True):
+        assert least <= found < least + 128, "with what the system reads ahead"
+
+
+def test_a_writer_near_the_end_of_the_loaded_pages_has_all_loaded_at_once(tmp_path: Path) -> None:
+    mapped = make(tmp_path, 4 << 20)
+    mapped.populate_ahead(64 << 10, 512 << 10, 64 << 10)
+    mapped.wrote_position = 1 << 20
+    mapped.populate_ahead(64 << 10, 512 << 10, 64 << 10)
+    assert mapped.populate_at == (1 << 20) + (32 << 10)
+    assert resident_kib(mapped.path) >= 128 + 512

@@ -13,7 +13,7 @@ from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK
 from mqstore.cli.kube.commands import exit_of_output
 from mqstore.cli.kube.kubectl import KubeError
 from mqstore.cli.kube.release import Release, Shard
-from mqstore.cli.output import Column, Output, field_column, size, yes_no
+from mqstore.cli.output import Column, Output, camel_case, field_column, size, yes_no
 from mqstore.cli.session import Form
 from mqstore.cli.times import duration
 from mqstore.client import Client, ClientError, TopicSum, Writes
@@ -175,14 +175,9 @@ def _document(release: Release, rows: list[ShardStatus], lags: list[Lag]) -> dic
         del each["lags"]
     return {
         "release": release.instance,
-        "shards": [{_camel(name): value for name, value in each.items()} for each in shards],
-        "lags": [{_camel(name): value for name, value in asdict(lag).items()} for lag in lags],
+        "shards": [camel_case(each) for each in shards],
+        "lags": [camel_case(asdict(lag)) for lag in lags],
     }
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.title() for word in rest)
 
 
 def _print(release: Release, rows: list[ShardStatus], lags: list[Lag], out: Output) -> None:

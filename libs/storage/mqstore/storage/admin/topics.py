@@ -119,7 +119,10 @@ class Topics:
             return found
         if self._queues.queue_ids(name):
             return self._from_queues(name)
-        raise TopicUnknown(f"there is no topic {name}; create it first")
+        raise TopicUnknown(
+            f"there is no topic {name}; `mqstore topic ls` lists the topics, and `mqstore topic "
+            f"create {name}` creates it"
+        )
 
     def put(self, name: str, change: TopicChange) -> TopicConfig:
         """Create a topic, or change it.

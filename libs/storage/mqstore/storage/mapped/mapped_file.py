@@ -203,23 +203,29 @@ class MappedFile(FilePositions):
         self._files.reserve(self.path, self._reserved, goal - self._reserved)
         self._reserved = goal
 
-    def populate_ahead(self, window: int, load_window: int = 0) -> None:
-        """Fault in ``window`` bytes ahead of the write position, and load ``load_window`` bytes,
-        without the GIL."""
+    def populate_ahead(self, window: int, load_window: int = 0, load_step: int = 0) -> None:
+        """Fault in ``window`` bytes ahead of the write position, and load up to ``load_step`` of
+        the ``load_window`` bytes ahead, without the GIL.
+
+        All of them if the writer comes near the end of the loaded ones.
+        """
         start = max(self._populated, self.wrote_position)
         end = min(self.wrote_position + window, self._reserved)
         if start < end:
             self._mapping.populate(start, end - start)
             self._populated = end
         self.populate_at = self.size if end == self._reserved else end - window // 2
-        self._load_ahead(load_window)
+        self._load_ahead(load_window, load_step)
 
-    def _load_ahead(self, window: int) -> None:
+    def _load_ahead(self, window: int, step: int) -> None:
         start = max(self._loaded, self._populated)
-        if window and start < self.wrote_position + window // 2:
-            self._loaded = min(self.wrote_position + window, self._reserved)
-            if start < self._loaded:
-                self._mapping.load(start, self._loaded - start)
+        end = min(self.wrote_position + window, self._reserved)
+        is_late = 0 < self._loaded < self.wrote_position + step
+        if not is_late:
+            end = min(end, start + step)
+        if start < end:
+            self._mapping.load(start, end - start)
+            self._loaded = end
 
     def warm_up(self, how: WarmUp) -> None:
         """Load every page of a new file into memory, to stay there. Raises OSError of a sync."""
