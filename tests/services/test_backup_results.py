@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ from mqstore.client import NewMessage, ProblemError
 from mqstore.storage.backup import Creation
 from mqstore.wire.backup_reports import BackupResult
 from mqstore.wire.examples.reports import BACKUP
-from tests.services.service_processes import ServicePair, service_pair
+from tests.services.service_processes import ServicePair, environment, service_pair
 
 pytestmark = pytest.mark.slow
 TOKENS: dict[str, Any] = {"token_admin": "a" * 32, "token_system": "s" * 32}
@@ -115,6 +118,25 @@ def test_a_backup_that_does_not_end_is_not_reported_as_whole(
     assert found.created is not None
     assert (found.created.is_whole, found.created.error) == (False, why)
     assert found.whole is None
+
+
+def test_a_backup_whose_output_has_no_reader_is_reported_as_whole(tmp_path: Path) -> None:
+    root, place = tmp_path / "store", tmp_path / "backups"
+    reader, writer = os.pipe()
+    os.close(reader)
+    with service_pair(root, **TOKENS) as pair, pair.client(token="a" * 32) as client:
+        words = ["backup", "create", str(place), "--store", str(root), "--report"]
+        words += ["--writer-url", pair.writer_url, "--token", "s" * 32]
+        subprocess.run(
+            [sys.executable, "-m", "mqstore.cli.main", *words],
+            env=environment() | {"PYTHONUNBUFFERED": "1"},
+            stdout=writer,
+            check=False,
+        )
+        found = client.backup_report()
+    os.close(writer)
+    assert found.created is not None
+    assert (found.created.is_whole, found.created.error) == (True, "")
 
 
 def test_a_backup_that_cannot_be_reported_is_done(tmp_path: Path) -> None:
