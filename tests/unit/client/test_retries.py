@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 from typing import Any
 
 import httpx
@@ -113,12 +114,12 @@ def send(kind: str, service: Service, patience_s: float, build: Call[Any]) -> ob
     transport = httpx.MockTransport(service.reply)
     if kind == "blocking":
         with Client(patience_s=patience_s) as client:
-            client._http = httpx.Client(transport=transport)
+            client._http_by_process[os.getpid()] = httpx.Client(transport=transport)
             return client.send(build)
 
     async def work() -> object:
         async with AsyncClient(patience_s=patience_s) as client:
-            client._http = httpx.AsyncClient(transport=transport)
+            client._http_by_process[os.getpid()] = httpx.AsyncClient(transport=transport)
             return await client.send(build)
 
     return asyncio.run(work())

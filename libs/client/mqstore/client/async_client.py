@@ -14,6 +14,7 @@ from mqstore.client import lazy
 from mqstore.client.attempts import Attempts
 from mqstore.client.base_client import BaseClient
 from mqstore.client.errors import ClientError
+from mqstore.client.home_process import HomeProcess
 from mqstore.client.methods import asynchronous, streaming_asynchronously, working_asynchronously
 from mqstore.client.replies import answer, problem_error, redirect, unreachable
 from mqstore.client.requests import Answer, Call
@@ -58,13 +59,14 @@ class AsyncClient(BaseClient[httpx.AsyncClient]):
 
         Wrap it in ``contextlib.aclosing`` if the loop may be left early.
         """
-        place = Place(stream)
+        place, home = Place(stream), HomeProcess("stream")
         while True:
             failure: ClientError | None = None
             try:
                 async with contextlib.aclosing(self._connection(place)) as events:
                     async for event in events:
                         yield event
+                        home.require()
             except ClientError as error:
                 failure = error
             pause_s = place.pause_s(failure)

@@ -78,7 +78,10 @@ class BaseClient(ReadConditions, Generic[Http]):
         """Those of another client like this one."""
         self._urls = {target: url.rstrip("/") for target, url in urls.items()}
         self._timeout_s = timeout_s
-        self._http: Http = self._http_type(verify=tls or default_context(self._urls.values()))
+        self._tls = tls or default_context(self._urls.values())
+        self._http_by_process: dict[int, Http] = {}
+        """Those of processes that this one is a fork of are kept, never closed: they share their
+        connections with the processes that use them."""
         self._token = token
         self._shard = shard
         self._patience_s = patience_s
@@ -87,15 +90,17 @@ class BaseClient(ReadConditions, Generic[Http]):
         """The shard that stored the latest messages."""
 
     @classmethod
-    def from_env(cls, environment: Mapping[str, str] = os.environ, **options: Any) -> Self:
+    def from_env(cls, environment: Mapping[str, str] | None = None, **options: Any) -> Self:
         """Make a client of the services, with the token and the authorities that environment
         variables name: MQSTORE_WRITER_URL, MQSTORE_QUERY_URL, MQSTORE_COORDINATOR_URL,
         MQSTORE_TOKEN or MQSTORE_TOKEN_FILE, MQSTORE_CA.
 
-        ``options`` are other parameters of the client, such as ``tracing``. A token file is read
-        again for each request. Raises OSError for a file of authorities that
-        cannot be used.
+        ``environment`` is by default that of the process. ``options`` are other parameters of the
+        client, such as ``tracing``. A token file is read again for each request. Raises OSError for
+        a file of authorities that cannot be used.
         """
+        if environment is None:
+            environment = os.environ
         ca = environment.get(CA_VARIABLE)
         return cls(
             environment.get(WRITER_URL_VARIABLE) or WRITER_URL,
@@ -105,6 +110,15 @@ class BaseClient(ReadConditions, Generic[Http]):
             tls=make_tls_context(ca) if ca else None,
             **options,
         )
+
+    @property
+    def _http(self) -> Http:
+        """The connections of the current process: a fork of another one opens its own."""
+        pid = os.getpid()
+        found = self._http_by_process.get(pid)
+        if found is None:
+            found = self._http_by_process.setdefault(pid, self._http_type(verify=self._tls))
+        return found
 
     @property
     def _headers(self) -> dict[str, str]:

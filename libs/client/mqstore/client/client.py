@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
+from contextlib import closing
 from typing import TYPE_CHECKING, Self
 
 import httpx
@@ -13,6 +14,7 @@ from mqstore.client import lazy
 from mqstore.client.attempts import Attempts
 from mqstore.client.base_client import BaseClient
 from mqstore.client.errors import ClientError
+from mqstore.client.home_process import HomeProcess
 from mqstore.client.methods import blocking, streaming, working
 from mqstore.client.replies import answer, problem_error, redirect, unreachable
 from mqstore.client.requests import Answer, Call
@@ -61,13 +63,17 @@ class Client(BaseClient[httpx.Client]):
     def stream(self, stream: Stream[Event]) -> Generator[Event, None, None]:
         """Yield the events of a stream, and reconnect when the connection is lost.
 
-        The connection ends with the generator: when the loop is left, or by its ``close``.
+        The connection ends with the generator: when the loop is left, or by its ``close``. In a
+        fork of the process that opened it, the generator raises ClientError.
         """
-        place = Place(stream)
+        place, home = Place(stream), HomeProcess("stream")
         while True:
             failure: ClientError | None = None
             try:
-                yield from self._connection(place)
+                with closing(self._connection(place)) as events:
+                    for event in events:
+                        yield event
+                        home.require()
             except ClientError as error:
                 failure = error
             pause_s = place.pause_s(failure)

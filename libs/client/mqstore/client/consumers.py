@@ -22,6 +22,7 @@ from pydantic import PrivateAttr
 from mqstore.client import consumer_calls
 from mqstore.client.changes import Changes
 from mqstore.client.errors import ClientError, Unreachable
+from mqstore.client.home_process import HomeProcess
 from mqstore.client.leases import Leases, Outcome, Settlement
 from mqstore.client.loop_thread import LoopThread
 from mqstore.client.requests import Call
@@ -166,6 +167,7 @@ class AsyncConsumer:
     def __init__(self, client: AsyncClient, spec: ConsumerSpec) -> None:
         """``client.consumer`` makes it."""
         self._client = client
+        self._home = HomeProcess("consumer")
         self._spec = spec
         self._leases = Leases(spec.lease_s, spec.handle_max_s)
         self.tracing = client.tracing
@@ -180,10 +182,13 @@ class AsyncConsumer:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
+        self._home.require()
         self._tasks = [asyncio.create_task(self._guarded(each)) for each in self._work()]
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        if not self._home.is_current:
+            return
         receiving, settling, *others = self._tasks
         self.stop()
         receiving.cancel()
@@ -203,6 +208,7 @@ class AsyncConsumer:
         return self
 
     async def __anext__(self) -> ConsumedMessage:
+        self._home.require()
         await self._changes.until(lambda: self._is_ended or self._has_next)
         if self._failure is not None:
             raise self._failure
@@ -225,6 +231,7 @@ class AsyncConsumer:
 
         Raises ClientError if the service rejects it.
         """
+        self._home.require()
         await self._changes.until(lambda: self._failure is not None or not self._is_sending)
         if self._failure is not None:
             raise self._failure
@@ -309,6 +316,7 @@ class AsyncConsumer:
 
     def settle(self, receipt: str, what: Outcome) -> None:
         """Note what became of a message, by its receipt; on the event loop."""
+        self._home.require()
         self._given.discard(receipt)
         if self._processing is not None:
             self._processing.settle(receipt, what)
@@ -417,7 +425,10 @@ class Consumer:
                 raise
 
     def stop(self) -> None:
-        """End the loops over this consumer. A signal handler may call it."""
+        """End the loops over this consumer. A signal handler may call it, which a fork of the
+        process inherits: it does nothing there."""
+        if self._thread.is_in_fork:
+            return
         with contextlib.suppress(RuntimeError):
             self._thread.call(self._thread.running.stop)
 

@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mqstore.client.errors import ClientError
+from mqstore.client.home_process import HomeProcess
 
 if TYPE_CHECKING:
     from mqstore.client.async_client import AsyncClient
@@ -32,6 +33,7 @@ class LoopThread(Generic[Running]):
         """``kind`` is what errors call the object, ``name`` is the thread's. Both functions are
         called on the thread."""
         self._kind = kind
+        self._home = HomeProcess(kind)
         self._make_client = make_client
         self._make = make
         self._loop = asyncio.new_event_loop()
@@ -41,21 +43,31 @@ class LoopThread(Generic[Running]):
 
     def start(self) -> None:
         """Start the thread; returns once the object runs. Raises what its start raises."""
+        self._home.require()
         self._thread.start()
         self._started.result()
 
     def end(self) -> None:
-        """End the object, and return once its thread has ended."""
+        """End the object, and return once its thread has ended. A fork of its process has no such
+        thread, and this does nothing there."""
+        if not self._home.is_current:
+            return
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._leave.set)
         self._thread.join()
 
     @property
     def running(self) -> Running:
-        """The object. Raises ClientError before the start."""
+        """The object. Raises ClientError before the start, and in a fork of its process."""
+        self._home.require()
         if not self._started.done():
             raise ClientError(f"the {self._kind} has not started; use it in a with statement")
         return self._started.result()
+
+    @property
+    def is_in_fork(self) -> bool:
+        """Whether the caller runs in a fork of the process that this was made in."""
+        return not self._home.is_current
 
     @property
     def is_current(self) -> bool:

@@ -130,6 +130,8 @@ class AsyncOrderedConsumer(AsyncConsumer):
 
     async def __aexit__(self, *given: object) -> None:
         await super().__aexit__(*given)
+        if not self._home.is_current:
+            return
         spec = self._member
         with contextlib.suppress(TimeoutError, ClientError):
             await asyncio.wait_for(

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, Literal, Self
 from mqstore.client import produce_calls
 from mqstore.client.changes import Changes
 from mqstore.client.errors import BufferFull, ClientError
+from mqstore.client.home_process import HomeProcess
 from mqstore.client.loop_thread import LoopThread
 from mqstore.client.new_message import NewMessage
 from mqstore.client.outbox import Lane, LaneKey, Outgoing, Room, divide
@@ -158,6 +159,7 @@ class AsyncProducer:
     def __init__(self, client: AsyncClient, spec: ProducerSpec, room: Room | None = None) -> None:
         """``client.producer`` makes it. ``room`` is that of the thread-safe producer around it."""
         self._client = client
+        self._home = HomeProcess("producer")
         self.tracing = client.tracing
         self._spec = spec
         self._room = room or Room(spec.buffer_max, spec.buffer_bytes_max)
@@ -176,10 +178,13 @@ class AsyncProducer:
         self._has_ended = False
 
     async def __aenter__(self) -> Self:
+        self._home.require()
         self._loop = asyncio.get_running_loop()
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        if not self._home.is_current:
+            return  # the messages are those of the process that holds them
         with self._lock:
             self._has_ended = True
         try:
@@ -227,6 +232,7 @@ class AsyncProducer:
 
         Raises TimeoutError after ``timeout_s`` seconds; the messages are sent all the same.
         """
+        self._home.require()
         self._accept_posted()
         last, until = self._number, None if timeout_s is None else time.monotonic() + timeout_s
         self._flushes += 1
@@ -243,6 +249,7 @@ class AsyncProducer:
             raise TimeoutError(f"{len(self._pending)} messages are not stored after {timeout_s} s")
 
     def _require_running(self) -> None:
+        self._home.require()
         if self._loop is None:
             raise ClientError("the producer has not started; use it in a with statement")
         if self._has_ended:
@@ -348,6 +355,25 @@ class AsyncProducer:
                 log.exception("producer: on_delivery failed")
 
 
+class SentMessage(Future[MessagePlace]):
+    """The future of a message's place. It is used in the process of its producer only: in a fork of
+    that process nothing would end a wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._home = HomeProcess("producer")
+
+    def result(self, timeout: float | None = None) -> MessagePlace:
+        """Return the place. Raises ClientError if the message failed, and in a fork."""
+        self._home.require()
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Return why the message failed, or None. Raises ClientError in a fork."""
+        self._home.require()
+        return super().exception(timeout)
+
+
 class Producer:
     """A producer for applications without an event loop. Thread-safe.
 
@@ -389,7 +415,7 @@ class Producer:
         yet can be cancelled. Raises BufferFull if ``when_full`` says so, and always in a callback
         of this producer, which must not wait; ValueError for a message without a topic.
         """
-        future: Future[MessagePlace] = Future()
+        future = SentMessage()
         running = self._thread.running
         outgoing = self._spec.outgoing(message, topic, future, running.tracing)
         if not self._room.take(outgoing.size):

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, Literal, Self, get_args
 from mqstore.client import transaction_calls
 from mqstore.client.check_listener import CheckListener
 from mqstore.client.errors import ClientError
+from mqstore.client.home_process import HomeProcess
 from mqstore.client.loop_thread import LoopThread
 from mqstore.client.new_message import NewMessage
 from mqstore.client.requests import Call
@@ -131,6 +132,7 @@ class AsyncTransactionalProducer:
     def __init__(self, client: AsyncClient, spec: TransactionalSpec) -> None:
         """``client.transactional_producer`` makes it."""
         self._client = client
+        self._home = HomeProcess("producer")
         self._spec = spec
         self._executing: set[str] = set()
         """Transactions whose local function runs, or whose decision is being sent."""
@@ -139,6 +141,7 @@ class AsyncTransactionalProducer:
         self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
+        self._home.require()
         async with contextlib.AsyncExitStack() as stack:
             if self._spec.listen is None:
                 work = self._poll()
@@ -150,13 +153,15 @@ class AsyncTransactionalProducer:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._stack.aclose()
+        if self._home.is_current:
+            await self._stack.aclose()
 
     async def begin(self, messages: New, topic: str | None = None) -> BegunTransaction:
         """Begin a transaction: store messages that no consumer receives before the commit.
 
         Raises ValueError, for a message with a delay or an ordering key too.
         """
+        self._home.require()
         return await self._client.send(self._spec.begin(messages, topic))
 
     async def commit(self, transaction_id: str, *, reason: str = "") -> Transaction:
