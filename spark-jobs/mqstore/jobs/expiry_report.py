@@ -33,7 +33,7 @@ NOT_ARCHIVED: Final = ("corruptStretches", "missedBytes")
 RISKS_SHOWN: Final = 20
 """Maximum number of risks in the summary on stdout."""
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 @dataclass(frozen=True, slots=True)

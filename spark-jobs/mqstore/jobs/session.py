@@ -23,8 +23,10 @@ _INSTALL: Final = (
 )
 
 
-def check_java(environment: Mapping[str, str] = os.environ) -> None:
-    """Check the Java version. Raises JavaMissing without Java, or for one that Spark rejects."""
+def check_java(environment: Mapping[str, str] | None = None) -> None:
+    """Check the Java version. Raises JavaMissing without Java, or for one that Spark rejects.
+    ``environment`` is by default that of the process."""
+    environment = os.environ if environment is None else environment
     home = environment.get("JAVA_HOME")
     path = f"{home}/bin" if home else environment.get("PATH", "")
     java = shutil.which("java", path=path)

@@ -11,7 +11,7 @@ import re
 import ssl
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -50,7 +50,7 @@ class Given:
     writer_url: str | None = None
     query_url: str | None = None
     coordinator_url: str | None = None
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
     token_file: str | None = None
     token_env: str | None = None
     ca: str | None = None
@@ -135,11 +135,15 @@ def check_address(url: str) -> str:
     return url
 
 
-def find(options: Given, context: str | None, environment: Mapping[str, str] = os.environ) -> Given:
-    """Join the sources of addresses and credentials. ``context`` is that of the option.
+def find(
+    options: Given, context: str | None, environment: Mapping[str, str] | None = None
+) -> Given:
+    """Join the sources of addresses and credentials. ``context`` is that of the option,
+    ``environment`` by default that of the process.
 
     Raises ValueError for an unknown context, and OSError if the contexts cannot be read.
     """
+    environment = os.environ if environment is None else environment
     sources = [options, _variables(environment)]
     contexts = load(contexts_path(environment))
     if context is not None:

@@ -71,8 +71,9 @@ class Contexts:
         return replace(self, current=name)
 
 
-def contexts_path(environment: Mapping[str, str] = os.environ) -> Path:
-    """The path of the file of contexts."""
+def contexts_path(environment: Mapping[str, str] | None = None) -> Path:
+    """The path of the file of contexts. ``environment`` is by default that of the process."""
+    environment = os.environ if environment is None else environment
     base = environment.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(base) / "mqstore" / FILE_NAME
 

@@ -23,8 +23,9 @@ class Call(Generic[Answer]):
     path: str
     answer: type[Answer]
     params: Mapping[str, Any] = field(default_factory=dict)
-    json: Mapping[str, Any] | None = None
-    content: bytes | Iterable[bytes] | AsyncIterable[bytes] | None = None
+    json: Mapping[str, Any] | None = field(default=None, repr=False)
+    """Not in texts: it has messages, or a secret."""
+    content: bytes | Iterable[bytes] | AsyncIterable[bytes] | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict)
     wait_s: float = 0.0
     errors_are_answers: bool = False

@@ -38,7 +38,9 @@ class Callback(StrictRequest):
     """The address at which a producer is called about undecided transactions of its group."""
 
     url: Annotated[str, Field(min_length=1, max_length=1_000)]
-    secret: Annotated[str, Field(min_length=32, max_length=256, description="Signs the calls.")]
+    secret: Annotated[
+        str, Field(min_length=32, max_length=256, description="Signs the calls.", repr=False)
+    ]
     lease_seconds: Annotated[
         LeaseSeconds, Field(description="Register again before they are over.")
     ] = 90
@@ -80,7 +82,7 @@ class ProducerTarget(ComponentRequest, strict=True):
         str,
         Field(min_length=1, max_length=255, description="What the server's certificate must say."),
     ]
-    secret: Annotated[str, Field(min_length=1, max_length=256)]
+    secret: Annotated[str, Field(min_length=1, max_length=256, repr=False)]
     lease_seconds: LeaseSeconds = 90
 
 
@@ -91,7 +93,7 @@ class CallableProducer(Reply):
     url: str
     address: str
     host: str
-    secret: str
+    secret: Annotated[str, Field(repr=False)]
 
 
 class LeaseChecks(ComponentRequest, strict=True):

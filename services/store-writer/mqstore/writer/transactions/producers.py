@@ -7,7 +7,7 @@ renewed. Used on the event loop only.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -39,7 +39,7 @@ class Producer:
     group: str
     name: str
     target: Target
-    secret: str
+    secret: str = field(repr=False)
     until: float
     resting_until: float = 0.0
     failures: int = 0
