@@ -20,10 +20,11 @@ wheel = pytest.fixture(autouse=True, scope="module")(small_wheel)
 
 
 class Life(lives_of_delays.Life[TimedStore]):
-    """A life with messages that name their times, and waits as long as the farthest of them."""
+    """A life with messages that name their times, steps of the clock by up to more than a turn of
+    the wheel, and waits as long as the farthest of them."""
 
     world_type = TimedStore
-    all_due_s = 130.0
+    all_due_s = 130.0  # and as long as the clock was set back
 
     def act(self, number: int) -> None:
         match number:
@@ -37,6 +38,10 @@ class Life(lives_of_delays.Life[TimedStore]):
                 self.world.run(self.rng.random() * 5)
             case 8:
                 self.world.run(self.rng.random() * 50)
+            case 9:
+                step_s = self.rng.choice([5, 60, 256, 600]) * self.rng.uniform(-1, 1)
+                self.world.machine.clock.step(round(step_s * 1000))
+                self.all_due_s += max(0.0, -step_s)
             case _:
                 self.put()
 

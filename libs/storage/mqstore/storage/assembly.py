@@ -362,7 +362,6 @@ class StoreParts:
             self.seams,
             directory.paths,
             self.appends.put_copy,
-            core.steps.shift_ms,
         )
 
     def _make_retention(self) -> Retention:
@@ -383,7 +382,6 @@ class StoreParts:
             self.seams,
             core.log,
             core.dispatcher,
-            core.steps,
             removal,
             Groups(directory.config.keep_for_groups, core.queues, self.tables.offsets),
             self.delays.holds,

@@ -352,6 +352,23 @@ def test_a_clock_that_is_set_delivers_nothing_earlier_or_later(
     assert world.delivered() == [1, 2]
 
 
+@pytest.mark.parametrize("step_ms", [24 * HOUR_MS, 61_000, -61_000, -80_000, -24 * HOUR_MS])
+def test_no_entry_is_judged_by_a_clock_that_was_not_compared(
+    world: DelayedStore, step_ms: int
+) -> None:
+    """The clock's own service compares it once a second; a level may have its turn before."""
+    world.put(1, 2)
+    world.run(1.5)
+    world.machine.clock.step(step_ms)
+    world.store.delays.service.step(world.machine.clock.monotonic())
+    assert world.delivered() == []
+    assert [each.step_ms for each in world.store.clock.steps.view.steps] == [step_ms]
+    world.run(3.4)
+    assert world.delivered() == []
+    world.run(0.2)
+    assert world.delivered() == [1]
+
+
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_what_was_stored_while_the_clock_was_ahead_is_delivered_when_its_delay_has_passed(
     world: DelayedStore, is_restarted: bool

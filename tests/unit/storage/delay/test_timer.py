@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from mqstore.storage.codec.record import Message
 from mqstore.storage.delay.timer_files import TimerCheckpoint
+from mqstore.storage.errors import PutRefused
 from mqstore.storage.layout import TIMER_TOPIC, StoreFormat
 from tests.simulation.delayed_store import ROOT
 from tests.simulation.timed_store import TimedStore, small_wheel
@@ -99,6 +101,57 @@ def test_times_are_those_of_the_clock_as_it_is(world: TimedStore, milliseconds: 
     assert sorted(number for number, _, _ in arrivals) == [1, 2]
     assert all(came_ms >= at_ms for _, at_ms, came_ms in arrivals)
     assert world.machine.clock.now_ms() > due_ms
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_seconds_of_two_turns_share_a_slot_after_the_clock_was_set_back(
+    world: TimedStore, is_restarted: bool
+) -> None:
+    turn_ms = 256_000
+    due_ms = [world.timed(number, 30_000) for number in range(3)]
+    world.run(2)
+    world.machine.clock.step(-2_000 - turn_ms)
+    for number in range(3, 6):
+        world.timed(number, 30_000)
+    world.run(2)
+    if is_restarted:
+        world.store.close()
+        world.kill()
+        world.run(0.1)
+    assert world.store.delays.timer.status().pending == 6
+    world.run(30)
+    assert world.delivered() == [3, 4, 5]
+    status = world.store.delays.timer.status()
+    assert (status.pending, status.next_due_ms) == (3, due_ms[0])
+    world.run(256)
+    assert world.delivered() == [3, 4, 5, 0, 1, 2]
+    assert world.store.delays.timer.status().pending == 0
+
+
+def test_a_slot_that_is_left_in_the_middle_keeps_its_order_and_repeats_nothing(
+    world: TimedStore,
+) -> None:
+    for number in range(4):
+        world.timed(number, 1_000)
+    timer, clock = world.store.delays.timer, world.machine.clock
+    put = timer._put
+    world.run(0.5)
+
+    def refused_from_the_third(message: Message) -> object:
+        if len(world.delivered()) == 2:
+            raise PutRefused("for a test")
+        return put(message)
+
+    timer._put = refused_from_the_third
+    world.run(2)
+    assert world.delivered() == [0, 1]
+    clock.step(-90_000)
+    timer._put = put
+    world.timed(4, 1_000)
+    world.run(3)
+    assert world.delivered() == [0, 1, 4]
+    world.run(90)
+    assert world.delivered() == [0, 1, 4, 2, 3]
 
 
 @pytest.mark.parametrize("lost", ["timerwheel", "timerlog", "timercheck", "all", "garbage"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -78,6 +79,29 @@ def test_a_wheel_finds_the_next_slot_with_units(seconds: list[int], start: int) 
         assert wheel.last(second * 1_000) == last
     expected = min((each * 1_000 for each in seconds if each >= start), default=None)
     assert wheel.next_used(start * 1_000, 1_256_000) == expected
+
+
+@given(
+    st.lists(st.tuples(st.integers(1_000, 1_005), st.integers(0, 2), st.booleans()), max_size=30),
+    st.randoms(use_true_random=False),
+)
+def test_seconds_of_several_turns_are_all_kept(
+    units: list[tuple[int, int, bool]], rng: Random
+) -> None:
+    machine = SimulatedMachine(1)
+    machine.disk.make_directories(PATHS.root)
+    wheel = TimerWheel(PATHS, machine.seams)
+    expected: dict[int, int] = {}
+    for position, (second, turn, is_first_cleared) in enumerate(units):
+        if expected and is_first_cleared:
+            cleared = rng.choice(sorted(expected))
+            wheel.clear(cleared)
+            del expected[cleared]
+        wheel.add((second + 256 * turn) * 1_000, position)
+        expected[(second + 256 * turn) * 1_000] = position
+    for slot_ms in range(1_000_000, 2_000_000, 1_000):
+        assert wheel.last(slot_ms) == expected.get(slot_ms, NOWHERE)
+    assert wheel.first_used() == min(expected, default=None)
 
 
 def test_a_brokers_bytes_are_read_and_written() -> None:

@@ -58,9 +58,8 @@ class DelayedMessages:
         seams: Seams,
         paths: StorePaths,
         put: Callable[[Message], object],
-        shift_ms: Callable[[int], int],
     ) -> None:
-        """``put`` and ``shift_ms`` as in DeliveryService. ``table`` may be behind the log."""
+        """``put`` as in DeliveryService. ``table`` may be behind the log."""
         self.levels = levels
         self._log = log
         self._queues = queues
@@ -72,10 +71,8 @@ class DelayedMessages:
             queues,
             self.levels,
             self._progress,
-            seams.clock,
             store_format,
             copies,
-            shift_ms,
         )
         self.timer = TimerService(paths, seams, store_format, log, queues, copies, put)
         """Delivers the messages that name a time instead of a level."""

@@ -30,7 +30,6 @@ from mqstore.storage.metadata.clock_steps import CLOCK_STEP_MS
 from mqstore.storage.queues.consume_queue import ConsumeQueue
 from mqstore.storage.queues.consume_queues import ConsumeQueues
 from mqstore.storage.queues.queue_entry import QueueEntry
-from mqstore.storage.seams import Clock
 
 POLL_S: Final = 1.0
 """Longest pause: no level is shorter, and the wall clock may be set meanwhile."""
@@ -58,14 +57,11 @@ class DeliveryService:
         queues: ConsumeQueues,
         levels: DelayLevels,
         progress: DelayProgress,
-        clock: Clock,
         store_format: StoreFormat,
         copies: DeliveredCopies | None = None,
-        shift_ms: Callable[[int], int] = lambda _: 0,
     ) -> None:
         """``put`` appends a message as it is, ignoring its DELAY; it may raise PutRefused,
-        StoreFailed. ``copies`` finds messages that were delivered before the opening. ``shift_ms``
-        is how much the clock was set since a physical offset was stored."""
+        StoreFailed. ``copies`` finds messages that were delivered before the opening."""
         self.delivered = 0
         self.suppressed = 0
         """Messages that were not delivered again, as a copy was found in the log."""
@@ -80,10 +76,8 @@ class DeliveryService:
         self._queues = queues
         self._levels = levels
         self._progress = progress
-        self._clock = clock
         self._format = store_format
         self._copies = copies
-        self._shift_ms = shift_ms
 
     def step(self, now: float) -> float:
         """Deliver due messages, and save progress when that is due. Raises StoreFailed."""
@@ -95,7 +89,7 @@ class DeliveryService:
         epoch; None when none is pending. Thread-safe."""
         queue = self._queue(level)
         entry = queue.entry(self._progress.next(level)) if queue is not None else None
-        return None if entry is None else self._due_ms(level, entry)
+        return None if entry is None else sum(self._times(level, entry))
 
     def _deliver(self, level: int) -> float:
         """Deliver up to SLICE due messages of a level; returns the seconds until its next turn."""
@@ -131,9 +125,12 @@ class DeliveryService:
             self._progress.move(level, within)
         return within
 
-    def _due_ms(self, level: int, entry: QueueEntry) -> int:
-        """The due time by the present clock, shifted by its steps since the message was stored."""
-        return self._named_ms(level, entry) + self._shift_ms(entry.physical_offset)
+    def _times(self, level: int, entry: QueueEntry) -> tuple[int, int]:
+        """The present time, and the milliseconds from it to the entry's due time, shifted by the
+        steps of the clock since the message was stored."""
+        named_ms = self._named_ms(level, entry)
+        now_ms, steps = self._log.noted_time()
+        return now_ms, named_ms + steps.shift_ms(entry.physical_offset) - now_ms
 
     def _named_ms(self, level: int, entry: QueueEntry) -> int:
         """The due time that the entry holds, or that of the record itself where the entry holds
@@ -153,7 +150,7 @@ class DeliveryService:
         As in RocketMQ, an entry that is much further ahead than its level's delay is due now: the
         level was longer, or the clock was set back while a broker had the store.
         """
-        wait_ms = self._due_ms(level, entry) - self._clock.now_ms()
+        _, wait_ms = self._times(level, entry)
         delay_ms = self._levels.delivery_time(level, 0)
         return min(wait_ms, delay_ms) if wait_ms <= delay_ms + CLOCK_STEP_MS else 0
 
@@ -181,7 +178,7 @@ class DeliveryService:
             return
         self._put(copy_for_delivery(found, self._format))
         self.delivered += 1
-        self.on_delivered(max(0, self._clock.now_ms() - self._due_ms(level, entry)))
+        self.on_delivered(max(0, -self._times(level, entry)[1]))
 
     def _read(self, entry: QueueEntry) -> Record:
         """Read the entry's record. Raises RecordError, Undeliverable."""

@@ -121,6 +121,9 @@ class TimerService:
         self._slot: array[int] = array("q")
         """Positions of the units of the slot at ``_read_ms``, the next one at the end."""
         self._slot_end = NOWHERE
+        self._finished_in: dict[int, int] = {}
+        """Position up to which units are finished, by slot, of slots that were left in the middle.
+        """
         self._is_changed = False
         self._save_due = -math.inf
 
@@ -179,8 +182,8 @@ class TimerService:
         timer_log, wheel = self._files or self._load(queue)
         now_ms = self._seams.clock.now_ms()
         write_ms = now_ms // TIMER_PRECISION_MS * TIMER_PRECISION_MS
-        if not self._slot:
-            self._read_ms = min(self._read_ms, write_ms)
+        if write_ms < self._read_ms:
+            self._turn_back(write_ms)
         enqueued = self._enqueue(queue, timer_log, wheel, write_ms)
         finished = self._dequeue(timer_log, wheel, write_ms)
         self._release(timer_log)
@@ -189,11 +192,20 @@ class TimerService:
             return 0.0
         return (write_ms + TIMER_PRECISION_MS - now_ms) / 1000
 
+    def _turn_back(self, write_ms: int) -> None:
+        """Go on at the time to which the clock was set back. A slot that is not finished keeps the
+        rest of its units for the next time that it passes."""
+        if self._slot:
+            self._finished_in[self._read_ms] = self._slot[-1] - 1
+            self._slot = array("q")
+        self._read_ms = write_ms
+
     def _note_next(self, wheel: TimerWheel) -> None:
         if self._count == 0:
             self._due_ms = None
         elif self._due_ms is None or self._due_ms < self._read_ms:
-            self._due_ms = wheel.next_used(self._read_ms, self._read_ms + wheel.span_ms)
+            end_ms = self._read_ms + wheel.span_ms
+            self._due_ms = wheel.next_used(self._read_ms, end_ms) or wheel.first_used()
 
     def save(self) -> None:
         """Save the progress. Raises FlushTimeout, StoreFailed, OSError; the next call retries."""
@@ -237,9 +249,12 @@ class TimerService:
         wheel = TimerWheel(self._paths, self._seams)
         self._oldest = timer_log.begin
         for position, unit in timer_log.units():
-            if unit.slot_ms >= self._read_ms:
-                wheel.add(unit.slot_ms, position)
-                self._count += 1
+            if unit.slot_ms < self._read_ms:
+                continue
+            if unit.previous != wheel.last(unit.slot_ms):  # the slot was emptied before it
+                self._count -= wheel.clear(unit.slot_ms)
+            wheel.add(unit.slot_ms, position)
+            self._count += 1
         wheel.publish()
         self._release(timer_log)
         if not self._is_changed:
@@ -280,12 +295,7 @@ class TimerService:
     def _enqueue(
         self, queue: ConsumeQueue, timer_log: TimerLog, wheel: TimerWheel, write_ms: int
     ) -> int:
-        """Put up to SLICE messages into their slots; returns their number.
-
-        While slots of half a wheel are overdue nothing is enqueued: it could meet their places.
-        """
-        if write_ms - self._read_ms >= wheel.span_ms // 2:
-            return 0
+        """Put up to SLICE messages into their slots; returns their number."""
         self._next = max(self._next, queue.min_index)
         start, count = self._next, 0
         for index, entry in queue.entries(start, min(start + SLICE, queue.max_index)):
@@ -342,7 +352,8 @@ class TimerService:
                     return self._read_ms >= write_ms
                 self._read_ms = slot_ms
                 self._slot_end = wheel.last(slot_ms)
-                self._slot = self._chain(timer_log, self._slot_end)
+                finished = self._finished_in.pop(slot_ms, NOWHERE)
+                self._slot = self._chain(timer_log, self._slot_end, finished)
             while self._slot and left:
                 self._finish(timer_log, self._slot[-1], write_ms)
                 self._slot.pop()

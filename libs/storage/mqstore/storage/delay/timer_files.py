@@ -237,8 +237,28 @@ def _is_full_at(file: MappedFile, at: int) -> bool:
     return bool(magic == _BLANK_MAGIC)
 
 
+class Slot(NamedTuple):
+    """The units of one second."""
+
+    second: int
+    first: int
+    """Position of its first unit."""
+    last: int
+    """Position of its last unit."""
+    units: int
+    """Number of its units."""
+    magic: int
+
+
+_EMPTY: Final = Slot(0, 0, 0, 0, 0)
+
+
 class TimerWheel:
-    """The slots of two weeks, by their second. One thread."""
+    """The slots of two weeks, by their second. One thread.
+
+    Seconds of two turns meet after the clock was set back by most of a turn: the file has the first
+    of them, memory the others.
+    """
 
     def __init__(self, paths: StorePaths, seams: Seams) -> None:
         """Begin an empty wheel, at a name of its own until ``publish``. Raises OSError."""
@@ -251,6 +271,8 @@ class TimerWheel:
         self._files.create(self._made, WHEEL_SLOTS * _SLOT.size, sync=False)
         self._mapping = self._files.map(self._made, writable=True)
         self._view = self._mapping.view
+        self._others: dict[int, dict[int, Slot]] = {}
+        """By place in the file, the slots of later seconds than that in the file, by second."""
 
     def publish(self) -> None:
         """Replace the file of that name, and forget its snapshots. Raises OSError."""
@@ -263,20 +285,35 @@ class TimerWheel:
 
     def last(self, slot_ms: int) -> int:
         """The position of the slot's last unit; NOWHERE for an empty slot."""
-        second, _, last, _, _ = self._slot(slot_ms)
-        return last if second == slot_ms // TIMER_PRECISION_MS else NOWHERE
+        found = self._slot(slot_ms)
+        return NOWHERE if found is None else found.last
 
     def add(self, slot_ms: int, position: int) -> None:
         """Put a unit at the end of its slot."""
-        second, first, _, count, magic = self._slot(slot_ms)
-        if second != slot_ms // TIMER_PRECISION_MS:
-            first, count, magic = position, 0, 0
-        fields = slot_ms // TIMER_PRECISION_MS, first, position, count + 1, magic
-        _SLOT.pack_into(self._view, self._at(slot_ms), *fields)
+        second = slot_ms // TIMER_PRECISION_MS
+        found = self._slot(slot_ms) or Slot(second, position, position, 0, 0)
+        self._put(self._at(slot_ms), found._replace(last=position, units=found.units + 1))
 
-    def clear(self, slot_ms: int) -> None:
-        """Empty a slot."""
-        _SLOT.pack_into(self._view, self._at(slot_ms), 0, 0, 0, 0, 0)
+    def _put(self, at: int, slot: Slot) -> None:
+        there = self._in_file(at)
+        if there.units and there.second != slot.second:
+            later = max(there, slot)
+            self._others.setdefault(at, {})[later.second] = later
+        if not there.units or slot.second <= there.second:
+            _SLOT.pack_into(self._view, at, *slot)
+
+    def clear(self, slot_ms: int) -> int:
+        """Empty a slot; returns how many units it had."""
+        found, at = self._slot(slot_ms), self._at(slot_ms)
+        if found is None:
+            return 0
+        others = self._others.pop(at, {})
+        if others.pop(found.second, None) is None:
+            following = others.pop(min(others)) if others else _EMPTY
+            _SLOT.pack_into(self._view, at, *following)
+        if others:
+            self._others[at] = others
+        return found.units
 
     def next_used(self, start_ms: int, end_ms: int) -> int | None:
         """The first slot with units from ``start_ms`` to before ``end_ms``; None without one."""
@@ -293,6 +330,17 @@ class TimerWheel:
             at_ms += TIMER_PRECISION_MS
         return None
 
+    def first_used(self) -> int | None:
+        """The first slot with units of all turns; None without one."""
+        pages = range(0, len(self._view), PAGE_SIZE)
+        used = [at for at in pages if self._view[at : at + PAGE_SIZE].tobytes() != _NO_SLOTS]
+        seconds = (each.second for at in used for each in self._page(at) if each.units)
+        first = min(seconds, default=None)  # those in memory are later ones
+        return None if first is None else first * TIMER_PRECISION_MS
+
+    def _page(self, at: int) -> Iterator[Slot]:
+        return map(Slot._make, _SLOT.iter_unpack(self._view[at : at + PAGE_SIZE]))
+
     def flush(self) -> None:
         """Sync the slots. Raises OSError."""
         self._mapping.sync()
@@ -304,6 +352,13 @@ class TimerWheel:
     def _at(self, slot_ms: int) -> int:
         return slot_ms // TIMER_PRECISION_MS % self._slots * _SLOT.size
 
-    def _slot(self, slot_ms: int) -> tuple[int, int, int, int, int]:
-        found: tuple[int, int, int, int, int] = _SLOT.unpack_from(self._view, self._at(slot_ms))
-        return found
+    def _in_file(self, at: int) -> Slot:
+        return Slot(*_SLOT.unpack_from(self._view, at))
+
+    def _slot(self, slot_ms: int) -> Slot | None:
+        """The slot; None for an empty one."""
+        at, second = self._at(slot_ms), slot_ms // TIMER_PRECISION_MS
+        there = self._in_file(at)
+        if there.units and there.second == second:
+            return there
+        return self._others.get(at, {}).get(second)

@@ -13,7 +13,13 @@ from collections.abc import Callable
 from typing import Final
 
 from mqstore.storage._kernel import LogEnd
-from mqstore.storage.metadata.clock_steps import CLOCK_STEP_MS, ClockStep, ClockSteps
+from mqstore.storage.metadata.clock_steps import (
+    CLOCK_STEP_MS,
+    NO_STEPS,
+    ClockStep,
+    ClockSteps,
+    StepsView,
+)
 from mqstore.storage.seams import Clock
 
 CHECK_INTERVAL_S: Final = 1.0
@@ -141,6 +147,21 @@ class ClockWatch:
 
     def _base(self) -> int:
         return self._clock.now_ms() - round(self._clock.monotonic() * 1000)
+
+
+def noted_time(
+    clock: Clock, end: LogEnd, watch: ClockWatch | None, check: Callable[[], None]
+) -> tuple[int, StepsView]:
+    """The present time, and the steps of the clock, the last one included, so that older times can
+    be compared with it. ``check`` notes a step; one that cannot be measured now is in neither.
+    """
+    for _ in range(_TRIES):
+        steps, now_ms = NO_STEPS if watch is None else watch.steps.view, clock.now_ms()
+        is_noted = end.clock_low_ms <= now_ms <= end.clock_high_ms
+        if is_noted and (watch is None or watch.steps.view is steps):
+            return now_ms, steps
+        check()
+    return max(end.clock_low_ms, min(now_ms, end.clock_high_ms)), steps
 
 
 class ClockService:

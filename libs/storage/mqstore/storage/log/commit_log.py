@@ -44,7 +44,7 @@ from mqstore.storage.layout import (
     TRANSACTION_MASK,
     StoreFormat,
 )
-from mqstore.storage.log.clock_watch import ClockWatch
+from mqstore.storage.log.clock_watch import ClockWatch, noted_time
 from mqstore.storage.log.commit import CommitService
 from mqstore.storage.log.flush import FlushService, Watermarks
 from mqstore.storage.log.multi_dispatch import MultiDispatch, Queue
@@ -62,6 +62,7 @@ from mqstore.storage.log.queue_offsets import QueueOffsets
 from mqstore.storage.mapped.mapped_file import RESERVE_CHUNK_SIZE, MappedFile
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
 from mqstore.storage.mapped.transient_store_pool import TransientStorePool
+from mqstore.storage.metadata.clock_steps import StepsView
 from mqstore.storage.put_refusal import FileShortage, PutRefusal
 from mqstore.storage.seams import Seams
 
@@ -201,6 +202,11 @@ class CommitLog:
         """Record a step of the clock, if there was one; each put that meets a step does so too."""
         with self._lock:
             self._check_clock()
+
+    def noted_time(self) -> tuple[int, StepsView]:
+        """The present time, and the steps of the clock to compare older times with it
+        (``clock_watch.noted_time``). Any thread."""
+        return noted_time(self._clock, self.end, self._watch, self.check_clock)
 
     def clock_was_set_back(self, now_ms: int) -> None:
         """Lower the newest committed store time to ``now_ms``. Called with the put lock held."""

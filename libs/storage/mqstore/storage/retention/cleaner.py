@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.dispatch.dispatcher import Dispatcher
 from mqstore.storage.log.commit_log import CommitLog
-from mqstore.storage.metadata.clock_steps import ClockSteps
+from mqstore.storage.metadata.clock_steps import StepsView
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.retention import plan
 from mqstore.storage.retention.archive import Archive, ArchiveMark
@@ -72,13 +72,12 @@ class Retention:
         seams: Seams,
         log: CommitLog,
         dispatcher: Dispatcher,
-        steps: ClockSteps,
         removal: Removal,
         groups: Groups,
         undelivered: Callable[[], Iterable[Hold]],
     ) -> None:
-        """``steps`` are those of the clock, ``groups`` those of keepForGroups; ``undelivered``
-        yields the holds of delayed messages."""
+        """``groups`` are those of keepForGroups; ``undelivered`` yields the holds of delayed
+        messages."""
         self.deleted: Counter[Why] = Counter()
         """Segments removed since the opening, by reason."""
         self.journal = Journal()
@@ -91,7 +90,6 @@ class Retention:
         self._watch = DiskWatch(seams.files, paths, config)
         self._pins = Pins(paths, seams)
         self._archive = Archive(paths, seams, log.max_offset)
-        self._steps = steps
         self._groups = groups
         self._undelivered = undelivered
         self._lock = Lock()
@@ -312,10 +310,12 @@ class Retention:
     def _make_plan(self, limit: int | None) -> RetentionPlan:
         files = self._log.files.files
         disks, refusal = self._look(), self._log.put_refusal
+        now_ms, steps = self._log.noted_time()
+        facts = (self._facts(file, now_ms, steps) for file in files[:limit])
         situation = Situation(
-            now_ms=self._seams.clock.now_ms(),
+            now_ms=now_ms,
             config=self._config,
-            segments=[facts for file in files[:limit] if (facts := self._facts(file))],
+            segments=[each for each in facts if each is not None],
             dispatched=self._dispatcher.position,
             disks=disks,
             holds=list(self._holds()),
@@ -333,20 +333,17 @@ class Retention:
         yield from self._groups.holds()
         yield from self._undelivered()
 
-    def _modified_ms(self, file: MappedFile, modified_ms: int) -> int:
-        """The modification time by the present clock, so that a clock step makes no segment older
-        or younger; the file's own time when it was modified after the step."""
-        shifted = modified_ms + self._steps.view.shift_ms(file.end_offset - 1)
-        return shifted if shifted <= self._seams.clock.now_ms() else modified_ms
-
-    def _facts(self, file: MappedFile) -> SegmentFacts | None:
+    def _facts(self, file: MappedFile, now_ms: int, steps: StepsView) -> SegmentFacts | None:
+        """A segment's facts. Its modification time is by the present clock, so that a clock step
+        makes no segment older or younger; the file's own when it was modified after the step."""
         stat = self._seams.files.stat(file.path)
         if stat is None:
             return None
+        shifted_ms = stat.modified_ms + steps.shift_ms(file.end_offset - 1)
         return SegmentFacts(
             file.path.name,
             file.base_offset,
             file.end_offset,
-            self._modified_ms(file, stat.modified_ms),
+            shifted_ms if shifted_ms <= now_ms else stat.modified_ms,
             is_leaving=not file.is_available,
         )

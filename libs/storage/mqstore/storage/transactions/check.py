@@ -94,12 +94,12 @@ class Checks:
     def too_old(self) -> list[str]:
         """Keys of transactions whose half messages may soon be deleted."""
         ledger = self._ledger
-        before_ms = ledger.clock.now_ms() - ledger.log.reserved_ms
-        shift_ms = ledger.log.shift_ms
+        now_ms, steps = ledger.log.noted_time()
+        before_ms = now_ms - ledger.log.reserved_ms
         return [
             each.key
             for each in ledger.state.pending.values()
-            if each.born_ms + shift_ms(each.first.physical_offset) <= before_ms
+            if each.born_ms + steps.shift_ms(each.first.physical_offset) <= before_ms
         ]
 
     def set_aside(self, keys: Iterable[str]) -> None:

@@ -23,6 +23,7 @@ from mqstore.storage.errors import (
 from mqstore.storage.layout import HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP, StoreFormat
 from mqstore.storage.log.commit_log import Placement
 from mqstore.storage.message_store import MessageStore
+from mqstore.storage.metadata.clock_steps import StepsView
 from mqstore.storage.transactions.records import Key, KeyedRecords, LogRecord, NewRecord, Page
 
 KEYED_MAX: Final = 64
@@ -170,10 +171,9 @@ class TransactionLog:
         """Physical offset of the next record."""
         return self._store.log.max_offset
 
-    def shift_ms(self, offset: int) -> int:
-        """Milliseconds to add to a time read when the record at a physical offset was stored, to
-        compare it with the present wall clock."""
-        return self._store.clock.steps.view.shift_ms(offset)
+    def noted_time(self) -> tuple[int, StepsView]:
+        """The present time, and the steps of the clock up to it (``CommitLog.noted_time``)."""
+        return self._store.log.noted_time()
 
     def offsets(self) -> QueueOffsets:
         """The offsets as last saved."""
