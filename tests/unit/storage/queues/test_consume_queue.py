@@ -187,6 +187,39 @@ def test_a_filler_that_lost_one_of_its_two_sectors_is_filled_again(
     assert named == {i: entry[:2] for i, entry in expected.items()}
 
 
+AGED = 20_000
+"""Entries before the first one of an aged queue; the middle of its file."""
+
+
+@pytest.mark.parametrize("behind_a_record", [False, True])
+def test_filling_holes_reads_each_entry_a_bounded_number_of_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, behind_a_record: bool
+) -> None:
+    """A backup of an aged store begins its queues with pre-blank entries, one of 25 in two
+    sectors."""
+    queue = open_queue(tmp_path, file_size=20 * 2 * AGED)
+    if behind_a_record:
+        assert queue.put(0, 0, 100, 0) is Put.APPENDED
+    assert queue.put(AGED, 1 << 40, 100, 0) is Put.APPENDED
+    assert queue.put(AGED + 1, (1 << 40) + 100, 100, 0) is Put.APPENDED
+    blank = QueueEntry(*ENTRY.unpack(PRE_BLANK))
+    for index in range(1 if behind_a_record else AGED, AGED):
+        queue._overwrite(index, blank)
+    reads, read = 0, ConsumeQueue._read
+
+    def counted(self: ConsumeQueue, index: int) -> QueueEntry | None:
+        nonlocal reads
+        reads += 1
+        return read(self, index)
+
+    monkeypatch.setattr(ConsumeQueue, "_read", counted)
+
+    filled = queue.fill_holes()
+
+    assert filled == (AGED - 1 if behind_a_record else 0)
+    assert reads <= 4 * AGED if behind_a_record else reads <= 100
+
+
 def test_a_filler_over_half_an_entry_that_loses_a_sector_in_its_turn_is_filled_again(
     tmp_path: Path,
 ) -> None:

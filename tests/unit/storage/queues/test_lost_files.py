@@ -93,6 +93,32 @@ def test_a_gap_is_closed_although_the_log_has_none_of_its_records(tmp_path: Path
     assert {queue.entry(index) for index in range(19, 40)} == {QueueEntry(1_900, 100, 19)}
 
 
+def test_closing_many_gaps_reads_each_entry_a_bounded_number_of_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the files between the gaps name no record."""
+    count = 400
+    filled(tmp_path, count).flush()
+    for number in range(1, count // 10 - 1, 2):
+        (tmp_path / "queue" / f"{number * FILE_SIZE:020d}").unlink()
+    for number in range(2, count // 10 - 1, 2):
+        (tmp_path / "queue" / f"{number * FILE_SIZE:020d}").write_bytes(bytes(FILE_SIZE))
+    queue = open_queue(tmp_path)
+    reads, read = 0, ConsumeQueue._read
+
+    def counted(self: ConsumeQueue, index: int) -> QueueEntry | None:
+        nonlocal reads
+        reads += 1
+        return read(self, index)
+
+    monkeypatch.setattr(ConsumeQueue, "_read", counted)
+
+    close_gaps(queue)
+
+    assert [each.base_offset // FILE_SIZE for each in queue.files.files] == list(range(40))
+    assert reads <= 2 * count
+
+
 @pytest.mark.parametrize("room", [0, 1])
 def test_a_lost_file_held_no_more_entries_than_the_log_has_room_for(
     tmp_path: Path, room: int

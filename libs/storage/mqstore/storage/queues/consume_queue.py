@@ -22,12 +22,19 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from mqstore.storage._kernel import QueueWindow, split_entries_out_of_order
-from mqstore.storage.layout import QUEUE_ENTRY_SIZE, SECTOR_SIZE
+from mqstore.storage._kernel import QueueWindow
+from mqstore.storage.layout import QUEUE_ENTRY_SIZE
 from mqstore.storage.queues.ext_addresses import first_address, last_address
 from mqstore.storage.queues.lost_files import close_gaps, make_again
 from mqstore.storage.queues.queue_entry import ENTRY, PRE_BLANK, QueueEntry, entries_in
-from mqstore.storage.queues.queue_holes import has_room, is_torn, sector_split, without_size
+from mqstore.storage.queues.queue_holes import (
+    first_not_blank,
+    has_room,
+    is_torn,
+    out_of_order,
+    sector_split,
+    without_size,
+)
 from mqstore.storage.queues.queue_search import search
 from mqstore.storage.queues.store_times import LogView, store_time
 from mqstore.storage.system.sparse import SMALL_CHUNK, last_nonzero
@@ -400,35 +407,32 @@ class ConsumeQueue:
 
         At an entry without a size a broker's recovery would end the queue, and from a pre-blank one
         after others its pull skips to the next file.
+
+        Reads each entry a bounded number of times.
         """
         filled = 0
         close_gaps(self)
-        for index in sorted({*self._without_size(), *self._torn_fillers()}):
+        files, end = self.files.files, self.max_index
+        begin = first_not_blank(files, end)
+        for index in sorted({*without_size(files, begin, end), *self._torn_fillers(begin)}):
             filler = self._filler(index)
             if self._read(index) != (entry := QueueEntry(*ENTRY.unpack(filler))):
                 self._overwrite(index, entry)
                 filled += 1
         return filled
 
-    def _without_size(self) -> Iterator[int]:
-        """Yield the entries before ``max_index`` that are missing, in whole or in part, or
-        pre-blank."""
-        for mapped in self.files.files:
-            for number in without_size(bytes(mapped.view[: self._used(mapped)])):
-                yield mapped.base_offset // QUEUE_ENTRY_SIZE + number
-
-    def _torn_fillers(self) -> Iterator[int]:
-        """Yield the entries in two sectors of which one was lost when a filler was stored."""
-        for mapped in self.files.files:
-            first = mapped.base_offset // QUEUE_ENTRY_SIZE
-            for at in split_entries_out_of_order(mapped.view, self._used(mapped), SECTOR_SIZE):
-                index = first + at
-                entry, before = self._read(index), self.last_before(index)
-                if entry is None or before is None:
-                    continue
-                is_other = entry.physical_offset in (0, before.physical_offset)
-                if self._is_torn(index, entry, before) or (is_other and entry[:2] != before[:2]):
-                    yield index
+    def _torn_fillers(self, begin: int) -> Iterator[int]:
+        """Yield the entries from ``begin`` on in two sectors of which one was lost when a filler
+        was stored."""
+        before, reached = None, begin
+        for index in out_of_order(self.files.files, begin, self.max_index):
+            before = self.last_before(index, reached) or before
+            entry, reached = self._read(index), index
+            if entry is None or before is None:
+                continue
+            is_other = entry.physical_offset in (0, before.physical_offset)
+            if self._is_torn(index, entry, before) or (is_other and entry[:2] != before[:2]):
+                yield index
 
     def _is_torn(self, index: int, found: QueueEntry, due: QueueEntry) -> bool:
         """Whether only one sector of an entry in two sectors was written, over zeros or a
@@ -444,15 +448,11 @@ class ConsumeQueue:
         before = self.last_before(index)
         return before is not None and entry.physical_offset < before.physical_offset
 
-    def last_before(self, index: int) -> QueueEntry | None:
-        """The last entry before another that is no hole."""
-        entries = map(self._read, range(index - 1, self.first_index - 1, -1))
+    def last_before(self, index: int, first: int | None = None) -> QueueEntry | None:
+        """The last entry before another, from ``first`` on, that is no hole."""
+        first = self.first_index if first is None else first
+        entries = map(self._read, range(index - 1, first - 1, -1))
         return next((entry for entry in entries if entry is not None and not entry.is_hole), None)
-
-    def _used(self, mapped: MappedFile) -> int:
-        """Bytes of a file that the entries before ``max_index`` take."""
-        end = self.max_index * QUEUE_ENTRY_SIZE - mapped.base_offset
-        return max(0, min(mapped.size, end))
 
     # positions ----------------------------------------------------------------------------
 

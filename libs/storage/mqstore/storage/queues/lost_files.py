@@ -14,6 +14,7 @@ from mqstore.storage.queues.queue_holes import has_room
 
 if TYPE_CHECKING:
     from mqstore.storage.queues.consume_queue import ConsumeQueue
+    from mqstore.storage.queues.queue_entry import QueueEntry
 
 
 def make_again(queue: ConsumeQueue, index: int, physical_offset: int) -> bool:
@@ -37,14 +38,29 @@ def make_again(queue: ConsumeQueue, index: int, physical_offset: int) -> bool:
 def close_gaps(queue: ConsumeQueue) -> None:
     """Make the files that are missing between others, for entries whose records are in the log no
     more. Raises OSError."""
+    last, reached = None, queue.first_index
+    following = queue.first_index
     for before, after in pairwise(queue.files.files):
         missing = (after.base_offset - before.end_offset) // QUEUE_ENTRY_SIZE
-        last = queue.last_before(before.end_offset // QUEUE_ENTRY_SIZE) if missing else None
+        if not missing:
+            continue
+        end = before.end_offset // QUEUE_ENTRY_SIZE
+        last, reached = queue.last_before(end, reached) or last, end
         if last is None:
             continue
-        named = queue.entry(queue.find_by_physical(last.physical_offset + 1))
+        following = _first_after(queue, max(following, after.base_offset // QUEUE_ENTRY_SIZE), last)
+        named = queue.entry(following)
         if named and has_room(missing, last.physical_offset, named.physical_offset):
             _insert(queue, before.end_offset)
+
+
+def _first_after(queue: ConsumeQueue, start: int, last: QueueEntry) -> int:
+    """The first entry from ``start`` on that names a record behind another's; ``max_index`` without
+    one."""
+    for index, entry in queue.entries(start, queue.max_index):
+        if not entry.is_hole and entry.physical_offset > last.physical_offset:
+            return index
+    return queue.max_index
 
 
 def _insert(queue: ConsumeQueue, offset: int) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from operator import or_
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from mqstore.storage._kernel import split_entries_out_of_order
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE, RECORD_FIXED_SIZE, SECTOR_SIZE
+from mqstore.storage.queues.queue_entry import PRE_BLANK
+
+if TYPE_CHECKING:
+    from mqstore.storage.mapped.mapped_file import MappedFile
 
 GAP_MAX: Final = 1_000
 """Maximum number of queue offsets by which a record may be ahead of its queue when the log between
@@ -20,9 +25,34 @@ _SIZE_BYTES: Final = range(8, 12)
 _NO_BIT: Final = re.compile(rb"\0")
 _TOO_HIGH: Final = re.compile(rb"[\x7f-\xff]")
 """First byte of a size below 0, or of a pre-blank entry's size."""
+_BLANKS: Final = re.compile(b"(?:%b)*+" % re.escape(PRE_BLANK))
 
 
-def without_size(data: bytes) -> Iterator[int]:
+def _used_bytes(mapped: MappedFile, end: int) -> int:
+    """Bytes of a file that the entries before ``end`` take."""
+    return max(0, min(mapped.size, end * QUEUE_ENTRY_SIZE - mapped.base_offset))
+
+
+def first_not_blank(files: Sequence[MappedFile], end: int) -> int:
+    """The first entry behind the pre-blank ones with which a queue's first file begins."""
+    if not files:
+        return end
+    mapped = files[0]
+    found = _BLANKS.match(mapped.view[: _used_bytes(mapped, end)])
+    return (mapped.base_offset + (0 if found is None else found.end())) // QUEUE_ENTRY_SIZE
+
+
+def without_size(files: Sequence[MappedFile], begin: int, end: int) -> Iterator[int]:
+    """Yield the numbers of the entries of a range that are missing, in whole or in part, or
+    pre-blank."""
+    for mapped in files:
+        first = max(begin, mapped.base_offset // QUEUE_ENTRY_SIZE)
+        skipped = first * QUEUE_ENTRY_SIZE - mapped.base_offset
+        for number in _without_size(bytes(mapped.view[skipped : _used_bytes(mapped, end)])):
+            yield first + number
+
+
+def _without_size(data: bytes) -> Iterator[int]:
     """Yield the numbers of entries without a valid size: 0, below 0, or that of a pre-blank entry.
 
     Examines whole columns of bytes, since a recovery examines all queues of a store.
@@ -31,6 +61,14 @@ def without_size(data: bytes) -> Iterator[int]:
     any_bit = reduce(or_, map(int.from_bytes, columns)).to_bytes(len(columns[0]))
     yield from (found.start() for found in _NO_BIT.finditer(any_bit))
     yield from (found.start() for found in _TOO_HIGH.finditer(columns[0]))
+
+
+def out_of_order(files: Sequence[MappedFile], begin: int, end: int) -> Iterator[int]:
+    """Yield the entries of a range that lie in two sectors and do not follow the one before."""
+    for mapped in files:
+        first = mapped.base_offset // QUEUE_ENTRY_SIZE
+        found = split_entries_out_of_order(mapped.view, _used_bytes(mapped, end), SECTOR_SIZE)
+        yield from (first + at for at in found if first + at >= begin)
 
 
 def has_room(missing: int, start: int, end: int) -> bool:
