@@ -36,7 +36,8 @@ def verify(
     ca: Ca = None,
     output: Form = None,
 ) -> None:
-    """Read all objects of a backup, and compare sizes and CRC-32C with its manifest.
+    """Read all objects of a backup, compare sizes and CRC-32C with its manifest, and open a store
+    with its small files in memory, as a restore does.
 
     Prints the damaged objects and the backups that need them. Exit code 0: the backup is whole; 1:
     something is damaged; 2: refused.
@@ -60,6 +61,7 @@ def verify(
 
 def _verify(out: Output, outcome: Outcome, url: str, backup_id: str | None, *, every: bool) -> int:
     from mqstore.storage.backup import BackupUnknown, flaws_of
+    from mqstore.storage.host import production_seams
 
     repository = open_repository(url)
     unreadable = []
@@ -74,7 +76,7 @@ def _verify(out: Output, outcome: Outcome, url: str, backup_id: str | None, *, e
     if backups:
         outcome.backup, outcome.end_offset = backups[-1].id, backups[-1].end
     with show_progress() as progress:
-        found = list(flaws_of(repository, backups, progress))
+        found = list(flaws_of(repository, backups, production_seams(), progress))
     outcome.error = ""
     if found or unreadable:
         first = found[0].name if found else unreadable[0].id

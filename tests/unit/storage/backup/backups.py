@@ -101,7 +101,7 @@ def put_back(
 def flaws(place: Path) -> list[Flaw]:
     found = repository(place)
     assert all(each.backup is not None for each in found.listed())
-    return list(flaws_of(found, found.whole(), lambda *_: None))
+    return list(flaws_of(found, found.whole(), production_seams(), lambda *_: None))
 
 
 def messages(store: MessageStore, topic: str = "T") -> dict[tuple[int, int], bytes]:

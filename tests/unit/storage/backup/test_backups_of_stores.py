@@ -218,6 +218,19 @@ def test_a_backup_changes_nothing_in_the_store(root: Path, place: Path) -> None:
     assert entries_of(root) == before
 
 
+def test_hidden_files_of_other_programs_are_left_out(
+    root: Path, place: Path, tmp_path: Path
+) -> None:
+    with open_store(root) as store:
+        store.create_topic("T", queues=3)
+        put_some(store, 20)
+    (root / "config" / ".hidden").write_text("x")
+    back_up(root, place)
+    assert flaws(place) == []
+    put_back(place, tmp_path / "restored")
+    assert not (tmp_path / "restored" / "config" / ".hidden").exists()
+
+
 def test_what_a_killed_writer_did_not_sync_is_named(root: Path, place: Path) -> None:
     store = open_store(root, CONFIG.model_copy(update={"flush_interval_commit_log": 10**6}))
     put_some(store, 20)

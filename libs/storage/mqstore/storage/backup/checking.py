@@ -1,4 +1,8 @@
-"""Verifies backups: reads every object and compares it with its manifest. Changes nothing."""
+"""Verifies backups: proves what a restore needs, and compares every object with its manifest.
+
+Changes nothing. A manifest is checked when it is read; the small files of a backup are opened as a
+store in memory, as a restore opens them.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,10 @@ from dataclasses import dataclass
 
 from mqstore.storage.backup.errors import BackupDamaged
 from mqstore.storage.backup.manifest import Backup, StoredObject
+from mqstore.storage.backup.rehearsal import rehearse
 from mqstore.storage.backup.repository import Repository
 from mqstore.storage.progress import Progress
+from mqstore.storage.seams import Seams
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,38 +27,25 @@ class Flaw:
 
 
 def flaws_of(
-    repository: Repository, backups: Sequence[Backup], progress: Progress
+    repository: Repository, backups: Sequence[Backup], seams: Seams, progress: Progress
 ) -> Iterator[Flaw]:
-    """Read all objects of some backups, each once, and yield those that are damaged.
+    """Read all objects of some backups, each once, and yield those from which no store is restored.
 
     Raises OSError when the place cannot be read.
     """
-    objects: dict[StoredObject, list[Backup]] = {}
+    objects: dict[StoredObject, list[str]] = {}
     for backup in backups:
         for each in backup.objects():
             key = StoredObject(name=each.name, size=each.size, crc32c=each.crc32c)
-            objects.setdefault(key, []).append(backup)
+            objects.setdefault(key, []).append(backup.id)
+    small = {each.tables: each for each in backups}
     total, done = sum(each.size for each in objects), 0
-    for each, users in objects.items():
-        ids = tuple(user.id for user in users)
+    for each, ids in objects.items():
         try:
             for piece in repository.pieces(each):
                 done += len(piece)
                 progress("verifying", done, total)
-            if each.name == users[0].tables.name:
-                repository.tables(users[0])
+            if each in small:
+                rehearse(small[each], repository.tables(small[each]), seams)
         except BackupDamaged as error:
-            yield Flaw(each.name, str(error), ids)
-    for backup in backups:
-        yield from _gaps_in(backup)
-
-
-def _gaps_in(backup: Backup) -> Iterator[Flaw]:
-    """Parts of a segment that do not follow each other: no backup of ours has such."""
-    for segment in backup.segments:
-        position = 0
-        for part in segment.parts:
-            if part.start != position:
-                why = f"{part.name} begins at {part.start} of its segment, not at {position}"
-                yield Flaw(part.name, why, (backup.id,))
-            position = part.stop
+            yield Flaw(each.name, str(error), tuple(ids))

@@ -19,8 +19,10 @@ from mqstore.storage.backup import small_files
 from mqstore.storage.backup.errors import BackupError
 from mqstore.storage.backup.manifest import (
     LOG,
+    MANIFEST_SIZE_MAX,
     SUFFIX,
     TABLES,
+    TABLES_SIZE_MAX,
     BackedUpSegment,
     Backup,
     Part,
@@ -161,6 +163,11 @@ class Creation:
         behind = small_files.read_behind(files, paths)
         starts = small_files.queue_starts(reader, begin)
         tables = seal(small_files.encode({**ahead, **behind}, starts))
+        if len(tables) > TABLES_SIZE_MAX:
+            raise BackupError(
+                f"the small files of {self._root} take {len(tables)} bytes in a backup, which holds"
+                f" {TABLES_SIZE_MAX} of them: delete topics and groups that are not used"
+            )
         name = f"{TABLES}/{self._id}{SUFFIX}"
         new = [part.size for s in segments for part in s.parts if part.name in self._new]
         backup = Backup(
@@ -182,8 +189,17 @@ class Creation:
         if not self._dry:
             self._write(name, tables)
             self._require_lock()
-            self._write(manifest_name(self._id), seal(backup))
+            self._write_manifest(backup)
         return Created(backup, len(new), backup.log_bytes - sum(new), max(0, unsynced))
+
+    def _write_manifest(self, backup: Backup) -> None:
+        raw = seal(backup)
+        if len(raw) > MANIFEST_SIZE_MAX:
+            raise BackupError(
+                f"the manifest would have {len(raw)} bytes, and no reader takes more than "
+                f"{MANIFEST_SIZE_MAX}: back up to a new place, where each segment is in one part"
+            )
+        self._write(manifest_name(self._id), raw)
 
     def _write(self, name: str, raw: bytes) -> None:
         self._renew()
@@ -377,9 +393,15 @@ def _require_epoch(reader: StoreReader, part: SegmentPart) -> None:
 
 def _new_id(now_ms: int, newest: str) -> str:
     """An id of the present time, above the newest one: a clock may have been set back."""
-    while (found := _id_of(now_ms)) <= newest:
-        stamp = datetime.strptime(newest, "%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC)
-        now_ms = round(stamp.timestamp() * 1000) + 1
+    try:
+        while (found := _id_of(now_ms)) <= newest:
+            stamp = datetime.strptime(newest, "%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC)
+            now_ms = round(stamp.timestamp() * 1000) + 1
+    except (ValueError, OverflowError) as error:
+        raise BackupError(
+            f"the newest backup has the id {newest}, which is no time that another follows: remove "
+            "its manifest"
+        ) from error
     return found
 
 

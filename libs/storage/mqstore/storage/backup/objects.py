@@ -64,16 +64,23 @@ class DirectoryObjects:
                 found[f"{folder}/{name}"] = stat.size
         return found
 
+    def _path(self, name: str) -> Path:
+        """The path of an object. Raises OSError where its folder is a symbolic link: nothing
+        outside of the place is read or written."""
+        path = self._root / name
+        self._files.stat(path.parent)
+        return path
+
     def read(self, name: str) -> Iterator[bytes]:
         """See ``Objects``."""
-        path, position = self._root / name, 0
+        path, position = self._path(name), 0
         while piece := self._files.read_range(path, position, CHUNK, keep=False):
             position += len(piece)
             yield piece
 
     def write(self, name: str, size: int, pieces: Iterable[bytes]) -> None:
         """See ``Objects``."""
-        path = self._root / name
+        path = self._path(name)
         staged = path.with_name(path.name + _STAGED)
         self._make_directory(path.parent)
         if self._files.stat(staged) is not None:
@@ -110,7 +117,7 @@ class DirectoryObjects:
 
     def remove(self, name: str) -> None:
         """See ``Objects``."""
-        path = self._root / name
+        path = self._path(name)
         if self._files.stat(path) is not None:
             self._files.unlink(path)
             self._files.sync_directory(path.parent)

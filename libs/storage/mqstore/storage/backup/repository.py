@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 from crc32c import crc32c
+from pydantic import Field
 
 from mqstore.storage.backup.errors import (
     BackupDamaged,
@@ -27,9 +28,11 @@ from mqstore.storage.backup.manifest import (
     ID,
     LOCKS,
     LOG,
+    MANIFEST_SIZE_MAX,
     SUFFIX,
     TABLES,
     Backup,
+    Millis,
     StoredObject,
     Tables,
     Value,
@@ -42,17 +45,16 @@ from mqstore.storage.seams import Clock, Seams
 
 LEASE_S: Final = 600
 """Seconds after which the lock of a process that was killed on another machine ends."""
-DOCUMENT_SIZE_MAX: Final = 1 << 30
-"""Bytes of a manifest, or of the small files of a store, that are read into memory."""
+_LOCK_SIZE_MAX: Final = 64 << 10
 _PID_NAMESPACE: Final = Path("/proc/self/ns/pid")
 
 
 class _Lock(Value):
-    purpose: str
-    host: str
+    purpose: Annotated[str, Field(max_length=200)]
+    host: Annotated[str, Field(max_length=1000)]
     """Machine and process namespace: a process id is known only within."""
-    pid: int
-    until_ms: int
+    pid: Annotated[int, Field(gt=0, lt=2**31)]
+    until_ms: Millis
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,20 +152,20 @@ class Repository:
     def _load(self, backup_id: str) -> Backup:
         name = manifest_name(backup_id)
         try:
-            found = unseal(self.read(name), Backup, name)
+            found = unseal(self._read(name, MANIFEST_SIZE_MAX), Backup, name)
         except FileNotFoundError:
             raise BackupUnknown(f"{self.objects.place} has no backup {backup_id}") from None
         if found.id != backup_id:
             raise BackupDamaged(f"{name} is the manifest of {found.id}")
         return found
 
-    def read(self, name: str) -> bytes:
+    def _read(self, name: str, size_max: int) -> bytes:
         """A document. Raises FileNotFoundError, BackupDamaged (too large)."""
         pieces, size = [], 0
         for piece in self.objects.read(name):
             size += len(piece)
-            if size > DOCUMENT_SIZE_MAX:
-                raise BackupDamaged(f"{name} has more than {DOCUMENT_SIZE_MAX} bytes")
+            if size > size_max:
+                raise BackupDamaged(f"{name} has more than {size_max} bytes")
             pieces.append(piece)
         return b"".join(pieces)
 
@@ -215,7 +217,7 @@ class Repository:
             if name == own:
                 continue
             with suppress(FileNotFoundError, BackupDamaged):
-                found = unseal(self.read(name), _Lock, name)
+                found = unseal(self._read(name, _LOCK_SIZE_MAX), _Lock, name)
                 if found.until_ms > now_ms and not _has_ended(found):
                     raise RepositoryInUse(
                         f"{self.objects.place} is in use: a process on {found.host.split('/')[0]}"

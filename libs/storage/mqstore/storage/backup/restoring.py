@@ -15,8 +15,10 @@ from typing import Final
 
 from mqstore.storage.backup import small_files
 from mqstore.storage.backup.errors import BackupDamaged, CutRefused, TargetRefused
-from mqstore.storage.backup.manifest import BackedUpSegment, Backup, Cut, QueueStart
+from mqstore.storage.backup.manifest import BackedUpSegment, Backup, Cut, QueueStart, Tables
+from mqstore.storage.backup.objects import CHUNK
 from mqstore.storage.backup.record_ends import last_end
+from mqstore.storage.backup.rehearsal import blank_bytes, options_of, rehearse
 from mqstore.storage.backup.repository import Repository
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.layout import PRE_BLANK_SIZE, QUEUE_ENTRY_SIZE
@@ -24,12 +26,10 @@ from mqstore.storage.message_store import MessageStore
 from mqstore.storage.metadata import store_lock
 from mqstore.storage.metadata.format_file import FormatFile
 from mqstore.storage.options import Progress as OpeningProgress
-from mqstore.storage.options import StoreOptions
 from mqstore.storage.paths import StorePaths, segment_name
 from mqstore.storage.progress import Progress, no_progress
 from mqstore.storage.queues.queue_entry import ENTRY
 from mqstore.storage.seams import FileSystem, Seams
-from mqstore.storage.topic_names import is_safe_path
 
 STAGED: Final = ".restoring"
 REPLACED: Final = ".replaced"
@@ -129,12 +129,14 @@ class Restoration:
         self._progress = progress
         self.check(replace=replace)
         files = self._files
+        tables = self._repository.tables(self._backup)
+        content = rehearse(self._backup, tables, self._seams)
         files.make_directories(self._target.parent)
         remove_tree(files, self._staged)
-        self._require_room()
+        self._require_room(tables, content.sizes.mapped_file_size_consume_queue)
         files.make_directories(self._paths.commit_log)
         end, last_ms = self._write_log()
-        content = self._write_small_files(end)
+        content = self._write_small_files(tables, end)
         lowered = self._open_once(content)
         self._put_in_place()
         return Restored(
@@ -147,14 +149,16 @@ class Restoration:
             lowered_offsets=lowered,
         )
 
-    def _require_room(self) -> None:
-        size = self._backup.segment_size
+    def _require_room(self, tables: Tables, queue_file_size: int) -> None:
+        """Require room for what is copied, and for the files in which queues begin."""
         free = self._files.usage(self._target.parent).free
-        needed = len(self._segments) * size
+        log = len(self._segments) * self._backup.segment_size
+        queues = sum(blank_bytes(each, queue_file_size) for each in tables.queue_starts)
+        needed = log + queues + sum(map(len, tables.files.values()))
         if free < needed:
             raise TargetRefused(
-                f"{self._target.parent} has {free} bytes free, and the log needs {needed}; choose "
-                "another volume"
+                f"{self._target.parent} has {free} bytes free, and the store needs {needed} ({log} "
+                f"for its log, {queues} for the begins of its queues); choose another volume"
             )
 
     # the log ------------------------------------------------------------------------------
@@ -193,8 +197,6 @@ class Restoration:
 
     def _write_segment(self, segment: BackedUpSegment) -> None:
         size = self._backup.segment_size
-        if segment.offset % size or segment.size > size:
-            raise BackupDamaged(f"segment {segment.offset} of the backup does not fit its log")
         path = self._paths.commit_log / segment_name(segment.offset)
         self._files.create(path, size, reserve=segment.size, sync=False)
         mapped = self._files.map(path, writable=True)
@@ -220,8 +222,9 @@ class Restoration:
         try:
             until = None if cut is None else cut.ms
             end = last_end(mapped.view, stop, segment.offset, until_ms=until)
-            rest = segment.size - end.position
-            mapped.view[end.position : segment.size] = bytes(rest)
+            for start in range(end.position, segment.size, CHUNK):
+                length = min(CHUNK, segment.size - start)
+                mapped.view[start : start + length] = bytes(length)
             mapped.sync()
         finally:
             mapped.unmap()
@@ -229,19 +232,13 @@ class Restoration:
 
     # the other files ----------------------------------------------------------------------
 
-    def _write_small_files(self, end: int) -> FormatFile:
+    def _write_small_files(self, tables: Tables, end: int) -> FormatFile:
         files, paths = self._files, self._paths
-        tables = self._repository.tables(self._backup)
         is_cut = end < self._backup.end
         content = small_files.write(tables, paths, self._seams, end, is_cut=is_cut)
         for start in tables.queue_starts:
             self._write_queue_start(start, content.sizes.mapped_file_size_consume_queue)
-        files.write(paths.lock, store_lock.SIGN)
-        lock = files.stat(paths.lock)
-        assert lock is not None
-        files.make_directories(paths.ours)
-        begin = self._backup.begin
-        small_files.write_format(content, paths, files, begin, lock.modified_ms)
+        small_files.finish(content, paths, files, self._backup.begin)
         return content
 
     def _write_queue_start(self, start: QueueStart, file_size: int) -> None:
@@ -249,9 +246,7 @@ class Restoration:
 
         The entries before it are pre-blank: their messages have expired.
         """
-        if not is_safe_path(start.topic) or start.queue_id < 0:
-            raise BackupDamaged(f"{start.topic[:100]!r} is no topic's name")
-        used = start.index * QUEUE_ENTRY_SIZE % file_size
+        used = blank_bytes(start, file_size)
         base = start.index * QUEUE_ENTRY_SIZE - used
         directory = self._paths.consume_queue / start.topic / str(start.queue_id)
         self._files.make_directories(directory, sync=False)
@@ -271,16 +266,7 @@ class Restoration:
 
         Returns the number of lowered offsets.
         """
-        options = StoreOptions(
-            shard=content.shard,
-            create=False,
-            deletes=False,
-            deliver_delayed=False,
-            indexes_all=True,
-            on_progress=self._show_opening,
-        )
-        if content.store_hosts:
-            options = dataclasses.replace(options, store_host=content.store_hosts[0])
+        options = dataclasses.replace(options_of(content), on_progress=self._show_opening)
         with MessageStore.open(self._staged, StoreConfig(), self._seams, options) as store:
             if store.read_only_reason is not None:
                 raise BackupDamaged(f"the restored store opens read-only: {store.read_only_reason}")

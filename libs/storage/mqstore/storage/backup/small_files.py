@@ -18,7 +18,7 @@ from typing import Final
 from mqstore.storage.backup.errors import BackupDamaged
 from mqstore.storage.backup.manifest import QueueStart, Tables
 from mqstore.storage.layout import TRANSACTION_GROUP, StoreFormat
-from mqstore.storage.metadata import format_file, sealed_json
+from mqstore.storage.metadata import format_file, sealed_json, store_lock
 from mqstore.storage.metadata.epochs import EpochFile
 from mqstore.storage.metadata.format_file import FormatFile
 from mqstore.storage.paths import StorePaths
@@ -36,6 +36,8 @@ _AHEAD: Final = ("consumerOffset.json", "delayOffset.json", "timercheck")
 """Files of ``config/`` that refer to the log."""
 _NOT_COPIED: Final = (".bak", ".tmp")
 _FOLDERS: Final = ("config", "mqstore")
+_NAME_MAX: Final = 255
+"""Bytes of a file's name."""
 _BEHIND_A_CUT: Final = (
     *("config/delayOffset.json", "config/timercheck"),
     *("mqstore/shared-groups.json", "mqstore/dead-letters.json"),
@@ -60,8 +62,14 @@ def read_behind(files: FileSystem, paths: StorePaths) -> _Files:
     journals = [name for name in files.list(paths.ours) if name.endswith(".journal")]
     found = _read(files, paths.ours, journals)
     names = (name for name in files.list(paths.config) if name not in _AHEAD)
-    found |= _read(files, paths.config, (n for n in names if not n.endswith(_NOT_COPIED)))
+    copied = (n for n in names if _is_file_name(n) and not n.endswith(_NOT_COPIED))
+    found |= _read(files, paths.config, copied)
     return found | _read(files, paths.ours, _OURS)
+
+
+def _is_file_name(name: str) -> bool:
+    """Whether a backup holds a file of this name; hidden files are of other programs."""
+    return name.isprintable() and not name.startswith(".") and len(name.encode()) <= _NAME_MAX
 
 
 def _read(files: FileSystem, directory: Path, names: Iterable[str]) -> _Files:
@@ -84,7 +92,7 @@ def queue_starts(reader: StoreReader, begin: int) -> Iterator[QueueStart]:
             if index == 0:
                 continue
             entry = queue.entry(index - 1)
-            if entry is None or entry.is_hole or entry.physical_offset >= begin:
+            if entry is None or entry.is_hole or not 0 <= entry.physical_offset < begin:
                 yield _start(topic, queue.queue_id, index, (begin - 1, 1, 0))
             else:
                 yield _start(topic, queue.queue_id, index, entry)
@@ -109,8 +117,8 @@ def encode(files: _Files, starts: Iterable[QueueStart]) -> Tables:
 
 
 def write(tables: Tables, paths: StorePaths, seams: Seams, end: int, *, is_cut: bool) -> FormatFile:
-    """Write the files below a new root for a log that ends at ``end``; format.json is left to
-    ``write_format``, which gets what is returned.
+    """Write the files below a new root for a log that ends at ``end``; lock and format.json are
+    left to ``finish``, which gets what is returned.
 
     Raises BackupDamaged, OSError.
     """
@@ -135,7 +143,7 @@ def write(tables: Tables, paths: StorePaths, seams: Seams, end: int, *, is_cut: 
 
 def _checked(name: str) -> PurePosixPath:
     path = PurePosixPath(name)
-    if len(path.parts) != 2 or path.parts[0] not in _FOLDERS or path.name.startswith("."):
+    if len(path.parts) != 2 or path.parts[0] not in _FOLDERS or not _is_file_name(path.name):
         raise BackupDamaged(f"{name[:100]!r} is no file of a store")
     return path
 
@@ -143,7 +151,7 @@ def _checked(name: str) -> PurePosixPath:
 def _format_of(raw: bytes) -> FormatFile:
     try:
         return FormatFile.model_validate_json(sealed_json.unseal(raw))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BackupDamaged("the backup's format.json cannot be read") from error
 
 
@@ -168,20 +176,22 @@ def _steps_up_to(end: int, raw: bytes) -> bytes:
         content = json.loads(sealed_json.unseal(raw))
         for step in content["steps"]:
             step["offset"] = min(step["offset"], end)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise BackupDamaged("the backup's clock.json cannot be read") from error
     return sealed_json.seal(json.dumps(content))
 
 
-def write_format(
-    content: FormatFile, paths: StorePaths, files: FileSystem, begin: int, lock_modified_ms: int
-) -> None:
-    """Write format.json of a restored store whose log, in its root, begins at ``begin``."""
+def finish(content: FormatFile, paths: StorePaths, files: FileSystem, begin: int) -> None:
+    """Write lock and format.json of a restored store whose log, in its root, begins at
+    ``begin``."""
+    files.write(paths.lock, store_lock.SIGN)
+    lock = files.stat(paths.lock)
+    assert lock is not None
     restored = content.model_copy(
         update={
             "store_path_commit_log": None,
             "commit_log_is_marked": False,
-            "lock_modified_ms": lock_modified_ms,
+            "lock_modified_ms": lock.modified_ms,
             "block_epoch": None,
             "facts_epoch": None,
             "running_from": None,
@@ -189,4 +199,5 @@ def write_format(
             "owner": None,
         }
     )
+    files.make_directories(paths.ours)
     files.write(paths.format, format_file.text_of(restored))

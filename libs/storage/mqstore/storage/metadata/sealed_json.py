@@ -35,6 +35,7 @@ def unseal(raw: bytes) -> bytes:
     if found is None:
         return raw
     start, end = found.span(1)
-    if crc32c(raw[:start] + _ZEROS + raw[end:]) != int(found.group(1), 16):
+    view = memoryview(raw)
+    if crc32c(view[end:], crc32c(_ZEROS, crc32c(view[:start]))) != int(found.group(1), 16):
         raise ValueError("its checksum does not fit; it was changed or damaged")
-    return b"{" + raw[found.end() :]
+    return b"".join((b"{", view[found.end() :]))
