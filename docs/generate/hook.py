@@ -18,6 +18,7 @@ from docs.generate.modules import modules
 from docs.generate.problems import problems
 from docs.generate.rest import rest
 from docs.generate.settings import settings
+from docs.generate.takeover import takeover
 from mqstore.service import logs
 
 DOCS: Final = Path(__file__).parents[1]
@@ -29,6 +30,7 @@ GENERATORS: Final[dict[str, Callable[..., str]]] = {
     "problems": problems,
     "rest": rest,
     "settings": settings,
+    "takeover": takeover,
 }
 FIRST: Final = ("index.md", "start.md")
 SECTIONS: Final = {

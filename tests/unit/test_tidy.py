@@ -20,7 +20,7 @@ FOLDERS: Final = (
     *("libs", "services", "spark-jobs", "charts", "docker", "docs"),
     *("tests", "requirements", ".ci"),
 )
-NO_TEXT: Final = frozenset({".so", ".png", ".pyc"})
+NO_TEXT: Final = frozenset({".so", ".png", ".pyc", ".xz"})
 BUILT: Final = frozenset({"build", "__pycache__", "target"})
 """Folders that builds write and git ignores."""
 

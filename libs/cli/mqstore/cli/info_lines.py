@@ -155,6 +155,7 @@ COLUMNS: Final = (
     _column("accepted-losses", lambda each: each.accepted_losses or None),
     _column("holds", lambda each: _joined(each.holds)),
     _column("unfinished", lambda each: _joined(each.unfinished)),
+    _column("states", lambda each: _joined(each.states)),
     _column("problems", lambda each: _joined(each.problems)),
 )
 """Rows of the table; those without a value are left out."""

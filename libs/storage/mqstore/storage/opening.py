@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from mqstore.storage import sizes
+from mqstore.storage import inventory, sizes
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import (
     DataMissing,
@@ -63,6 +63,7 @@ from mqstore.storage.recovery.view import (
 )
 from mqstore.storage.seams import FileSystem, Seams
 from mqstore.storage.system.atomic_file import change_together, remove_file
+from mqstore.storage.tables import offsets_file
 from mqstore.storage.tables.config_tables import TopicTable
 from mqstore.storage.tables.consumer_filters import ConsumerFilters
 from mqstore.storage.tables.subscription_groups import SubscriptionGroups
@@ -147,6 +148,12 @@ class _Aside:
         self.odd.append(f"{path.name} was made again: {why}")
         log.warning("%s cannot be read and is made again: %s", path, why)
 
+    def move(self, path: Path, why: str) -> None:
+        """Move a file to quarantine, and report why. OSError."""
+        self.names.append(self._quarantine.move_file(path, why).name)
+        self.odd.append(f"{path.name} was set aside: {why}")
+        log.warning("%s was set aside: %s", path, why)
+
     def note(self, what: str) -> None:
         """Report what is odd about the directory."""
         self.odd.append(what)
@@ -191,6 +198,7 @@ def _identify(
 ) -> OpenedDirectory:
     files = seams.files
     aside = _Aside(files, Quarantine(files, seams.clock, paths.quarantine, paths.root))
+    _take_inventory(files, paths, aside)
     facts = _read_facts(paths, config, seams, options, lock, aside)
     paths, found, accepted = facts.paths, facts.format, facts.accepted
     existed = found is not None or holds_a_store(files, paths)
@@ -201,6 +209,8 @@ def _identify(
     follower_note.settle(files, paths, options)
     recorded = store_settings.load_recorded(files, paths, found)
     config = store_settings.apply(config, {} if options.all_settings else recorded, paths)
+    store_format = facts.look.view.store_format
+    config = offsets_file.settle(files, paths, config, store_format, aside.move)
     settings = store_settings.to_record(config, recorded)
     config = _adopt_sizes(files, facts, config, options)
     _set_unreadable_aside(files, facts, aside)
@@ -251,6 +261,15 @@ def _identify(
         odd=aside.odd,
         quarantined=aside.names,
     )
+
+
+def _take_inventory(files: FileSystem, paths: StorePaths, aside: _Aside) -> None:
+    """Raise StoreUnsupported for what mqstore cannot serve; report what it does without."""
+    found = inventory.survey(files, paths)
+    inventory.refuse(found, paths.root)
+    for each in found:
+        aside.odd.append(str(each))
+        log.warning("%s", each)
 
 
 def _of_this_process(config: StoreConfig, options: StoreOptions) -> StoreConfig:

@@ -24,6 +24,7 @@ from mqstore.storage.metadata.format_file import FormatFile
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import FileSystem, Seams
 from mqstore.storage.store_reader import StoreReader
+from mqstore.storage.tables import offsets_file
 from mqstore.storage.tables.config_tables import ConsumerOffsets
 
 _OURS: Final = (
@@ -32,7 +33,7 @@ _OURS: Final = (
 )
 """Files of ``mqstore/`` that are read after the log's end is chosen, besides the journals."""
 _OURS_AHEAD: Final = ("shared-groups.json", "dead-letters.json", "archive.json")
-_AHEAD: Final = ("consumerOffset.json", "delayOffset.json", "timercheck")
+_AHEAD: Final = (*offsets_file.NAMES, "delayOffset.json", "timercheck")
 """Files of ``config/`` that refer to the log."""
 _NOT_COPIED: Final = (".bak", ".tmp")
 _FOLDERS: Final = ("config", "mqstore")

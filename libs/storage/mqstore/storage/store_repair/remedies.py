@@ -38,7 +38,7 @@ class Remedy(StrEnum):
     SET_ASIDE = "set-aside"
     """Move the stray file to quarantine."""
     NOTHING = "nothing"
-    """A note about a store that is correct."""
+    """A note about a store that is correct, or a state that a broker alone can convert."""
 
 
 REMEDIES: Final[Mapping[Kind, Remedy]] = {
@@ -74,6 +74,8 @@ REMEDIES: Final[Mapping[Kind, Remedy]] = {
     Kind.NOT_CLOSED: Remedy.OPEN,
     Kind.UNIT_MISSING: Remedy.NOTHING,
     Kind.STRAY: Remedy.NOTHING,
+    Kind.STATE_NAMED: Remedy.NOTHING,
+    Kind.STATE_REFUSED: Remedy.NOTHING,
     Kind.NOT_CHECKED: Remedy.NOTHING,
     Kind.QUARANTINED: Remedy.NOTHING,
     Kind.TOMBSTONE: Remedy.NOTHING,

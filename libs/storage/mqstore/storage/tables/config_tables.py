@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from mqstore.storage.errors import TopicUnknown
-from mqstore.storage.layout import StoreFormat
+from mqstore.storage.layout import LMQ_PREFIX, StoreFormat
+from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import Seams
+from mqstore.storage.tables import offsets_file
 from mqstore.storage.tables.journaled_table import JournaledTable
 from mqstore.storage.tables.table import DATA_VERSION, JsonObject, Table, integer
 
@@ -102,9 +104,12 @@ class TopicTable(JournaledTable):
 
 
 class ConsumerOffsets(Table):
-    """``consumerOffset.json``: the next queue offset by topic@group and queue id."""
+    """``consumerOffset.json``: the next queue offset by topic@group and queue id.
 
-    file_name = "consumerOffset.json"
+    A broker with ``enableLmq`` has ``lmqConsumerOffset.json`` in its place (``offsets_file``).
+    """
+
+    file_name = offsets_file.NAME
     table_name = "offsetTable"
 
     def __init__(self, path: Path, store_format: StoreFormat, seams: Seams) -> None:
@@ -118,6 +123,11 @@ class ConsumerOffsets(Table):
         messages; and after a reset. The caller holds a lock: return at once."""
         self._topics: dict[str, dict[str, None]] | None = None
         """The topics of each group; None until they are first requested."""
+
+    @classmethod
+    def empty(cls, paths: StorePaths, store_format: StoreFormat, seams: Seams) -> Self:
+        """The table without entries, of the file that has the store's offsets."""
+        return cls(offsets_file.find(seams.files, paths), store_format, seams)
 
     def save(self, await_log: Callable[[], object] = lambda: None) -> None:
         """Save the table, and clear ``is_changed``. Errors as ``Table.save``."""
@@ -208,10 +218,22 @@ class ConsumerOffsets(Table):
                 self._topics = None
                 self._note_change(is_lowered=True)
 
+    def _load(self) -> None:
+        super()._load()
+        self._take_lmq_groups()
+
     def _forget_all(self) -> None:
+        self._take_lmq_groups()
         self._topics = None
         self.is_changed = True
         self.revision += 1
+
+    def _take_lmq_groups(self) -> None:
+        """Treat offsets of ``%LMQ%`` groups as all others; ``_tree_to_save`` parts them again."""
+        found = self.data.pop(offsets_file.LMQ_TABLE, None)
+        for key, offset in found.items() if isinstance(found, dict) else ():
+            if isinstance(offset, int):
+                self.entries.setdefault(key, {})[0] = offset
 
     def _note_change(self, *, is_lowered: bool) -> None:
         self.is_changed = True
@@ -249,7 +271,13 @@ class ConsumerOffsets(Table):
             self.data["groupTopicMap"] = self.groups()
             if DATA_VERSION not in self.data:
                 self.touch()
-        return super()._tree_to_save()
+        tree = super()._tree_to_save()
+        if self.path.name == offsets_file.LMQ_NAME:
+            known = self.by_queue()
+            of_lmq = {key for key in known if _topic_and_group(key)[1].startswith(LMQ_PREFIX)}
+            tree[self.table_name] = {key: each for key, each in known.items() if key not in of_lmq}
+            tree[offsets_file.LMQ_TABLE] = {key: known[key].get(0, 0) for key in sorted(of_lmq)}
+        return dict(sorted(tree.items(), key=lambda member: str(member[0])))
 
 
 class DelayOffsets(Table):

@@ -45,11 +45,11 @@ class FollowedTable(Generic[T]):
     def __init__(self, kind: type[T], paths: StorePaths, seams: Seams) -> None:
         self._kind = kind
         self._paths = paths
-        self._path = paths.config / kind.file_name
         self._seams = seams
         self._lock = threading.Lock()
         # The format matters to writers only: both are read alike.
         empty = kind.empty(paths, StoreFormat.V4_9, seams)
+        self._path = empty.path
         self._known: TableSnapshot[T] = TableSnapshot(empty, None)
         self._seen: tuple[int, int] | None = None
 
@@ -60,6 +60,8 @@ class FollowedTable(Generic[T]):
             return self._known
 
     def _refresh(self) -> None:
+        if self._known.saved_at_ms is None:  # until it has entries, its file may be another one
+            self._path = self._kind.empty(self._paths, StoreFormat.V4_9, self._seams).path
         stat = self._seams.files.stat(self._path)
         now = None if stat is None else (stat.size, stat.modified_ms)
         if now is not None and now == self._seen and self._has_followed():

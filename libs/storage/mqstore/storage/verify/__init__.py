@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import cast
 
 from mqstore.storage.config import StoreConfig
+from mqstore.storage.inventory import ALL as STATES
+from mqstore.storage.inventory import Subject
 from mqstore.storage.progress import Progress, no_progress
 from mqstore.storage.seams import Seams
 from mqstore.storage.system.overlay_files import PrivateBase
@@ -30,6 +32,7 @@ from mqstore.storage.verify.small_files import SmallFilesCheck
 from mqstore.storage.verify.store_at_rest import StoreAtRest
 
 __all__ = [
+    "STATES",
     "Broker",
     "Finding",
     "Kind",
@@ -38,6 +41,7 @@ __all__ = [
     "Overview",
     "StoreAtRest",
     "Stretch",
+    "Subject",
     "Summary",
     "Verification",
     "overview_of",

@@ -60,6 +60,8 @@ class Kind(StrEnum):
     CONFIG = "config"
     CONFIG_BACKUP = "config-backup"
     OURS = "mqstore-file"
+    STATE_REFUSED = "state-refused"
+    """A state of a broker that mqstore cannot serve: no opening for writing."""
     STRAY_REFUSED = "stray-refused"
     """A stray file that prevents the start of a broker."""
 
@@ -67,6 +69,8 @@ class Kind(StrEnum):
     """An entry without the ConsumeQueueExt unit that it names."""
     NOT_CLOSED = "not-closed"
     STRAY = "stray"
+    STATE_NAMED = "state-named"
+    """A state of a broker or another program that mqstore does without."""
     NOT_CHECKED = "not-checked"
     QUARANTINED = "quarantined"
     TOMBSTONE = "tombstone"
@@ -92,7 +96,7 @@ class Level(StrEnum):
 
 _NOTES: Final = frozenset(
     {
-        *(Kind.NOT_CLOSED, Kind.STRAY, Kind.NOT_CHECKED, Kind.UNIT_MISSING),
+        *(Kind.NOT_CLOSED, Kind.STRAY, Kind.STATE_NAMED, Kind.NOT_CHECKED, Kind.UNIT_MISSING),
         *(Kind.QUARANTINED, Kind.TOMBSTONE, Kind.FILLER, Kind.EXPIRED, Kind.LOSS_ACCEPTED),
     }
 )
@@ -128,6 +132,7 @@ class Finding:
         return REFUSES in self.broker
 
 
+SERVES: Final = "serves it where it wrote it, else ignores it"
 _ALWAYS: Final[dict[Kind, str]] = {
     Kind.RECORD_BODY: "not noticed at its next start; a read returns the damaged body",
     Kind.RECORD_BROKEN: "not noticed at its next start; a read of the record fails",
@@ -162,6 +167,8 @@ _ALWAYS: Final[dict[Kind, str]] = {
     Kind.STRAY_REFUSED: "refuses to start",
     Kind.NOT_CLOSED: "recovers as after a crash",
     Kind.STRAY: "ignores it",
+    Kind.STATE_REFUSED: SERVES,
+    Kind.STATE_NAMED: SERVES,
     Kind.NOT_CHECKED: "not known",
     Kind.QUARANTINED: "none: it does not look there",
     Kind.FILLER: "delivers the message that is repeated once more",

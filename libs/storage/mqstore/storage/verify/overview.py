@@ -14,7 +14,9 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
+from mqstore.storage import inventory
 from mqstore.storage.errors import StorageError
+from mqstore.storage.inventory import Verdict
 from mqstore.storage.layout import CHECKPOINT_SIZE, StoreFormat
 from mqstore.storage.metadata import follower_note, index_loss, store_lock, write_pause
 from mqstore.storage.metadata.epochs import Epochs
@@ -154,6 +156,8 @@ class Overview(_Value):
     """Reasons for which retention waits, or messages are rejected."""
     unfinished: tuple[str, ...]
     """Work that was interrupted, or has left files; of a store that no process has open."""
+    states: tuple[str, ...]
+    """States of a broker or another program that mqstore does without."""
     problems: tuple[str, ...]
     """Why an opening would be refused or read-only, and files that cannot be read."""
 
@@ -177,6 +181,7 @@ class _Reading:
         store, content, paths = self._store, self._store.content, self._paths
         left = self._left()
         derived, tables = self._derived(), self._tables()
+        states = inventory.survey(self._files, paths)
         follows = self._try(lambda: follower_note.load(self._files, paths))
         return Overview(
             root=str(paths.root),
@@ -202,7 +207,12 @@ class _Reading:
             accepted_losses=len(accepted_loss.load_history(self._files, paths)),
             holds=tuple(self._holds()),
             unfinished=tuple(self._unfinished()),
-            problems=(*self._refusals(), *self._problems),
+            states=tuple(map(str, inventory.with_verdict(states, Verdict.NAMED))),
+            problems=(
+                *map(str, inventory.with_verdict(states, Verdict.REFUSED)),
+                *self._refusals(),
+                *self._problems,
+            ),
         )
 
     def _try(self, read: Callable[[], _T]) -> _T | None:

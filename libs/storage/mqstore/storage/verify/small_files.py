@@ -9,6 +9,8 @@ from typing import Final
 
 from pydantic import ValidationError
 
+from mqstore.storage import inventory
+from mqstore.storage.inventory import Subject, Verdict
 from mqstore.storage.layout import CHECKPOINT_SIZE, StoreFormat
 from mqstore.storage.metadata import clock_steps, manifest, settled_letters, store_lock, write_pause
 from mqstore.storage.metadata.format_file import FormatFile
@@ -27,15 +29,7 @@ from mqstore.storage.verify.store_at_rest import StoreAtRest
 
 _BACKUP_SUFFIX: Final = ".bak"
 _JSON_SUFFIX: Final = ".json"
-_KNOWN: Final = frozenset(
-    {
-        *("commitlog", "consumequeue", "index", "config", "checkpoint", "abort", "lock"),
-        *("abort.bak", "mqstore", "compaction", "rocksdbstore", "timerwheel", "timerlog"),
-        "timerwheel.tmp",
-        *("consumequeue_ext", "batchconsumequeue", "lmqstore", "epochFileCheckpoint"),
-    }
-)
-"""Names in a store's root that RocketMQ or mqstore create."""
+_INVENTORY: Final = {Verdict.REFUSED: Kind.STATE_REFUSED, Verdict.NAMED: Kind.STATE_NAMED}
 _JOURNALED: Final = tuple(
     table.file_name for table in (TopicTable, SubscriptionGroups, ConsumerFilters)
 )
@@ -262,9 +256,10 @@ class SmallFilesCheck:
     def _strays(self) -> Iterator[Finding]:
         for path in map(Path, self._store.view.segments.strays):
             yield self._of_log_stray(path)
-        for name in self._files.list(self._paths.root):
-            if name not in _KNOWN:
-                yield self._of(Kind.STRAY, self._paths.root / name, "no file of a store")
+        for each in inventory.survey(self._files, self._paths):
+            is_stray = each.state is None and each.subject is Subject.FILE
+            kind = Kind.STRAY if is_stray else _INVENTORY[each.verdict]
+            yield Finding(kind, each.where, each.what, self._store.broker.predict(kind))
 
     def _of_log_stray(self, path: Path) -> Finding:
         found = self._of(Kind.STRAY_REFUSED, path, "no segment of the log")

@@ -1,0 +1,16 @@
+"""States of a broker's store: what a broker may leave, and how mqstore takes it over."""
+
+from __future__ import annotations
+
+from docs.generate.markdown import code, table
+from mqstore.storage.verify import STATES, Subject
+
+
+def takeover(subject: str) -> str:
+    """A table of the states that are found in a ``Subject``."""
+    rows = [
+        (code(state.shown), state.versions, state.holds, state.verdict.value, state.action)
+        for state in STATES
+        if state.subject is Subject[subject]
+    ]
+    return table(("found", "RocketMQ", "holds", "verdict", "what is done"), rows)
