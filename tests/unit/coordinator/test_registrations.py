@@ -10,6 +10,7 @@ import pytest
 
 from mqstore.service import problems
 from mqstore.service.problems import ProblemType
+from mqstore.wire.checks import SECRET_HEADER
 from tests.unit.coordinator.fake_shards import (
     Answer,
     Bench,
@@ -59,6 +60,25 @@ def keeping(*names: str, failures: int = 0) -> Replying:
 
 def refusing(kind: ProblemType) -> Replying:
     return lambda _: problem(kind)
+
+
+def owned(secret: str, *names: str) -> Replying:
+    """A shard's registry with these names, which belong to the application with the secret."""
+    known: dict[str, str | None] = dict.fromkeys(names, secret)
+
+    def reply(received: Received) -> Answer:
+        name = received.target.rpartition("/")[2]
+        header = received.headers.get(SECRET_HEADER)
+        given = received.json["secret"] if received.method == "PUT" else header
+        if given is not None and known.get(name, given) != given:
+            return problem(problems.PRODUCER_TAKEN)
+        if received.method == "DELETE":
+            return Answer(204, b"") if known.pop(name, None) else problem(problems.PRODUCER_UNKNOWN)
+        is_new = name not in known
+        known[name] = given
+        return Answer(201 if is_new else 200, shown(name=name))
+
+    return reply
 
 
 def send(
@@ -151,3 +171,45 @@ def test_a_registration_that_is_not_allowed_reaches_no_shard(
         (answer,) = send(shards, tmp_path, ("PUT", path, CALLBACK | change))
         assert not shards[0].seen
     assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (status, kind)
+
+
+def test_a_name_of_another_application_is_refused_and_no_shard_keeps_it(tmp_path: Path) -> None:
+    other, own = "t" * 32, str(CALLBACK["secret"])
+    with fakes(owned(other, "one"), owned(other)) as shards:  # the second was restarted
+        (answer,) = send(shards, tmp_path, ("PUT", ONE, CALLBACK))
+        assert [each.method for each in shards[0].seen] == ["PUT"]
+        assert [each.method for each in shards[1].seen] == ["PUT", "DELETE"]
+        assert shards[1].seen[1].headers[SECRET_HEADER] == own
+    assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (409, "producer-taken")
+    assert own not in answer.text
+
+
+def test_a_renewal_reaches_a_shard_that_was_restarted(tmp_path: Path) -> None:
+    with fakes(owned(str(CALLBACK["secret"]), "one"), owned("")) as shards:
+        (answer,) = send(shards, tmp_path, ("PUT", ONE, CALLBACK))
+        assert [each.method for each in shards[1].seen] == ["PUT"]
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("token", "secret", "status"),
+    [
+        ("p", None, 403),
+        ("p", "u" * 32, 409),
+        ("p", "t" * 32, 204),
+        ("a", None, 204),
+    ],
+)
+def test_a_removal_needs_the_secret_or_the_role_admin(
+    token: str, secret: str | None, status: int, tmp_path: Path
+) -> None:
+    headers = {"authorization": f"Bearer {token * 20}"}
+    headers |= {} if secret is None else {SECRET_HEADER: secret}
+
+    async def act(bench: Bench) -> httpx.Response:
+        return await bench.http.delete(ONE, headers=headers)
+
+    with fakes(owned("t" * 32, "one"), owned("t" * 32, "one")) as shards:
+        tokens = {f"token_{role}": role[0] * 20 for role in ("admin", "produce", "system")}
+        answer = run(shards, tmp_path, act, **tokens)
+    assert answer.status_code == status

@@ -53,6 +53,9 @@ class Engine:
         self._loop.call_soon_threadsafe(self.looked.set)
         return found
 
+    def due_groups(self) -> list[str]:
+        return [group for group, keys in self.due.items() if keys]
+
     def count_checks(self, checks: Sequence[CheckSent]) -> list[str]:
         counted = [each for each in checks if each.key not in self.gone]
         self.counted += [(each.key, each.by, each.answer) for each in counted]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mqstore.service.problems import OVERLOADED, Problem
+from mqstore.service.problems import OVERLOADED, PRODUCER_TAKEN, Problem
 from mqstore.writer.transactions import producers
 from mqstore.writer.transactions.producers import Producer, Producers, Target
 
@@ -14,11 +14,25 @@ SECRET = "s" * 32
 class Bench:
     def __init__(self) -> None:
         self.now = 0.0
-        self.producers = Producers(lambda: self.now)
+        self.looks = 0
+        """Number of times that the clock was read."""
+        self.producers = Producers(self.clock)
 
-    def register(self, name: str, url: str = "https://a", lease_s: float = 90) -> Producer:
+    def clock(self) -> float:
+        self.looks += 1
+        return self.now
+
+    def register(
+        self,
+        name: str,
+        url: str = "https://a",
+        lease_s: float = 90,
+        *,
+        group: str = "billing",
+        secret: str = SECRET,
+    ) -> Producer:
         target = Target(url, "1.2.3.4", "a")
-        return self.producers.register("billing", name, target, SECRET, lease_s)
+        return self.producers.register(group, name, target, secret, lease_s)
 
     def able(self) -> list[str]:
         return [each.name for each in self.producers.able("billing")]
@@ -38,7 +52,7 @@ def test_a_lease_that_is_not_renewed_ends(bench: Bench) -> None:
     assert bench.producers.find("billing", "one") is None
     bench.now = 179
     assert list(bench.producers) == []
-    assert bench.producers.able_groups() == []
+    assert bench.producers.able_groups(["billing"]) == []
 
 
 def test_one_that_fails_rests_for_longer_each_time_and_then_is_called_again(bench: Bench) -> None:
@@ -105,3 +119,50 @@ def test_there_is_a_bound(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(Problem) as refused:
         bench.register("two")
     assert refused.value.kind is OVERLOADED
+
+
+def test_a_registration_belongs_to_the_application_that_knows_its_secret(bench: Bench) -> None:
+    one = bench.register("one")
+    with pytest.raises(Problem) as refused:
+        bench.register("one", "https://b", secret="t" * 32)
+    assert refused.value.kind is PRODUCER_TAKEN
+    assert SECRET not in refused.value.detail
+    with pytest.raises(Problem):
+        bench.producers.remove("billing", "one", "t" * 32)
+    assert [*bench.producers] == [one]
+
+    bench.now = 90  # its lease is over
+    assert bench.register("one", secret="t" * 32).secret == "t" * 32
+    assert bench.producers.remove("billing", "one", "t" * 32)
+    bench.register("one")
+    assert bench.producers.remove("billing", "one")  # an administrator
+
+
+def test_a_look_costs_the_same_however_many_groups_are_registered(bench: Bench) -> None:
+    count = 2_500
+    for number in range(count):
+        bench.now += 0.001
+        bench.register("one", group=f"g{number}")
+        bench.producers.able_groups(["g0"])
+        bench.producers.rest_s()
+    assert bench.looks < 10 * count
+
+    bench.now = 91
+    bench.looks = 0
+    for number in range(count):
+        bench.now += 0.001
+        assert bench.producers.find(f"g{number}", "one") is None
+    assert bench.looks < 10 * count
+
+
+def test_renewals_and_failures_leave_no_times_behind(bench: Bench) -> None:
+    for _ in range(20):
+        for number in range(100):
+            bench.now += 0.001
+            one = bench.register(f"p{number}", lease_s=3_600)
+            bench.producers.failed(one, "refused")
+            bench.producers.answered(one)
+        for each in [*bench.producers]:
+            bench.producers.remove("billing", each.name)
+    kept = [len(each._heap) for each in (bench.producers._lapses, bench.producers._rests)]
+    assert max(kept) <= producers.OUTDATED_MIN

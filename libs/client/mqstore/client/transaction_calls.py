@@ -11,6 +11,7 @@ from mqstore.wire.checks import (
     PRODUCERS,
     REGISTER_PRODUCER,
     REMOVE_PRODUCER,
+    SECRET_HEADER,
     TAKE_CHECKS,
     Checks,
     RegisteredProducer,
@@ -140,15 +141,18 @@ def register_producer(
 ) -> Call[RegisteredProducer]:
     """Register a producer to be called back about its group's transactions.
 
-    Renew it before ``lease_s`` is over. ``mqstore.client.callbacks`` checks the signatures.
+    Renew it under the same secret before ``lease_s`` is over. ``mqstore.client.callbacks`` checks
+    the signatures.
     """
     body = document(REGISTER_PRODUCER, url=url, secret=secret, lease_seconds=lease_s)
     return call(REGISTER_PRODUCER, at={"group": group, "name": name}, json=body)
 
 
-def remove_producer(group: str, name: str) -> Call[Nothing]:
-    """Remove a producer: it is no longer called back."""
-    return call(REMOVE_PRODUCER, at={"group": group, "name": name})
+def remove_producer(group: str, name: str, secret: str | None = None) -> Call[Nothing]:
+    """Remove a producer: it is no longer called back. Needs the ``secret`` of its registration, or
+    the role admin."""
+    headers = {} if secret is None else {SECRET_HEADER: secret}
+    return call(REMOVE_PRODUCER, at={"group": group, "name": name}, headers=headers)
 
 
 def producers(group: str | None = None) -> Call[RegisteredProducers]:

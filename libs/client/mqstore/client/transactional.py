@@ -267,7 +267,7 @@ class AsyncTransactionalProducer:
 
     async def _remove(self) -> None:
         with contextlib.suppress(ClientError):
-            call = transaction_calls.remove_producer(self._spec.group, self._name)
+            call = transaction_calls.remove_producer(self._spec.group, self._name, self._secret)
             await self._client.send(call)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Final
 
+from fastapi import Header, Query
 from fastapi import Path as PathParameter
-from fastapi import Query
 
 from mqstore.service import bodies, problems
 from mqstore.service.http import HotRequest, refuse_unknown
 from mqstore.service.problems import Problem
-from mqstore.wire.checks import PRODUCER_NAME
+from mqstore.wire.checks import PRODUCER_NAME, SECRET_HEADER, SECRET_LENGTH_MAX
 from mqstore.wire.examples import transactions as examples
 from mqstore.wire.transactions import ID_LENGTH_MAX, ID_TEXT, TransactionState
 
@@ -34,6 +34,14 @@ Name = Annotated[
     str,
     PathParameter(
         pattern=f"^{PRODUCER_NAME}$", description="Name of the producer, unique in its group."
+    ),
+]
+ProducerSecret = Annotated[
+    str | None,
+    Header(
+        alias=SECRET_HEADER,
+        max_length=SECRET_LENGTH_MAX,
+        description="Secret of the registration.",
     ),
 ]
 

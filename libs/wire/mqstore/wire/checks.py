@@ -11,10 +11,13 @@ from pydantic import ConfigDict, Field
 from mqstore.wire import problems
 from mqstore.wire.base import ComponentRequest, Reply, StrictRequest, left_out
 from mqstore.wire.examples import transactions as examples
-from mqstore.wire.operation import Nothing, Operation, Role, Target
+from mqstore.wire.operation import Nothing, Operation, Role, Target, json_of
 from mqstore.wire.transactions import Group, Transaction
 
 PRODUCER_NAME: Final = "[A-Za-z0-9._-]{1,100}"
+SECRET_HEADER: Final = "x-mqstore-producer-secret"  # noqa: S105 (a name)
+"""Header with the secret of a registration that is to be removed."""
+SECRET_LENGTH_MAX: Final = 256
 LeaseSeconds = Annotated[int, Field(ge=10, le=3_600)]
 WaitSeconds = Annotated[float, Field(ge=0, le=30, description="Seconds, until there is one.")]
 Count = Annotated[int, Field(ge=1, le=100)]
@@ -39,7 +42,13 @@ class Callback(StrictRequest):
 
     url: Annotated[str, Field(min_length=1, max_length=1_000)]
     secret: Annotated[
-        str, Field(min_length=32, max_length=256, description="Signs the calls.", repr=False)
+        str,
+        Field(
+            min_length=32,
+            max_length=SECRET_LENGTH_MAX,
+            description="Signs the calls, and proves at renewals and removals whose they are.",
+            repr=False,
+        ),
     ]
     lease_seconds: Annotated[
         LeaseSeconds, Field(description="Register again before they are over.")
@@ -82,7 +91,7 @@ class ProducerTarget(ComponentRequest, strict=True):
         str,
         Field(min_length=1, max_length=255, description="What the server's certificate must say."),
     ]
-    secret: Annotated[str, Field(min_length=1, max_length=256, repr=False)]
+    secret: Annotated[str, Field(min_length=1, max_length=SECRET_LENGTH_MAX, repr=False)]
     lease_seconds: LeaseSeconds = 90
 
 
@@ -209,6 +218,7 @@ REGISTER_PRODUCER: Final = Operation(
     reply=RegisteredProducer,
     problems=(
         problems.CALLBACK_REFUSED,
+        problems.PRODUCER_TAKEN,
         problems.GROUP_INVALID,
         *problems.WITH_BODY,
         *_NOT_READY,
@@ -224,7 +234,12 @@ REMOVE_PRODUCER: Final = Operation(
     tag="checks",
     reply=Nothing,
     status=204,
-    problems=(problems.PRODUCER_UNKNOWN, problems.GROUP_INVALID, *_NOT_READY),
+    problems=(
+        problems.PRODUCER_UNKNOWN,
+        problems.PRODUCER_TAKEN,
+        problems.GROUP_INVALID,
+        *_NOT_READY,
+    ),
 )
 PRODUCERS: Final = Operation(
     name="producers",
@@ -271,13 +286,14 @@ REGISTER_TARGET: Final[Operation[RegisteredProducer]] = _internal(
     path=_REGISTRY + "/{group}/{name}",
     summary="Register a producer that can be called",
     description="By a coordinator, which has checked the address. Kept in memory until the lease "
-    "ends.",
+    "ends. 201 for one that was not registered.",
     parameters=_GROUP_AND_NAME,
     request=ProducerTarget,
     request_example=examples.TARGET,
     reply=RegisteredProducer,
-    text="Registered.",
-    problems=(problems.GROUP_INVALID, *_OF_STORE),
+    text="Renewed.",
+    contents={201: ("Registered.", json_of(RegisteredProducer))},
+    problems=(problems.PRODUCER_TAKEN, problems.GROUP_INVALID, *_OF_STORE),
 )
 REMOVE_TARGET: Final[Operation[Nothing]] = _internal(
     name="remove_target",
@@ -286,7 +302,7 @@ REMOVE_TARGET: Final[Operation[Nothing]] = _internal(
     summary="Remove a producer",
     reply=Nothing,
     status=204,
-    problems=(problems.PRODUCER_UNKNOWN, problems.GROUP_INVALID),
+    problems=(problems.PRODUCER_UNKNOWN, problems.PRODUCER_TAKEN, problems.GROUP_INVALID),
 )
 KNOWN_TARGETS: Final[Operation[RegisteredProducers]] = _internal(
     name="producers",

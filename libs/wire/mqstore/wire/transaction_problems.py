@@ -32,6 +32,13 @@ PRODUCER_UNKNOWN = register(
     "The producer is not registered, or its lease has ended.",
     "Register the producer again, and renew its lease in time.",
 )
+PRODUCER_TAKEN = register(
+    "producer-taken",
+    409,
+    "The producer is registered by another application",
+    "The producer is registered with another secret, and its lease has not ended.",
+    "Send the secret of that registration, use another name, or let an administrator remove it.",
+)
 CALLBACK_REFUSED = register(
     "callback-refused",
     403,

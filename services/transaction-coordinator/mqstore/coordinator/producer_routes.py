@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
+from http import HTTPStatus
 from typing import Annotated, Final
 
 import httpx
-from fastapi import Query
+from fastapi import Query, Request
 from fastapi.responses import Response
 
 from mqstore.coordinator.errors import ShardUnavailable
 from mqstore.coordinator.relay import response_of
-from mqstore.coordinator.shards import Shards
+from mqstore.coordinator.shards import Shard, Shards
 from mqstore.coordinator.targets import Allowed, TargetRefused
 from mqstore.service import problems
 from mqstore.service.app import Api
+from mqstore.service.auth import included_roles
 from mqstore.service.endpoint import Endpoint
 from mqstore.service.problems import Problem
-from mqstore.service.transaction_parameters import GROUP_LENGTH_MAX, Group, Name
+from mqstore.service.transaction_parameters import GROUP_LENGTH_MAX, Group, Name, ProducerSecret
 from mqstore.storage import topic_names
 from mqstore.wire import checks as operations
-from mqstore.wire.checks import Callback, ProducerTarget, RegisteredProducer, RegisteredProducers
+from mqstore.wire.checks import (
+    SECRET_HEADER,
+    Callback,
+    ProducerTarget,
+    RegisteredProducer,
+    RegisteredProducers,
+)
+from mqstore.wire.operation import Role
 
 TIMEOUT_S: Final = 5.0
 """Seconds that a shard has to keep or show registrations."""
@@ -35,6 +45,7 @@ class ProducerRoutes:
 
     def add(self, api: Api) -> None:
         """Put the routes into the coordinator's interface."""
+        self._auth = api.auth
         Endpoint(operations.REGISTER_PRODUCER, self.register).add(api)
         Endpoint(operations.REMOVE_PRODUCER, self.remove).add(api)
         Endpoint(operations.PRODUCERS, self.producers).add(api)
@@ -46,7 +57,8 @@ class ProducerRoutes:
         `GET /v1/transactions/{id}` shows it, answered by 200 and
         `{"decision": "commit" | "rollback" | "unknown"}`. Register again before the lease is over,
         as RocketMQ's producers do every 30 s: a shard that was restarted knows only the producers
-        that have done so since."""
+        that have done so since. The secret is that of the registration: 409 `producer-taken` for
+        another one, until the lease ends."""
         topic_names.check_group(group)
         try:
             target = await self._allowed.target(callback.url)
@@ -61,28 +73,44 @@ class ProducerRoutes:
         )
         path = operations.REGISTER_TARGET.path_for(group=group, name=name)
         body = kept.model_dump_json(by_alias=True).encode()
-        replies = await self._on_all("PUT", path, body)
-        made = [each for each in replies if each.is_success]
+        replies = await self._on(self._shards, "PUT", path, body)
+        if taken := [each for each in replies.values() if each.status_code == HTTPStatus.CONFLICT]:
+            # A shard that was restarted does not know yet whose the name is.
+            created = [at for at, each in replies.items() if each.status_code == HTTPStatus.CREATED]
+            if created:
+                await self._on(created, "DELETE", path, secret=callback.secret)
+            return response_of(taken[0])
+        made = [each for each in replies.values() if each.is_success]
         if not made:
-            return response_of(replies[0])
+            return response_of(next(iter(replies.values())))
         return _worst([RegisteredProducer.model_validate_json(each.content) for each in made])
 
-    async def remove(self, group: Group, name: Name) -> Response:
-        """Remove a registered producer on all shards; it is then called no more."""
-        replies = await self._on_all(
-            "DELETE", operations.REMOVE_TARGET.path_for(group=group, name=name)
-        )
+    async def remove(
+        self, group: Group, name: Name, request: Request, secret: ProducerSecret = None
+    ) -> Response:
+        """Remove a registered producer on all shards; it is then called no more. An application
+        sends the secret of its registration; an administrator needs none."""
+        roles = self._auth.roles(request.scope["headers"])
+        if secret is None and roles is not None and Role.ADMIN not in included_roles(roles):
+            raise Problem(
+                problems.FORBIDDEN,
+                f"send the secret of the registration in the header {SECRET_HEADER}, or use a"
+                " token of the role admin",
+            )
+        path = operations.REMOVE_TARGET.path_for(group=group, name=name)
+        replies = [*(await self._on(self._shards, "DELETE", path, secret=secret)).values()]
+        taken = [each for each in replies if each.status_code == HTTPStatus.CONFLICT]
         removed = [each for each in replies if each.is_success]
-        return response_of((removed or replies)[0])
+        return response_of((taken or removed or replies)[0])
 
     async def producers(
         self, group: Annotated[str | None, Query(max_length=GROUP_LENGTH_MAX)] = None
     ) -> RegisteredProducers | Response:
         """Their secrets are not shown."""
-        replies = await self._on_all("GET", operations.KNOWN_TARGETS.path)
-        answered = [each for each in replies if each.is_success]
+        replies = await self._on(self._shards, "GET", operations.KNOWN_TARGETS.path)
+        answered = [each for each in replies.values() if each.is_success]
         if not answered:
-            return response_of(replies[0])
+            return response_of(next(iter(replies.values())))
         found: dict[tuple[str, str], list[RegisteredProducer]] = {}
         for reply in answered:
             for each in RegisteredProducers.model_validate_json(reply.content).producers:
@@ -90,17 +118,27 @@ class ProducerRoutes:
                     found.setdefault((each.producer_group, each.name), []).append(each)
         return RegisteredProducers(producers=tuple([_worst(found[key]) for key in sorted(found)]))
 
-    async def _on_all(self, method: str, target: str, body: bytes = b"") -> list[httpx.Response]:
+    async def _on(
+        self,
+        shards: Iterable[Shard],
+        method: str,
+        target: str,
+        body: bytes = b"",
+        *,
+        secret: str | None = None,
+    ) -> dict[Shard, httpx.Response]:
         """The replies of the shards that answer. Raises Problem where none does."""
+        headers = {} if secret is None else {SECRET_HEADER: secret}
+        called = [*shards]
         results = await asyncio.gather(
-            *(shard.call(method, target, body, TIMEOUT_S) for shard in self._shards),
+            *(shard.call(method, target, body, TIMEOUT_S, headers) for shard in called),
             return_exceptions=True,
         )
-        replies: list[httpx.Response] = []
+        replies: dict[Shard, httpx.Response] = {}
         trouble: ShardUnavailable | None = None
-        for result in results:
+        for shard, result in zip(called, results, strict=True):
             if isinstance(result, httpx.Response):
-                replies.append(result)
+                replies[shard] = result
             elif isinstance(result, ShardUnavailable):
                 trouble = result
             else:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Final
 
@@ -75,10 +75,15 @@ class Shard:
         return reply
 
     async def call(
-        self, method: str, target: str, body: bytes = b"", timeout_s: float = TIMEOUT_S
+        self,
+        method: str,
+        target: str,
+        body: bytes = b"",
+        timeout_s: float = TIMEOUT_S,
+        more_headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:
         """The reply to a request of this service, under its own token. Raises ShardUnavailable."""
-        headers = {FORWARDED: BY}
+        headers = {FORWARDED: BY, **(more_headers or {})}
         if (token := self._token()) is not None:
             headers["authorization"] = f"Bearer {token}"
         if body:

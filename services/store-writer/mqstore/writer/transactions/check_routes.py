@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable
+from http import HTTPStatus
 from typing import Annotated, Final, TypeVar
 
 import msgspec
@@ -15,7 +16,13 @@ from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint, Hot
 from mqstore.service.http import HotRequest, Reply
 from mqstore.service.problems import Problem
-from mqstore.service.transaction_parameters import GROUP_LENGTH_MAX, Group, Name, check_query
+from mqstore.service.transaction_parameters import (
+    GROUP_LENGTH_MAX,
+    Group,
+    Name,
+    ProducerSecret,
+    check_query,
+)
 from mqstore.service.transaction_structs import (
     CheckReport,
     CountedChecks,
@@ -63,10 +70,11 @@ class CheckRoutes:
         found = [each for each in known if group in (None, each.group)]
         return RegisteredProducers(producers=tuple([known.view(each) for each in found]))
 
-    async def remove_target(self, group: Group, name: Name) -> None:
-        """Remove a registered producer, which is then called no more. Raises Problem."""
+    async def remove_target(self, group: Group, name: Name, secret: ProducerSecret = None) -> None:
+        """Remove a registered producer, which is then called no more. A coordinator sends the
+        secret that it was given; without one it removes for an administrator."""
         topic_names.check_group(group)
-        if not self._service.producers.remove(group, name):
+        if not self._service.producers.remove(group, name, secret):
             raise Problem(problems.PRODUCER_UNKNOWN, f"group {group} has no producer {name}")
 
     async def _lease(self, request: HotRequest) -> Reply:
@@ -94,10 +102,12 @@ class CheckRoutes:
         target = bodies.read(_TARGET, request, await request.body())
         service = self._service
         place = Target(target.url, target.address, target.host)
+        is_new = service.producers.find(group, name) is None
         made = service.producers.register(group, name, place, target.secret, target.lease_seconds)
         if service.has_transactions:
             service.transactions.checks.bell.ring()
-        return Reply(service.producers.view(made).model_dump_json(by_alias=True).encode())
+        view = service.producers.view(made).model_dump_json(by_alias=True)
+        return Reply(view.encode(), HTTPStatus.CREATED if is_new else HTTPStatus.OK)
 
     def _checks(self) -> Checks:
         """Raises Problem (503)."""

@@ -139,8 +139,8 @@ class Checks:
         """The groups whose checks are requested; None: all."""
         if not request.registered:
             return None if request.group is None else [request.group]
-        able = self._producers.able_groups()
-        return [each for each in able if request.group in (None, each)]
+        wanted = self._engine.due_groups() if request.group is None else [request.group]
+        return self._producers.able_groups(wanted)
 
     def _producers_of(self, request: LeaseChecks, group: str) -> list[CallableProducer]:
         if not request.registered:
