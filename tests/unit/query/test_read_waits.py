@@ -9,6 +9,7 @@ import pytest
 
 from mqstore.query import read_waits
 from mqstore.query.read_waits import ReadWaits
+from mqstore.service.limits import Budget
 from mqstore.service.problems import OFFSET_NOT_REACHED, OVERLOADED, Problem
 
 
@@ -21,13 +22,13 @@ class _Store:
 
 
 def _scope(value: bytes) -> dict[str, Any]:
-    return {"headers": [(b"x-mqstore-at-least", value)]}
+    return {"headers": [(b"x-mqstore-at-least", value)], "client": ("10.0.0.1", 1)}
 
 
 def test_a_read_waits_until_the_offset_is_readable() -> None:
     async def scenario() -> None:
         store = _Store(10)
-        waits = ReadWaits(store.readable_end, 0, 1)
+        waits = ReadWaits(store.readable_end, 0, Budget("polls", 1, 100))
         await waits.wait(_scope(b"0:10"))
         await waits.wait(_scope(b"1:99"))
         waiting = asyncio.create_task(waits.wait(_scope(b"0:11")))
@@ -48,7 +49,7 @@ def test_a_read_that_waits_too_long_learns_how_far_the_log_is(
     monkeypatch.setattr(read_waits, "WAIT_MAX_S", 0.01)
 
     async def scenario() -> None:
-        waits = ReadWaits(_Store(10).readable_end, 0, 1)
+        waits = ReadWaits(_Store(10).readable_end, 0, Budget("polls", 1, 100))
         for _ in range(2):
             with pytest.raises(Problem) as refused:
                 await waits.wait(_scope(b"0:30"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -61,13 +61,15 @@ class Scripted:
         return KeyAnswer([], [], following, False, ScanRange(0, 0, 100, 0, reached))
 
 
-def events_of(scans: list[int | StorageError]) -> list[bytes]:
+def events_of(
+    scans: list[int | StorageError], is_allowed: Callable[[], bool] = lambda: True
+) -> list[bytes]:
     """Return all events of a stream."""
 
     async def follow() -> list[bytes]:
         scripted = Scripted(scans)
         service, store = cast(QueryService, scripted), cast(OpenedStore, scripted)
-        stream = event_routes._Stream(service, store, QUERY, None, None, BodyForm())
+        stream = event_routes._Stream(service, store, QUERY, None, None, BodyForm(), is_allowed)
         return [event async for event in stream.events()]
 
     return asyncio.run(follow())
@@ -90,3 +92,10 @@ def test_stream_reports_its_position_while_no_message_matches(
 def test_stream_ends_at_an_error_that_a_new_request_reports(failure: type[StorageError]) -> None:
     error = failure("recovering", "why") if failure is StoreNotOpen else failure("why")
     assert events_of([100, error]) == [RETRY, position(100)]
+
+
+def test_stream_ends_once_its_token_was_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_routes, "HEARTBEAT_S", 0.0)
+    allowed = iter([True, True, False])
+    events = events_of([100, 200, 300, 400], lambda: next(allowed))
+    assert events == [RETRY, position(100), position(200)]

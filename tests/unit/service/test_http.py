@@ -188,3 +188,38 @@ def test_metrics_count_by_template_not_by_path(send: Send) -> None:
     text = send("GET", "/metrics").text
     assert 'mqstore_http_requests_total{method="POST",route="/echo/{name}",status="201"}' in text
     assert "a-name-of-a-client" not in text
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "content"),
+    [
+        ("GET", "/v1/cold?unknown=1", None),
+        ("GET", "/v1/cold?number=x", None),
+        ("GET", "/v1/cold?number=1&number=2", None),
+        ("PUT", "/v1/cold", b"x" * (BODY_MAX + 1)),
+        ("PUT", "/v1/cold", b'"\\ud800"'),
+        ("PUT", "/v1/cold", b"no JSON"),
+    ],
+)
+def test_a_request_without_a_valid_token_learns_nothing_else(
+    method: str, path: str, content: bytes | None
+) -> None:
+    settings = load(max_request_size=BODY_MAX, token_admin="a" * 16)
+    api = Api(settings, Health(), title="test", description="A test.", tags={})
+
+    async def cold(number: int = 0) -> int:
+        return number
+
+    for each in ("GET", "PUT"):
+        api.add_cold(
+            "/v1/cold", cold, role=Role.CONSUME, documented=dict, name=each, methods=[each]
+        )
+    transport = httpx.ASGITransport(app=api.front())
+
+    async def call(token: str) -> httpx.Response:
+        headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+            return await http.request(method, path, content=content, headers=headers)
+
+    _assert_problem(asyncio.run(call("b" * 16)), 401, "unauthenticated")
+    assert asyncio.run(call("a" * 16)).status_code != 401

@@ -15,7 +15,7 @@ from mqstore.service.limits import (
     Connections,
     Limits,
 )
-from mqstore.service.problems import Problem
+from mqstore.service.problems import CLIENT_OVER_SHARE, Problem
 from mqstore.service.settings import load
 
 
@@ -186,3 +186,22 @@ def test_a_client_that_holds_nothing_is_not_remembered() -> None:
     limits.admit(scope)
     limits.release(scope)
     assert not limits.memory._by_client
+
+
+def test_streams_count_when_they_are_admitted_and_until_their_end() -> None:
+    limits = _limits(max_open_polls=10)
+    scopes = [_scope() for _ in range(9)]
+    for scope in scopes:
+        limits.admit(scope)
+    for scope in scopes[:8]:
+        limits.hold_stream({**scope})  # as that of a HEAD request
+    with pytest.raises(Problem) as over_share:
+        limits.hold_stream(scopes[8])
+    assert over_share.value.kind is CLIENT_OVER_SHARE
+    for client in ("10.0.0.2", "10.0.0.3"):
+        with limits.polls.holding(client):
+            assert limits.polls.taken == 9
+    for scope in scopes:
+        limits.release(scope)
+        limits.release(scope)
+    assert limits.polls.taken == 0

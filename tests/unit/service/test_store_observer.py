@@ -32,7 +32,7 @@ def looks_follow_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def _events(events: Events) -> EventStream:
     """Kind and data of each."""
-    async for part in events.follow(None, 30):
+    async for part in events.follow(None, 30, lambda: True):
         if part.startswith(b"id: "):
             data = json.loads(part.partition(b"\ndata: ")[2])
             yield data["kind"], data

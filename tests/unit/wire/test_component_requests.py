@@ -83,3 +83,10 @@ def test_a_plan_of_a_newer_job_is_decoded_on_the_hot_route() -> None:
 def test_a_misspelt_field_of_a_client_is_refused() -> None:
     with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
         PinSpec.model_validate({"fromOffset": 0, "leaseSecond": 300})
+
+
+def test_internal_routes_are_for_services_only() -> None:
+    internal = [each for each in all_operations() if each.path.startswith("/v1/internal/")]
+    assert len(internal) > 5
+    open_ones = [each.path for each in internal if each.role is not Role.SYSTEM]
+    assert open_ones == []

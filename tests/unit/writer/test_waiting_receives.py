@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from mqstore.service.problems import Problem
+from mqstore.service.limits import Budget
+from mqstore.service.problems import CLIENT_OVER_SHARE, OVERLOADED, UNAUTHENTICATED, Problem
 from mqstore.storage.errors import GroupDisabled
 from mqstore.storage.shared_groups import Received, Subscription, decode_receipts
 from mqstore.storage.system.threads import production_seams
@@ -26,6 +27,8 @@ POLLS_MAX = 10
 
 class Consumers(SharedConsumers):
     """Counts the reads of its engine; a read may be made to wait."""
+
+    refusal: Problem | None = None
 
     def watch_engine(self) -> None:
         self.reads, self.is_in_memory = 0, True
@@ -49,9 +52,22 @@ class Consumers(SharedConsumers):
         self.engine.receive = counted  # type: ignore[method-assign]
         self.engine.receive_in_memory = counted_in_memory  # type: ignore[method-assign]
 
-    def begin(self, wait_s: float = 0.0, count: int = 100) -> Receiving:
+    def check(self) -> None:
+        """The client's token is valid, unless a test has another ``refusal``."""
+        if self.refusal is not None:
+            raise self.refusal
+
+    def begin(self, wait_s: float = 0.0, count: int = 100, client: str = "10.0.0.1") -> Receiving:
         return self.receive(
-            "g", T, count=count, max_bytes=1 << 20, invisible_s=600, member=None, wait_s=wait_s
+            "g",
+            T,
+            count=count,
+            max_bytes=1 << 20,
+            invisible_s=600,
+            member=None,
+            wait_s=wait_s,
+            client=client,
+            check=self.check,
         )
 
     async def get(self, wait_s: float = 0.0, count: int = 100) -> Received:
@@ -66,7 +82,9 @@ def run(root: Path, act: Callable[[Consumers], Awaitable[None]]) -> None:
         with open_store(root / "store", deliver_delayed=False) as store:
             store.create_topic("T", queues=1)
             put_some(store, 10, queues=1)
-            consumers = Consumers(store, production_seams(), 0, POLLS_MAX, lambda _: None)
+            consumers = Consumers(
+                *(store, production_seams(), 0, Budget("polls", POLLS_MAX, 80)), lambda _: None
+            )
             consumers.watch_engine()
             try:
                 await act(consumers)
@@ -297,11 +315,32 @@ def test_an_interrupt_ends_all_receives_that_wait(tmp_path: Path) -> None:
 def test_only_so_many_receives_may_wait(tmp_path: Path) -> None:
     async def act(consumers: Consumers) -> None:
         await consumers.get()
-        waiting = [consumers.begin(wait_s=600) for _ in range(POLLS_MAX)]
-        with pytest.raises(Problem):
+        share = POLLS_MAX * 8 // 10
+        waiting = [consumers.begin(wait_s=600) for _ in range(share)]
+        with pytest.raises(Problem) as over_share:
             consumers.begin(wait_s=600).result()
+        assert over_share.value.kind is CLIENT_OVER_SHARE
+        for _ in range(POLLS_MAX - share):
+            assert not consumers.begin(wait_s=600, client="10.0.0.2").is_done
+        with pytest.raises(Problem) as overloaded:
+            consumers.begin(wait_s=600, client="10.0.0.3").result()
+        assert overloaded.value.kind is OVERLOADED
         waiting[0].cancel()
         assert not consumers.begin(wait_s=600).is_done
+
+    run(tmp_path, act)
+
+
+def test_a_receive_whose_token_was_removed_meanwhile_gets_no_message(tmp_path: Path) -> None:
+    async def act(consumers: Consumers) -> None:
+        await consumers.get()
+        waiting = consumers.begin(wait_s=600)
+        consumers.refusal = Problem(UNAUTHENTICATED, "removed")
+        consumers.put_one()
+        with pytest.raises(Problem, match="removed"):
+            await waiting.finished()
+        consumers.refusal = None
+        assert len((await consumers.get()).messages) == 1  # nothing was leased
 
     run(tmp_path, act)
 

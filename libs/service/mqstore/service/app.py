@@ -164,20 +164,23 @@ class Api:
         self.app.add_api_route(path, handler, response_model=None, **options)
         route = self.app.routes[-1]
         assert isinstance(route, ColdRoute)
-        check = self._check_of(role, is_guarded=is_guarded)
-        route.guard(check, documented, takes_shard=self.shards is not None)
+        check = self._check_of(is_guarded=is_guarded)
+        auth = self.auth
+
+        def authenticate(request: Request) -> None:
+            """Check that the token allows the role."""
+            auth.check(request.scope["headers"], role)
+
+        route.guard(authenticate, check, documented, takes_shard=self.shards is not None)
         if is_guarded and not SAFE_METHODS.issuperset(options.get("methods") or SAFE_METHODS):
             route.settle = lambda: self._settle_change()
 
-    def _check_of(
-        self, role: Role | None, *, is_guarded: bool
-    ) -> Callable[[Request], Awaitable[None]]:
-        auth, shards = self.auth, self.shards
+    def _check_of(self, *, is_guarded: bool) -> Callable[[Request], Awaitable[None]]:
+        shards = self.shards
 
         async def check(request: Request) -> None:
-            """Check the token, and that a change is allowed; forward to another shard."""
+            """Check that a change is allowed; forward to another shard."""
             shard = None if shards is None else requested_shard(request)
-            auth.check(request.scope["headers"], role)
             if shards is not None and shard is not None:
                 other = shards.find_remote(shard, request.scope)
                 if other is not None:

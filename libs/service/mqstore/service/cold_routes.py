@@ -28,13 +28,18 @@ async def _allow(request: Request) -> None:
     """Let a request pass, as a route without ``guard`` does."""
 
 
+def _accept(request: Request) -> None:
+    """Accept any request, as a route without ``guard`` does."""
+
+
 async def wait_for_nothing() -> None:
     """Return: what a request has done lasts already."""
 
 
 class ColdRoute(APIRoute):
-    """A route whose query parameters and ``check`` come before its handler's parameters."""
+    """A route whose token, query parameters and ``check`` come before its handler's parameters."""
 
+    authenticate: Callable[[Request], None] = staticmethod(_accept)
     check: Callable[[Request], Awaitable[None]] = staticmethod(_allow)
     documented: Callable[[], Responses] = dict
     """Makes the OpenAPI responses that only this route has."""
@@ -44,12 +49,15 @@ class ColdRoute(APIRoute):
 
     def guard(
         self,
+        authenticate: Callable[[Request], None],
         check: Callable[[Request], Awaitable[None]],
         documented: Callable[[], Responses],
         *,
         takes_shard: bool,
     ) -> None:
-        """Call ``check`` before the handler. With ``takes_shard`` there is ``?shard=``."""
+        """Call ``authenticate`` before anything else, and ``check`` before the handler. With
+        ``takes_shard`` there is ``?shard=``."""
+        self.authenticate = authenticate
         self.check = check
         self.documented = documented
         self.takes_shard = takes_shard
@@ -61,6 +69,7 @@ class ColdRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def checked(request: Request) -> Response:
+            self.authenticate(request)
             self._check_parameters(request)
             await self.check(request)
             response = await handle(request)

@@ -10,7 +10,7 @@ import asyncio
 import secrets
 import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -62,10 +62,13 @@ class Events:
         self._is_closed = True
         self._wake()
 
-    async def follow(self, last_id: str | None, seconds: float | None) -> AsyncIterator[bytes]:
+    async def follow(
+        self, last_id: str | None, seconds: float | None, is_allowed: Callable[[], bool]
+    ) -> AsyncIterator[bytes]:
         """Yield a text/event-stream: the kept events after ``last_id``, then new ones.
 
-        The stream ends after ``seconds`` (None: no limit), or when the service shuts down.
+        The stream ends after ``seconds`` (None: no limit), when the service shuts down, or where
+        ``is_allowed``, called before each event and comment, says no.
         """
         ends_at = None if seconds is None else self._loop.time() + seconds
         seen, is_gap = self._position(last_id)
@@ -75,16 +78,19 @@ class Events:
         while True:
             changed = self._changed
             for event in [each for each in self._kept if each.number > seen]:
+                if not is_allowed():
+                    return
                 seen = event.number
                 yield self._encode(event)
             left = HEARTBEAT_S if ends_at is None else min(HEARTBEAT_S, ends_at - self._loop.time())
-            if self._is_closed or left <= 0:
+            if self._is_closed or left <= 0 or not is_allowed():
                 return
             try:
                 async with asyncio.timeout(left):
                     await changed.wait()
             except TimeoutError:
-                yield b": nothing new\n\n"
+                if is_allowed():
+                    yield b": nothing new\n\n"
 
     def _position(self, last_id: str | None) -> tuple[int, bool]:
         """Return the number of the event to begin after, and whether events were missed."""

@@ -42,6 +42,9 @@ from mqstore.wire.operation import Role
 log = logs.get(__name__)
 
 QUERY_PARAMETERS_MAX: Final = 100
+API: Final = "/v1/"
+"""Beginning of the paths that need a token: a request without one is refused with its body
+unread."""
 ROUTE_CACHE_SIZE: Final = 1024
 """Maximum number of paths in the route cache."""
 BODY_METHODS: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -418,6 +421,8 @@ class Front:
             scope["mqstore.route"] = hot[0].template
         is_read = hot is not None and hot[0].method in BODY_METHODS
         if not is_read and has_body(scope["headers"]):
+            if scope["path"].startswith(API):
+                self.auth.check(scope["headers"], None)
             receive = await self._buffered(scope, receive)
         if hot is not None and handler is not None:
             route, params = hot

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import resource
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, MutableMapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, MutableMapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -34,6 +34,7 @@ SAFE_METHODS: Final = frozenset({"GET", "HEAD"})
 ANSWER_SIZE: Final = "mqstore.answer_size"
 _ADMITTED: Final = "mqstore.admitted"
 _HELD: Final = "mqstore.held"
+_STREAMS: Final = "mqstore.streams"
 """Keys of a request's scope: its parts of the budgets."""
 OPEN_FILES_PART: Final = 0.75
 """Part of the open files that the system allows that may be connections."""
@@ -74,6 +75,15 @@ class Budget:
         """Take an amount without a check, for what is held already."""
         self.taken += amount
         self._by_client[client] += amount
+
+    @contextmanager
+    def holding(self, client: str) -> Iterator[None]:
+        """Take 1 for the time of the context. Raises as ``take``."""
+        self.take(client)
+        try:
+            yield
+        finally:
+            self.give_back(client)
 
     def give_back(self, client: str, amount: int = 1) -> None:
         """Return an amount that was taken."""
@@ -158,6 +168,8 @@ class Limits:
     requests: Budget
     memory: Budget
     """Bytes of request bodies until their reply, and of replies until clients have read them."""
+    polls: Budget
+    """Requests that wait for messages, and streams of events."""
     is_shutting_down: bool = False
     _receiving: set[asyncio.Timeout] = field(default_factory=set)
 
@@ -172,10 +184,12 @@ class Limits:
             Budget("connections", connections, share),
             Budget("requests at one time", settings.max_requests, share),
             Budget("bytes held", settings.max_pending_bytes, share, settings.max_request_size),
+            Budget("open polls and streams", settings.max_open_polls, share),
         )
 
     def admit(self, scope: Scope) -> None:
         """Count a request that begins. Raises Problem (429, 503)."""
+        scope[_STREAMS] = []  # copies of the scope share it
         if not scope["path"].startswith(UNLIMITED_PATHS):
             client = client_of(scope)
             self.memory.require_room(client)
@@ -193,6 +207,12 @@ class Limits:
         """Count ``size`` more bytes of the request's body. Raises Problem (429, 503)."""
         self.memory.take(client_of(scope), size)
         scope[_HELD] = scope.get(_HELD, 0) + size
+
+    def hold_stream(self, scope: Scope) -> None:
+        """Count a request whose reply is a stream, until it ends. Raises Problem (429, 503)."""
+        client = client_of(scope)
+        self.polls.take(client)
+        scope[_STREAMS].append(client)
 
     def keep(self, scope: Scope, size: int) -> None:
         """Count ``size`` more bytes of the request without a check."""
@@ -218,6 +238,8 @@ class Limits:
         held = scope.pop(_HELD, 0)
         if held:
             self.memory.give_back(client, held)
+        for each in scope.pop(_STREAMS, ()):
+            self.polls.give_back(each)
 
     async def read(self, scope: Scope, receive: Receive, maximum: int | None = None) -> bytes:
         """Receive the whole body. Raises Problem (408, 413, 503), ClientDisconnected."""

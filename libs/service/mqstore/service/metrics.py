@@ -311,6 +311,7 @@ class HttpMetrics(Collector):
             ("connections", limits.connections),
             ("requests", limits.requests),
             ("bytes", limits.memory),
+            ("polls", limits.polls),
         ):
             held.add_metric([name], budget.taken)
             for problem, count in budget.refused.items():

@@ -321,7 +321,7 @@ class Settings(BaseSettings):
     max_pending_queries: Annotated[int, Field(ge=1)] = 512
     """Look-ups running or waiting for a thread; more are refused (503)."""
     max_open_polls: Annotated[int, Field(ge=1)] = 10_000
-    """Long polls waiting for arrivals; more are refused (503)."""
+    """Pulls and receives that wait, and event streams; more are refused (503, 429)."""
     filter_support_retry: bool = False
     """Filter a pull of `%RETRY%GROUP` by the group's subscriptions of the original topics."""
     metrics_lags_max: Annotated[int, Field(ge=0)] = 1_000

@@ -18,6 +18,8 @@ import msgspec
 from starlette.types import Scope
 
 from mqstore.query.local_writer import LocalWriter
+from mqstore.service import logs
+from mqstore.service.auth import OwnToken
 from mqstore.service.forwarding import select_request_headers
 from mqstore.storage.admin import Commit
 
@@ -59,12 +61,13 @@ class ConsumerStates(msgspec.Struct):
 class CommittedOffsets:
     """Reads offsets and states from store-writer. Used on the event loop only.
 
-    It sends the client's own token. A method returns None if no store-writer of this store replies
-    in time; the caller then uses the saved file.
+    It sends the client's token for one group, else the ``token`` of query. A method returns None if
+    no store-writer of this store replies in time; the caller then uses the saved file.
     """
 
-    def __init__(self, writer: LocalWriter) -> None:
+    def __init__(self, writer: LocalWriter, token: OwnToken) -> None:
         self._writer = writer
+        self._token = token
 
     async def read_group(self, group: str, scope: Scope) -> Sequence[Commit] | None:
         """Return the offsets of one group, none for a group without offsets."""
@@ -83,20 +86,24 @@ class CommittedOffsets:
             if each.committed is not None
         ]
 
-    async def read_all(self, scope: Scope) -> ByQueue | None:
+    async def read_all(self) -> ByQueue | None:
         """Return the offsets of all groups."""
-        reply = await self._writer.request(
-            "GET", "/v1/internal/offsets", select_request_headers(scope)
-        )
+        reply = await self._request("/v1/internal/offsets")
         found = None if reply is None else await asyncio.to_thread(_decode, reply, _AllOffsets)
         return None if found is None else found.offsets
 
-    async def read_states(self, group: str | None, scope: Scope) -> ConsumerStates | None:
+    async def read_states(self, group: str | None) -> ConsumerStates | None:
         """Return the states of one group, or of all."""
         chosen = "" if group is None else f"?group={quote(group, safe='')}"
-        path = f"/v1/internal/consumer-states{chosen}"
-        reply = await self._writer.request("GET", path, select_request_headers(scope))
+        reply = await self._request(f"/v1/internal/consumer-states{chosen}")
         return None if reply is None else await asyncio.to_thread(_decode, reply, ConsumerStates)
+
+    async def _request(self, path: str) -> httpx.Response | None:
+        """Request what only services may see, with the token of query."""
+        token = self._token()
+        headers = {"x-request-id": logs.request_id.get()}
+        headers |= {} if token is None else {"authorization": f"Bearer {token}"}
+        return await self._writer.request("GET", path, headers)
 
 
 def _decode(reply: httpx.Response, kind: type[T]) -> T | None:

@@ -7,7 +7,8 @@ stream reads the ends of the queues, scans the log, and waits until a queue ends
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -18,7 +19,7 @@ from mqstore.query import store_cursor
 from mqstore.query.opened_store import OpenedStore
 from mqstore.query.routes import BodyOptions, body_options
 from mqstore.query.service import QueryService
-from mqstore.service import message_views, problems
+from mqstore.service import message_views
 from mqstore.service.app import Api, TopicName
 from mqstore.service.endpoint import Endpoint
 from mqstore.service.events import RETRY
@@ -44,10 +45,10 @@ class EventRoutes:
 
     def __init__(self, service: QueryService) -> None:
         self._service = service
-        self._streams = 0
 
     def add(self, api: Api) -> None:
         """Register the routes with ``api``."""
+        self._api = api
         Endpoint(operations.TOPIC_EVENTS, self.events).add(api)
 
     async def events(
@@ -90,8 +91,7 @@ class EventRoutes:
         """
         service = self._service
         service.shards.require_shard(request.scope)
-        if self._streams >= service.settings.max_open_polls:
-            raise Problem(problems.OVERLOADED, "too many streams are open")
+        self._api.limits.hold_stream(request.scope)
         form = service.body_form(body_as.shape, body_as.max_bytes, inflate=body_as.inflate)
         query = TopicQuery(topic, from_ms=from_ or 0, newest_first=False)
         store = service.store
@@ -104,22 +104,17 @@ class EventRoutes:
         elif from_ is not None:
             start = None
         wanted = await service.compile_filter(topic, tags, sql, client_of(request.scope))
-        stream = _Stream(service, store, query, start, wanted, form)
+        is_allowed = partial(
+            self._api.auth.allows, request.scope["headers"], operations.TOPIC_EVENTS.role
+        )
+        stream = _Stream(service, store, query, start, wanted, form, is_allowed)
         await service.run(lambda: service.require_topic(topic))
         store.reader.scans.require_unexpired(query, start)
         service.require_current(store)
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         return StreamingResponse(
-            self._count_while_open(stream), headers=headers, media_type=operations.EVENTS_TYPE
+            stream.events(), headers=headers, media_type=operations.EVENTS_TYPE
         )
-
-    async def _count_while_open(self, stream: _Stream) -> AsyncIterator[bytes]:
-        self._streams += 1
-        try:
-            async for event in stream.events():
-                yield event
-        finally:
-            self._streams -= 1
 
 
 class _Stream:
@@ -133,7 +128,10 @@ class _Stream:
         position: int | None,
         wanted: PullFilter | None,
         form: BodyForm,
+        is_allowed: Callable[[], bool],
     ) -> None:
+        """``is_allowed`` says whether the client's token is still valid."""
+        self._is_allowed = is_allowed
         self._service = service
         self._store = store
         self._query = query
@@ -143,7 +141,7 @@ class _Stream:
         self._max_bytes = min(BATCH_BYTES, service.reply_bytes_max(inflate=form.inflates))
 
     async def events(self) -> AsyncIterator[bytes]:
-        """Yield events until the service shuts down.
+        """Yield events until the service shuts down, or the client's token is removed.
 
         The first event has the stream's position, so that a connection that breaks before any
         message resumes there.
@@ -158,6 +156,8 @@ class _Stream:
                 self._service.require_current(self._store)
             except (RecordExpired, StoreNotOpen, TopicUnknown, Problem):
                 return  # a client that reconnects gets the problem
+            if not self._is_allowed():
+                return
             if events or now() >= due:
                 yield events or self._position_event()
                 due = now() + HEARTBEAT_S

@@ -94,7 +94,7 @@ class GroupRoutes:
             """Return the page of this shard."""
             of_writer = service.committed_offsets
             committed, states = await asyncio.gather(
-                of_writer.read_all(request.scope), of_writer.read_states(None, request.scope)
+                of_writer.read_all(), of_writer.read_states(None)
             )
             return await service.run(partial(encode_page, committed, LagDivision(states)))
 
@@ -117,7 +117,7 @@ class GroupRoutes:
         service = self._service
         committed, states = await asyncio.gather(
             service.committed_offsets.read_group(group, request.scope),
-            service.committed_offsets.read_states(group, request.scope),
+            service.committed_offsets.read_states(group),
         )
 
         def encode_lag() -> bytes:

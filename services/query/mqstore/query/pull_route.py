@@ -19,7 +19,7 @@ from mqstore.query import views
 from mqstore.query.opened_store import OpenedStore
 from mqstore.query.parameters import Parameters, path_integer
 from mqstore.query.service import QueryService
-from mqstore.service import message_views, problems
+from mqstore.service import message_views
 from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint, Hot
 from mqstore.service.forwarding import ForwardedRequest
@@ -121,6 +121,7 @@ class PullRoute:
 
     def add(self, api: Api) -> None:
         """Register the route with ``api``."""
+        self._api = api
         Endpoint(operations.PULL, self._handle, Hot(prepare=self._prepare)).add(api)
 
     async def _handle(self, request: HotRequest) -> Reply:
@@ -196,7 +197,9 @@ class PullRoute:
             answer = await service.run(lambda: self._read(requested))
             self._note_in_memory(requested)
         if requested.wait_s and answer.is_at_end:
-            answer = await self._await_messages(requested, answer)
+            with self._api.limits.polls.holding(client_of(request.scope)):
+                answer = await self._await_messages(requested, answer)
+            self._api.auth.check(request.scope["headers"], operations.PULL.role)
         return self._reply(store, requested, answer)
 
     def _reply(self, store: OpenedStore, requested: _PullRequest, answer: _PullResult) -> Reply:
@@ -225,8 +228,6 @@ class PullRoute:
 
     async def _await_messages(self, requested: _PullRequest, found: _PullResult) -> _PullResult:
         """Wait for messages. Return the last answer, which is empty if the time is over."""
-        if len(self._service.arrivals) >= self._service.settings.max_open_polls:
-            raise Problem(problems.OVERLOADED, "too many long polls are open; try again later")
         deadline = asyncio.get_running_loop().time() + requested.wait_s
         while found.is_at_end and await self._await_arrival(requested, found, deadline):
             self._note_in_memory(requested)  # the messages that just arrived are in memory

@@ -12,7 +12,8 @@ from typing import Final
 
 from starlette.types import Scope
 
-from mqstore.service.problems import OFFSET_NOT_REACHED, OVERLOADED, Problem
+from mqstore.service.limits import Budget, client_of
+from mqstore.service.problems import OFFSET_NOT_REACHED, Problem
 from mqstore.service.read_conditions import least_offset
 
 WAIT_MAX_S: Final = 5.0
@@ -24,26 +25,22 @@ LOOK_INTERVAL_S: Final = 0.005
 class ReadWaits:
     """Waits for the readable end of one store. Used on the event loop."""
 
-    def __init__(self, readable_end: Callable[[], int], shard: int, waits_max: int) -> None:
-        """``readable_end`` raises Problem while no store is open. At most ``waits_max`` requests
-        wait at one time."""
+    def __init__(self, readable_end: Callable[[], int], shard: int, polls: Budget) -> None:
+        """``readable_end`` raises Problem while no store is open."""
         self._readable_end = readable_end
         self._shard = shard
-        self._waits_max = waits_max
-        self._count = 0
+        self._polls = polls
 
     async def wait(self, scope: Scope) -> None:
-        """Wait for the offset that a request names for this shard. Raises Problem (400, 503)."""
+        """Wait for the offset that a request names for this shard.
+
+        Raises Problem (400, 429, 503).
+        """
         offset = least_offset(scope["headers"], self._shard)
         if offset is None or self._readable_end() >= offset:
             return
-        if self._count >= self._waits_max:
-            raise Problem(OVERLOADED, "too many reads wait for an offset")
-        self._count += 1
-        try:
+        with self._polls.holding(client_of(scope)):
             await self._wait(offset)
-        finally:
-            self._count -= 1
 
     async def _wait(self, offset: int) -> None:
         loop = asyncio.get_running_loop()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Annotated, Final
 
 import msgspec
-from fastapi import Header, Response
+from fastapi import Header, Request, Response
 from fastapi import Path as PathParameter
 from fastapi.responses import StreamingResponse
 
@@ -42,6 +42,7 @@ class SegmentRoutes:
 
     def add(self, api: Api) -> None:
         """Register the routes with ``api``."""
+        self._auth = api.auth
         Endpoint(operations.LOG_FILES, self.segments).add(api)
         Endpoint(operations.LOG_BYTES, self.segment).add(api)
 
@@ -67,6 +68,7 @@ class SegmentRoutes:
 
     async def segment(
         self,
+        request: Request,
         name: Annotated[
             str,
             PathParameter(
@@ -100,7 +102,11 @@ class SegmentRoutes:
         headers = {"etag": tag, "accept-ranges": "bytes"}
         requested = parse_range(range_, part.size)
         if requested is None:
-            return StreamingResponse(self._stream(store, part), headers=headers, media_type=BINARY)
+            is_allowed = partial(
+                self._auth.allows, request.scope["headers"], operations.LOG_BYTES.role
+            )
+            content = self._stream(store, part, is_allowed)
+            return StreamingResponse(content, headers=headers, media_type=BINARY)
         start, stop = requested[0], min(requested[1], requested[0] + RANGE_MAX)
         await self._rate.take(stop - start)
         body, crcs = await service.run(
@@ -115,11 +121,15 @@ class SegmentRoutes:
         }
         return Response(body, 206, headers=headers, media_type=BINARY)
 
-    async def _stream(self, store: OpenedStore, part: SegmentPart) -> AsyncIterator[bytes]:
+    async def _stream(
+        self, store: OpenedStore, part: SegmentPart, is_allowed: Callable[[], bool]
+    ) -> AsyncIterator[bytes]:
         read = store.reader.segments.read
         for start in range(0, part.size, CHUNK):
             stop = min(start + CHUNK, part.size)
             await self._rate.take(stop - start)
             found = await self._service.run_admitted(partial(read, part, start, stop))
             self._service.require_current(store)
+            if not is_allowed():
+                return  # the reply is too short: the client sees that it is not whole
             yield found

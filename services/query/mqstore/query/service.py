@@ -124,8 +124,8 @@ class QueryService:
         self._running = asyncio.Semaphore(settings.query_threads)
         self.writer = WriterWatch(self._open_reader)
         self.local_writer = LocalWriter(settings, self._root, self._seams.files)
-        self.committed_offsets = CommittedOffsets(self.local_writer)
         self.own_token = OwnToken(settings.tokens)
+        self.committed_offsets = CommittedOffsets(self.local_writer, self.own_token)
         self._damage = DamageReports(self.local_writer, self.own_token)
         self._reporting: asyncio.Task[None] | None = None
         self.inflate_bounds = InflateBounds.of(settings)
@@ -141,7 +141,7 @@ class QueryService:
             shards=self.shards,
         )
         self.api.app.add_middleware(WriterHeader, watch=self.writer)
-        waits = ReadWaits(self._readable_end, settings.shard, settings.max_open_polls)
+        waits = ReadWaits(self._readable_end, settings.shard, self.api.limits.polls)
         self.api.await_condition = partial(self._await_condition, waits)
         self.traffic = Traffic(settings.metrics_topics_max, OTHER_TOPICS)
         """Counts the messages and bytes that pulls returned."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Final
 
-from fastapi import Header, Query
+from fastapi import Header, Query, Request
 from starlette.responses import StreamingResponse
 
 from mqstore.service.app import Api
@@ -24,11 +25,13 @@ class EventRoutes:
 
     def add(self, api: Api) -> None:
         """Register the routes with ``api``."""
+        self._api = api
         Endpoint(operations.EVENTS, self.events).add(api)
         Endpoint(operations.OPERATIONS, self.operations).add(api)
 
     async def events(
         self,
+        request: Request,
         seconds: Annotated[
             float | None,
             Query(
@@ -51,8 +54,12 @@ class EventRoutes:
         `offsets-lowered`, `clock-step`, `topic`, `expiry`, `backup`. `gap` comes first if events
         behind the Last-Event-ID are no longer kept. After 15 seconds without an event a comment is
         sent."""
+        self._api.limits.hold_stream(request.scope)
+        is_allowed = partial(
+            self._api.auth.allows, request.scope["headers"], operations.EVENTS.role
+        )
         return StreamingResponse(
-            self._service.events.follow(last_event_id, seconds),
+            self._service.events.follow(last_event_id, seconds, is_allowed),
             media_type="text/event-stream",
             headers={"cache-control": "no-store"},
         )

@@ -42,7 +42,7 @@ class InternalRoutes:
 
     async def offsets(self) -> Response:
         """The committed offsets of all groups, including unsaved ones. Query derives lags from
-        them; it authenticates with the token of its client."""
+        them."""
         body = await asyncio.to_thread(self._encode_offsets)
         return Response(body, media_type="application/json")
 
@@ -51,7 +51,7 @@ class InternalRoutes:
 
     async def consumer_states(self, group: OfGroup = None) -> Response:
         """Leased, acknowledged and delayed messages of shared groups, of one or of all. Query
-        divides lags by them; it authenticates with the token of its client."""
+        divides lags by them."""
         if group is not None:
             topic_names.check_group(group)
         body = await asyncio.to_thread(self._encode_states, group)

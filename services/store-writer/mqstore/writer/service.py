@@ -441,7 +441,7 @@ class WriterService:
         self._copying_state = self._loop.create_task(self._initial_state.run(self.topics.clear))
         self._transactions = self._begin_transactions(store)
         self._consumers = SharedConsumers(
-            *(store, self.seams, self.settings.shard, self.settings.max_open_polls),
+            *(store, self.seams, self.settings.shard, self.api.limits.polls),
             self._note_failure,
         )
 

@@ -18,6 +18,7 @@ from mqstore.service import transaction_structs as structs
 from mqstore.service.app import Api, json_response
 from mqstore.service.endpoint import Endpoint
 from mqstore.service.forwarding import ForwardedRequest
+from mqstore.service.limits import client_of
 from mqstore.service.transaction_lists import merge, query_of
 from mqstore.service.transaction_parameters import ListQuery, TransactionId, list_query
 from mqstore.service.transaction_structs import Transactions
@@ -41,6 +42,7 @@ class Routes:
 
     def add(self, api: Api) -> None:
         """Put the routes into the coordinator's interface."""
+        self._polls = api.limits.polls
         Endpoint(operations.RESOLVE, self.resolve).add(api)
         Endpoint(operations.TRANSACTIONS, self.transactions).add(api)
         Endpoint(operations.TRANSACTION, self.transaction).add(api)
@@ -95,7 +97,9 @@ class Routes:
             reason = f"answered what this release does not know: {error}"
             return ShardUnavailable(shard.ordinal, reason, is_sent=False)
 
-    async def checks(self, terms: CheckTaking) -> Response:
+    async def checks(self, terms: CheckTaking, request: Request) -> Response:
         """Transactions of a group whose producer went silent. Decide each, or leave it, which means
         unknown: it comes again later. A check counts when it is answered here."""
-        return json_response(structs.Checks(transactions=tuple(await self._checks.take(terms))))
+        with self._polls.holding(client_of(request.scope)):
+            found = await self._checks.take(terms)
+        return json_response(structs.Checks(transactions=tuple(found)))

@@ -12,14 +12,16 @@ from collections.abc import Sequence
 from math import inf
 from typing import NamedTuple, Protocol
 
-from mqstore.service import problems
 from mqstore.service.arrivals import Watch, WriterArrivals
-from mqstore.service.problems import Problem
+from mqstore.service.limits import Budget
 from mqstore.storage.shared_groups import Received
 
 
 class Waiter(Protocol):
     """A receive in a line."""
+
+    client: str
+    """Address of the client, whose share of the polls it takes."""
 
     def look(self) -> None:
         """Look for messages, now or in a thread; then watch the line, or leave it."""
@@ -112,12 +114,11 @@ class Line:
 class Lines:
     """All receives that wait. Used on the event loop only."""
 
-    def __init__(self, arrivals: WriterArrivals, waiters_max: int) -> None:
+    def __init__(self, arrivals: WriterArrivals, polls: Budget) -> None:
         self.arrivals = arrivals
         self.changes = Changes()
-        self._waiters_max = waiters_max
+        self._polls = polls
         self._loop = asyncio.get_running_loop()
-        self._count = 0
         self._lines: dict[str, dict[frozenset[str], Line]] = {}
         """By group and topics."""
 
@@ -127,14 +128,12 @@ class Lines:
         return None if lines is None else lines.get(topics)
 
     def join(self, group: str, topics: frozenset[str], waiter: Waiter) -> None:
-        """Add a receive to its line. Raises Problem (503) while too many wait."""
-        if self._count >= self._waiters_max:
-            raise Problem(problems.OVERLOADED, "too many receives wait; try again later")
+        """Add a receive to its line. Raises Problem (429, 503) while too many wait."""
+        self._polls.take(waiter.client)
         line = self._lines.setdefault(group, {}).get(topics)
         if line is None:
             line = self._lines[group][topics] = Line(self.arrivals, self._loop)
         line.add(waiter)
-        self._count += 1
 
     def leave(
         self, group: str, topics: frozenset[str], waiter: Waiter, found: Received | None
@@ -143,7 +142,7 @@ class Lines:
         lines = self._lines[group]
         line = lines[topics]
         line.remove(waiter, found)
-        self._count -= 1
+        self._polls.give_back(waiter.client)
         if not line:
             del lines[topics]
             if not lines:

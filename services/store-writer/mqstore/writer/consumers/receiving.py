@@ -30,14 +30,19 @@ class Receiving:
         look_in_memory: Callable[[], Received | None],
         look_in_thread: Callable[[], Awaitable[Received]],
         wait_s: float,
+        client: str,
+        check: Callable[[], None],
     ) -> None:
-        """``look_in_memory`` returns None where the disk must be read. ``look_in_thread`` may be
-        cancelled. Both lease what they return."""
+        """``check`` raises where the client may receive nothing. ``look_in_memory`` returns None
+        where the disk must be read. ``look_in_thread`` may be cancelled. Both lease what they
+        return."""
         self._lines = lines
         self._group = group
         self._topics = topics
         self._look_in_memory = look_in_memory
         self._look_in_thread = look_in_thread
+        self._check = check
+        self.client = client
         self._loop = asyncio.get_running_loop()
         self._until = self._loop.time() + wait_s
         self._looks = 0
@@ -101,6 +106,7 @@ class Receiving:
             return
         self._looks += 1
         try:
+            self._check()
             found = self._look_in_memory()
         except Exception as error:
             self._fail(error)

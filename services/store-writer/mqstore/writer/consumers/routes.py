@@ -64,6 +64,7 @@ class ConsumerRoutes:
 
     def add(self, api: Api) -> None:
         """Register the routes with ``api``."""
+        self._auth = api.auth
         receive = Hot(prepare=self._prepare_receive)
         Endpoint(operations.RECEIVE, self.receive, receive).add(api)
         acknowledge = Hot(prepare=self._prepare_acknowledge)
@@ -100,7 +101,7 @@ class ConsumerRoutes:
             if not any(each.tags or each.sql for each in spec.topics.values()):
                 alone = self._sharded.is_alone(request)
                 wanted = [Subscription(topic) for topic in spec.topics]
-                first = self._begin(group, spec, wanted, spec.wait if alone else 0.0)
+                first = self._begin(request, group, spec, wanted, spec.wait if alone else 0.0)
                 encode = partial(self._encode, group, spec.invisible_s)
                 if first.is_done and (alone or first.result().lots):
                     return encode(first.result())
@@ -128,7 +129,7 @@ class ConsumerRoutes:
         loop = asyncio.get_running_loop()
         until = loop.time() + spec.wait
         alone = self._sharded.is_alone(request)
-        receiving = first or self._begin(group, spec, wanted, spec.wait if alone else 0.0)
+        receiving = first or self._begin(request, group, spec, wanted, spec.wait if alone else 0.0)
         while True:
             found = await receiving.finished()
             if found.lots or alone:
@@ -140,11 +141,12 @@ class ConsumerRoutes:
             left = until - loop.time()
             if left <= 0 or self._service.consumers.arrivals.interrupted:
                 break
-            receiving = self._begin(group, spec, wanted, min(left, OTHERS_INTERVAL_S))
+            receiving = self._begin(request, group, spec, wanted, min(left, OTHERS_INTERVAL_S))
         return Reply(self._encode(group, spec.invisible_s, found))
 
     def _begin(
         self,
+        request: HotRequest,
         group: str,
         spec: message_structs.ReceiveSpec,
         wanted: Sequence[Subscription],
@@ -161,6 +163,8 @@ class ConsumerRoutes:
             invisible_s=spec.invisible_s,
             member=spec.member,
             wait_s=wait_s,
+            client=client_of(request.scope),
+            check=partial(self._auth.check, request.scope["headers"], operations.RECEIVE.role),
         )
 
     async def _filter(

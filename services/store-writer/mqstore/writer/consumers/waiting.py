@@ -9,6 +9,7 @@ from typing import Any
 
 from mqstore.service import logs
 from mqstore.service.arrivals import WriterArrivals
+from mqstore.service.limits import Budget
 from mqstore.storage import MessageStore
 from mqstore.storage.errors import StorageError
 from mqstore.storage.host import Seams
@@ -29,15 +30,15 @@ class SharedConsumers:
         store: MessageStore,
         seams: Seams,
         shard: int,
-        polls_max: int,
+        polls: Budget,
         failed: Callable[[BaseException], None],
     ) -> None:
-        """At most ``polls_max`` receives wait at one time. ``failed`` is called by any thread when
+        """Receives that wait count towards ``polls``. ``failed`` is called by any thread when
         acknowledgements cannot be saved any more."""
         self.engine = SharedGroups(store, seams, shard)
         self.dead_letters = DeadLetters(store, seams, queue_of)
         self.arrivals = WriterArrivals(_Queues(store), asyncio.get_running_loop())
-        self.lines = Lines(self.arrivals, polls_max)
+        self.lines = Lines(self.arrivals, polls)
         self._undoing: set[asyncio.Future[None]] = set()
         self._saving = seams.scheduler.start(self.engine, failed)
         self.arrivals.start()
@@ -52,11 +53,14 @@ class SharedConsumers:
         invisible_s: float,
         member: str | None,
         wait_s: float,
+        client: str,
+        check: Callable[[], None],
     ) -> Receiving:
         """Begin to lease messages; wait up to ``wait_s`` seconds for the first one.
 
-        The result raises Problem (503) while too many receives wait, and as
-        ``SharedGroups.receive``.
+        ``check`` is called before each look; it raises the Problem of a token that was removed.
+        The result raises it, Problem (429, 503) while too many receives wait, also of one
+        ``client``, and as ``SharedGroups.receive``.
         """
         limits: dict[str, Any] = {
             "count": count,
@@ -76,6 +80,8 @@ class SharedConsumers:
             look_in_memory=in_memory if member is None else _in_thread_only,
             look_in_thread=partial(self._lease, group, lease),
             wait_s=wait_s,
+            client=client,
+            check=check,
         )
         receiving.start()
         return receiving
