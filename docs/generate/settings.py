@@ -39,6 +39,7 @@ PAGES: Final = {
     "index_catch_up_size": "how-to/rebuild-the-index.md",
     "max_client_share": "concepts/limits.md",
     "message_delay_level": "concepts/delayed-messages.md",
+    "replica_secret_file": "concepts/replication.md",
     "scrub_bytes_per_second": "concepts/integrity.md",
     "shards_file": "concepts/shards.md",
     "store_path_commit_log": "concepts/store.md#a-log-on-another-volume",

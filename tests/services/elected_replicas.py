@@ -16,6 +16,7 @@ from tests.free_ports import free_port
 from tests.services.service_processes import Process, service
 
 PATIENCE_S: Final = 90.0
+NAMES: Final = "replica-0 replica-1 replica-2"
 SETTINGS: Final = {
     "election_lease_duration": 80_000,
     "election_renewal_deadline": 60_000,
@@ -44,6 +45,16 @@ class Replica:
         return f"replica-{self.number}"
 
     @property
+    def proof(self) -> dict[str, Any]:
+        """By default the secret of the replicas, which admits no other process."""
+        if "ha_allowed_slaves" in self.settings:
+            return {}
+        secret = self.root / "secret"
+        if not secret.exists():
+            secret.write_text("a-secret-of-replicas\n", encoding="utf-8")
+        return {"replica_secret_file": secret, "replica_names": NAMES}
+
+    @property
     def store(self) -> Path:
         return self.root / f"store-{self.number}"
 
@@ -53,7 +64,7 @@ class Replica:
             "election_lease": f"file:{self.root / 'lease'}",
             "founding_replica": "replica-0",
             "replica_name": self.name,
-            "ha_allowed_slaves": "127.0.0.1",
+            **self.proof,
             "ha_listen_port": self.ha,
             "listen_port": self.remoting,
             "writer_port": self.port,

@@ -209,14 +209,39 @@ that a change of their number restarts none. Called with (dict "root" $ "number"
 - name: MQSTORE_REPLICA_HOST
   valueFrom: {fieldRef: {fieldPath: status.podIP}}
 - {name: MQSTORE_REPLICA_PODS, value: {{ include "mqstore.replicaPods" . }}}
-{{- if not (hasKey .root.Values.settings "haAllowedSlaves") }}
-- {name: MQSTORE_HA_ALLOWED_SLAVES, value: "0.0.0.0/0,::/0"} # the network policy admits the shard's pods
-{{- end }}
-{{- if .root.Values.replicaTlsSecret }}
+- {name: MQSTORE_REPLICA_SECRET_FILE, value: /etc/mqstore/replicas/secret}
+{{- if include "mqstore.replicaTls" .root }}
 - {name: MQSTORE_HA_TLS_CERT, value: /etc/mqstore/replica-tls/tls.crt}
 - {name: MQSTORE_HA_TLS_KEY, value: /etc/mqstore/replica-tls/tls.key}
 - {name: MQSTORE_HA_TLS_CA, value: /etc/mqstore/replica-tls/ca.crt}
 {{- end }}
+{{- end -}}
+
+{{/* Secret by which replicas prove themselves to each other. */}}
+{{- define "mqstore.replicaSecret" -}}
+{{ .Values.replicaSecret | default (printf "%s-replicas" (include "mqstore.fullname" .)) }}
+{{- end -}}
+
+{{/*
+Secret with the certificates of replicas; empty without TLS. The chart issues them for a release that
+begins: replicas with TLS and replicas without do not connect to each other, and a rollout has both. Not
+for slaves of RocketMQ, which know no TLS.
+*/}}
+{{- define "mqstore.replicaTls" -}}
+{{- if .Values.replicaTlsSecret -}}
+{{- .Values.replicaTlsSecret -}}
+{{- else if not (or .Values.replicaSecret (hasKey .Values.settings "haAllowedSlaves")) -}}
+{{- $secret := include "mqstore.replicaSecret" . -}}
+{{- $set := printf "%s-shard-" (include "mqstore.fullname" .) -}}
+{{- $isRunning := false -}}
+{{- range $name, $pods := include "mqstore.installedPods" . | fromJson -}}
+{{- $isRunning = or $isRunning (and (hasPrefix $set $name) (gt (int $pods) 0)) -}}
+{{- end -}}
+{{- $known := dig "data" dict (lookup "v1" "Secret" .Release.Namespace $secret | default dict) -}}
+{{- if or (hasKey $known "tls.crt") (not $isRunning) -}}
+{{- $secret -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* Called with (dict "root" $ "of" ingress|gateway): hosts with a service. */}}

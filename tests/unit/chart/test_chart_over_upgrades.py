@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.chart.api_server import api_server
 from tests.unit.chart.settings_schema import CHART
-from tests.unit.chart.test_chart import HELM, needs_helm
+from tests.unit.chart.test_chart import HELM, load_all, needs_helm
 
 SET = "shop-mqstore-shard"
 pytestmark = needs_helm
@@ -58,14 +58,26 @@ def several(replicas: int, shards: int = 1, *, pods: int | None = None) -> list[
     return found
 
 
-def refusal(folder: Path, objects: list[dict[str, Any]], **values: Any) -> str | None:
-    """Why an upgrade over these objects is refused; None if it is not."""
+def replica_secret(**data: str) -> dict[str, Any]:
+    name = f"{SET.removesuffix('-shard')}-replicas"
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": data}
+
+
+def upgraded(
+    folder: Path, objects: list[dict[str, Any]], **values: Any
+) -> subprocess.CompletedProcess[str]:
+    """Render an upgrade over these objects."""
     assert HELM is not None
     with api_server(folder, objects) as config:
         words = ["template", "shop", str(CHART), "--dry-run=server", f"--kubeconfig={config}"]
-        done = subprocess.run(
+        return subprocess.run(
             [HELM, *words, "-f", "-"], input=json.dumps(values), capture_output=True, text=True
         )
+
+
+def refusal(folder: Path, objects: list[dict[str, Any]], **values: Any) -> str | None:
+    """Why an upgrade over these objects is refused; None if it is not."""
+    done = upgraded(folder, objects, **values)
     return done.stderr if done.returncode else None
 
 
@@ -138,3 +150,33 @@ def test_shards_that_were_removed_by_the_plugin_go(tmp_path: Path) -> None:
     removed = [*several(3), *several(3, 2, pods=0)[5:]]
     assert refusal(tmp_path, removed, shards=1, replicas=3) is None
     assert refusal(tmp_path, one_replica(2, pods=1), shards=1) is None
+
+
+@pytest.mark.parametrize(
+    ("objects", "has_tls", "kept"),
+    [
+        ([], True, {}),
+        (several(3), False, {}),
+        (several(3, pods=0), True, {}),
+        ([*several(3), replica_secret(secret="b2xk")], False, {"secret": "b2xk"}),
+        ([*several(3, pods=0), replica_secret(secret="b2xk")], True, {"secret": "b2xk"}),
+        ([*several(3), replica_secret(**{"secret": "b", "tls.crt": "c"})], True, {"tls.crt": "c"}),
+    ],
+    ids=["install", "earlier release", "stopped", "without TLS", "stopped without", "with TLS"],
+)
+def test_certificates_are_issued_where_no_replica_runs_and_kept(
+    tmp_path: Path, objects: list[dict[str, Any]], has_tls: bool, kept: dict[str, str]
+) -> None:
+    """A rollout has replicas of both releases, which must connect to each other."""
+    done = upgraded(tmp_path, objects, replicas=3)
+    assert done.returncode == 0, done.stderr
+    rendered = load_all(done.stdout)
+    found = {(each["kind"], each["metadata"]["name"]): each for each in rendered}
+    writer = found["StatefulSet", f"{SET}-0"]["spec"]["template"]["spec"]["containers"][0]
+    names = [each["name"] for each in writer["env"]]
+    assert "MQSTORE_REPLICA_SECRET_FILE" in names
+    assert ("MQSTORE_HA_TLS_CERT" in names) == has_tls
+    data = found["Secret", "shop-mqstore-replicas"]["data"]
+    assert data["secret"]
+    assert ("tls.crt" in data) == has_tls
+    assert kept.items() <= data.items()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import json
+from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
+from mqstore.service.ha_tls import HaTls
 from tests.unit.chart.settings_schema import CHART, SCHEMA
 from tests.unit.chart.test_chart import Rendered, needs_helm, pods, refusal, render
 
@@ -176,12 +180,28 @@ def test_only_pods_of_shards_reach_the_ports_of_the_log_and_they_reach_the_api_s
 
 
 @needs_helm
-def test_replicas_without_a_policy_need_the_addresses_that_may_copy_the_log() -> None:
-    off = {"enabled": False}
-    assert "any pod could copy the log" in refusal(replicas=3, networkPolicy=off)
-    settings = {"haAllowedSlaves": "10.1.0.0/16"}
-    found = render(replicas=3, networkPolicy=off, settings=settings)
-    assert "MQSTORE_HA_ALLOWED_SLAVES" not in environment(found, "shop-mqstore-shard-0")
+def test_replicas_prove_themselves_by_a_secret_that_the_chart_makes() -> None:
+    found = replicated(networkPolicy={"enabled": False})
+    secret = found["Secret"]["shop-mqstore-replicas"]
+    assert secret["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert len(base64.b64decode(secret["data"]["secret"])) == 40
+    given = environment(found, "shop-mqstore-shard-0")
+    assert given["MQSTORE_REPLICA_SECRET_FILE"] == "/etc/mqstore/replicas/secret"
+    assert "MQSTORE_HA_ALLOWED_SLAVES" not in given
+    writer, query = pods(found)["shop-mqstore-shard-1"]["containers"]
+    (mount,) = [each for each in writer["volumeMounts"] if each["name"] == "replica-secret"]
+    assert mount["mountPath"] == "/etc/mqstore/replicas"
+    assert "replica-secret" not in [each["name"] for each in query["volumeMounts"]]
+    assert secret_of(found, "replica-secret") == "shop-mqstore-replicas"
+    assert "shop-mqstore-replicas" not in render()["Secret"]
+
+
+@needs_helm
+def test_another_secret_of_replicas_may_be_named() -> None:
+    found = replicated(replicaSecret="own")
+    assert "shop-mqstore-replicas" not in found["Secret"]
+    assert secret_of(found, "replica-secret") == "own"
+    assert "replicaSecret is for replicas" in refusal(replicaSecret="own")
 
 
 @needs_helm
@@ -190,9 +210,8 @@ def test_replicas_need_volumes_of_their_own() -> None:
 
 
 @needs_helm
-def test_replicas_copy_the_log_by_tls_where_a_secret_has_certificates() -> None:
-    assert "MQSTORE_HA_TLS_CERT" not in environment(replicated(), "shop-mqstore-shard-1")
-    found = replicated(replicaTlsSecret="certificates")
+def test_replicas_of_a_new_release_copy_the_log_by_tls() -> None:
+    found = replicated()
     given = environment(found, "shop-mqstore-shard-1")
     writer, query = pods(found)["shop-mqstore-shard-1"]["containers"]
     (mount,) = [each for each in writer["volumeMounts"] if each["name"] == "replica-tls"]
@@ -200,7 +219,49 @@ def test_replicas_copy_the_log_by_tls_where_a_secret_has_certificates() -> None:
     for name, file in names.items():
         assert given[f"MQSTORE_HA_TLS_{name}"] == f"{mount['mountPath']}/{file}"
     assert "replica-tls" not in [each["name"] for each in query["volumeMounts"]]
-    volumes = pods(found)["shop-mqstore-shard-1"]["volumes"]
-    (volume,) = [each for each in volumes if each["name"] == "replica-tls"]
-    assert volume["secret"]["secretName"] == "certificates"
+    assert secret_of(found, "replica-tls") == "shop-mqstore-replicas"
+
+
+@needs_helm
+def test_certificates_of_the_chart_connect_replicas(tmp_path: Path) -> None:
+    data = replicated()["Secret"]["shop-mqstore-replicas"]["data"]
+    for name in ("tls.crt", "tls.key", "ca.crt"):
+        (tmp_path / name).write_bytes(base64.b64decode(data[name]))
+    tls = HaTls(tmp_path / "tls.crt", tmp_path / "tls.key", tmp_path / "ca.crt")
+
+    async def run() -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(await reader.readexactly(1))
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls.server)
+        async with server:
+            address = server.sockets[0].getsockname()
+            reader, writer = await asyncio.open_connection(*address, ssl=tls.client())
+            writer.write(b"a")
+            assert await reader.read() == b"a"
+            writer.close()
+
+    asyncio.run(run())
+
+
+@needs_helm
+def test_replicas_copy_the_log_by_certificates_of_another_authority() -> None:
+    found = replicated(replicaTlsSecret="certificates")
+    assert secret_of(found, "replica-tls") == "certificates"
+    assert list(found["Secret"]["shop-mqstore-replicas"]["data"]) == ["secret"]
     assert "replicaTlsSecret is for replicas" in refusal(replicaTlsSecret="certificates")
+
+
+@needs_helm
+def test_slaves_of_rocketmq_are_served_without_tls() -> None:
+    found = replicated(settings={"haAllowedSlaves": "10.1.2.3"})
+    assert "MQSTORE_HA_TLS_CERT" not in environment(found, "shop-mqstore-shard-1")
+    assert list(found["Secret"]["shop-mqstore-replicas"]["data"]) == ["secret"]
+
+
+def secret_of(found: Rendered, volume: str) -> str:
+    """The name of the Secret of a volume of the shards."""
+    volumes = pods(found)["shop-mqstore-shard-1"]["volumes"]
+    (named,) = [each["secret"]["secretName"] for each in volumes if each["name"] == volume]
+    return str(named)

@@ -77,6 +77,9 @@ class Addresses:
     """URL of its store-writer."""
     log: str = ""
     """``host:port`` at which followers copy the log and the tables."""
+    proves: bool = False
+    """Whether the leader proves itself to its followers, who then take no other for it; leaders of
+    earlier releases did not."""
 
 
 @dataclass(frozen=True, slots=True)

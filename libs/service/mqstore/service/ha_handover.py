@@ -4,9 +4,10 @@ The follower requests it by a report of -1, which no slave of RocketMQ sends. A 
 introduces itself at once. The follower then introduces itself, and goes on with reports of offsets.
 A master of RocketMQ takes -1 for a slave that has not reported yet: it sends nothing, and the
 follower's next report begins RocketMQ's protocol on the same connection. Before the leader's
-introduction a follower must send nothing else: a master takes any 8 bytes for an acknowledgement.
+first message a follower must send nothing else: a master takes any 8 bytes for an acknowledgement.
+A leader that has a secret sends a challenge first (``ha_proof``).
 
-An introduction is a header as of a frame, of offset -1, and as many bytes of JSON.
+A message is a header as of a frame, of offset -1, and as many bytes of JSON.
 """
 
 from __future__ import annotations
@@ -49,27 +50,44 @@ class FollowerIntroduction(LeaderIntroduction, frozen=True, rename="camel", kw_o
 
 
 Introduction = TypeVar("Introduction", LeaderIntroduction, FollowerIntroduction)
+Message = TypeVar("Message", bound=msgspec.Struct)
 
 
-def encode(introduction: LeaderIntroduction | FollowerIntroduction) -> bytes:
-    """Return the bytes of an introduction."""
-    text = msgspec.json.encode(introduction)
+def encode(message: msgspec.Struct) -> bytes:
+    """Return the bytes of an introduction, or of a message before it."""
+    text = msgspec.json.encode(message)
     assert len(text) <= SIZE_MAX
     return HEADER.pack(OFFSET, len(text)) + text
 
 
-async def read(reader: asyncio.StreamReader, kind: type[Introduction]) -> Introduction:
-    """Read an introduction. Raises FrameInvalid, IncompleteReadError (an EOFError), OSError."""
+async def read_text(reader: asyncio.StreamReader, size_max: int = SIZE_MAX) -> bytes:
+    """Read the JSON of a message. Raises FrameInvalid, IncompleteReadError (an EOFError),
+    OSError."""
     offset, size = HEADER.unpack(await reader.readexactly(HEADER.size))
-    if offset != OFFSET or not 0 <= size <= SIZE_MAX:
+    if offset != OFFSET or not 0 <= size <= size_max:
         raise FrameInvalid(f"{size} bytes at offset {offset} came instead of an introduction")
+    return await reader.readexactly(size)
+
+
+def decode(text: bytes, kind: type[Message]) -> Message:
+    """Return the message of a JSON text. Raises FrameInvalid."""
     try:
-        found = msgspec.json.decode(await reader.readexactly(size), type=kind)
+        return msgspec.json.decode(text, type=kind)
     except msgspec.MsgspecError as error:
         raise FrameInvalid(f"the other side's introduction is invalid: {error}") from None
+
+
+def decode_introduction(text: bytes, kind: type[Introduction]) -> Introduction:
+    """Return the introduction of a JSON text. Raises FrameInvalid."""
+    found = decode(text, kind)
     if not found.epochs or found.epochs != tuple(sorted(found.epochs)) or found.end < found.start:
         raise FrameInvalid("the other side's introduction has no epochs, or none in order")
     return found
+
+
+async def read(reader: asyncio.StreamReader, kind: type[Introduction]) -> Introduction:
+    """Read an introduction. Raises FrameInvalid, IncompleteReadError (an EOFError), OSError."""
+    return decode_introduction(await read_text(reader), kind)
 
 
 def fields_of(store_id: str, history: LogHistory) -> dict[str, Any]:

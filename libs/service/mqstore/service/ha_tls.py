@@ -1,11 +1,13 @@
 """TLS between a leader and its followers: each shows a certificate of one authority.
 
 Host names are not compared, as replicas know each other by addresses that change: every certificate
-of the authority admits to the log. RocketMQ's HA protocol has no TLS.
+of the authority admits to the log. One that names a replica proves that name to its leader, where
+there is no secret (``ha_proof``). RocketMQ's HA protocol has no TLS.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from pathlib import Path
 from typing import Final
@@ -54,3 +56,11 @@ class HaTls:
         context.load_cert_chain(self._cert, self._key)
         context.load_verify_locations(self._authority)
         return context
+
+
+def certified_names(writer: asyncio.StreamWriter) -> frozenset[str]:
+    """Return the names in the certificate of the other side; none without TLS."""
+    found = writer.get_extra_info("peercert") or {}
+    subjects = (pair for part in found.get("subject", ()) for pair in part)
+    values = (*subjects, *found.get("subjectAltName", ()))
+    return frozenset(value for kind, value in values if kind in ("commonName", "DNS"))

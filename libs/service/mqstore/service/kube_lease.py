@@ -28,7 +28,9 @@ LOG: Final = "mqstore/log"
 IN_SYNC: Final = "mqstore/in-sync"
 SUCCESSOR: Final = "mqstore/successor"
 FORMER: Final = "mqstore/former"
-"""Annotations of the Lease; names of replicas are separated by spaces."""
+PROVES: Final = "mqstore/proves"
+"""Annotations of the Lease; names of replicas are separated by spaces. PROVES has the epoch of a
+leader that proves itself: one of an earlier release leaves it unchanged."""
 
 
 class KubeLease:
@@ -88,7 +90,9 @@ def _lease(found: Any) -> Lease:
     return Lease(
         holder=spec.holder_identity or "",
         epoch=spec.lease_transitions or 0,
-        addresses=Addresses(given.get(URL, ""), given.get(LOG, "")),
+        addresses=Addresses(
+            given.get(URL, ""), given.get(LOG, ""), given.get(PROVES) == str(spec.lease_transitions)
+        ),
         in_sync=tuple(given.get(IN_SYNC, "").split()),
         successor=given.get(SUCCESSOR, ""),
         former=given.get(FORMER, ""),
@@ -107,6 +111,7 @@ def _body(lease: Lease) -> dict[str, Any]:
                 IN_SYNC: " ".join(lease.in_sync),
                 SUCCESSOR: lease.successor,
                 FORMER: lease.former,
+                PROVES: str(lease.epoch) if lease.addresses.proves else "",
             }
         },
         "spec": {

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
+from collections.abc import Callable
 from contextvars import ContextVar
 
 import structlog
@@ -57,6 +59,35 @@ def get(name: str) -> structlog.stdlib.BoundLogger:
     """Return the logger of a module."""
     logger: structlog.stdlib.BoundLogger = structlog.get_logger(name)
     return logger
+
+
+class LimitedWarnings:
+    """Warnings whose number others decide: of one kind a line a minute, with the number of those
+    that were left out. Used on one event loop."""
+
+    def __init__(
+        self,
+        logger: structlog.stdlib.BoundLogger,
+        interval_s: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._logger = logger
+        self._interval_s = interval_s
+        self._clock = clock
+        self._kinds: dict[tuple[str, str], tuple[float, int]] = {}
+        """When a kind is logged again, and how many were left out since."""
+
+    def log(self, event: str, *, of: str = "", **figures: object) -> None:
+        """Log a warning, or leave it out. Its kind is ``event``, and ``of`` where that is one of a
+        few."""
+        now = self._clock()
+        again_at, left_out = self._kinds.get((event, of), (now, 0))
+        if now < again_at:
+            self._kinds[event, of] = again_at, left_out + 1
+            return
+        self._kinds[event, of] = now + self._interval_s, 0
+        more = {"left_out": left_out} if left_out else {}
+        self._logger.warning(event, **{k: v for k, v in figures.items() if v is not None}, **more)
 
 
 def _add_context(service: str) -> Processor:

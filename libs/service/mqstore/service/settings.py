@@ -198,10 +198,18 @@ class Settings(BaseSettings):
     replica_name: Annotated[str | None, Field(pattern=r"^[!-~]{1,253}$")] = None
     """Name of this store among the replicas of its shard, by which its leader knows it; by default
     the host name, which in Kubernetes is that of the pod. It must not change."""
+    replica_secret_file: Path | None = None
+    """File with the secret by which leader and followers of mqstore prove themselves to each other,
+    16 characters or more; two, a line each, are both valid. Read again for each connection. With
+    it a follower may have any address. It needs `replicaNames`."""
+    replica_names: str = ""
+    """Names (`replicaName`) of the replicas of this shard, joined by spaces; by default
+    `replicaPods`. Of the followers that prove themselves only these can be in sync."""
     ha_allowed_slaves: str = ""
-    """IP addresses and blocks of RocketMQ slaves that may copy the log, joined by commas. Empty:
+    """IP addresses and blocks of RocketMQ's slaves that may copy the log, joined by commas. Empty:
     none, and no port is open for them. Their connections have neither token nor TLS, unless
-    `haTlsCert` is set."""
+    `haTlsCert` is set; without it a block of all addresses is refused. Replies wait for slaves
+    whose addresses are named one by one, not for those of a block."""
     ha_tls_cert: Path | None = None
     """PEM file with the certificate chain of this replica. With it followers connect to leaders by
     TLS only, and RocketMQ's slaves cannot. Read again when it changes."""
@@ -209,7 +217,7 @@ class Settings(BaseSettings):
     """PEM file with the key of `haTlsCert`."""
     ha_tls_ca: Path | None = None
     """PEM file of the authority of the replicas' certificates: each of its certificates admits to
-    the log."""
+    the log; without `replicaSecretFile` one that names a replica of `replicaNames` proves it."""
     ha_flush_disk_type: FlushDiskType = FlushDiskType.SYNC
     """Place of the bytes that a follower acknowledges. SYNC_FLUSH: its disk. ASYNC_FLUSH: its page
     cache, as in a slave of RocketMQ: replies come sooner, and a power cut of all replicas loses
@@ -342,6 +350,16 @@ class Settings(BaseSettings):
         return self.replica_name or socket.gethostname()
 
     @property
+    def shard_replicas(self) -> frozenset[str]:
+        """The names of the replicas that can be in sync, if they prove themselves."""
+        return frozenset((self.replica_names or self.replica_pods).split())
+
+    @property
+    def admits_copies(self) -> bool:
+        """Whether other processes may copy the log while this store leads."""
+        return bool(self.ha_allowed_slaves) or self.replica_secret_file is not None
+
+    @property
     def follows(self) -> bool:
         """Whether the store is to be a copy of a leader's."""
         return self.broker_role == "SLAVE"
@@ -375,8 +393,20 @@ class Settings(BaseSettings):
             raise ValueError("brokerRole=SLAVE and electionLease: the lease says who follows")
         if self.founding_replica is None:
             raise ValueError("electionLease needs foundingReplica: who leads a new shard first")
-        if not self.ha_allowed_slaves:
-            raise ValueError("electionLease needs haAllowedSlaves: addresses of the other replicas")
+        if not self.admits_copies:
+            raise ValueError(
+                "electionLease needs replicaSecretFile, or haAllowedSlaves with the addresses of "
+                "the other replicas"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _require_names(self) -> Self:
+        if self.replica_secret_file is not None and not self.shard_replicas:
+            raise ValueError(
+                "replicaSecretFile needs replicaNames: the names of this shard's replicas, which "
+                "alone can be in sync"
+            )
         return self
 
     def unused_names(self) -> list[str]:
@@ -403,7 +433,7 @@ class Settings(BaseSettings):
             if text is None and secret is not None:
                 text = secret.get_secret_value()
             if text is not None:
-                tokens[role] = _split_tokens(role, text)
+                tokens[role] = split_secrets(f"{role} token", text)
         return tokens
 
     @classmethod
@@ -426,17 +456,19 @@ TOKENS_OF_A_ROLE_MAX = 2
 """Valid tokens of a role at one time: during a rotation the old one and the new one."""
 
 
-def _split_tokens(role: str, text: str) -> tuple[str, ...]:
+def split_secrets(name: str, text: str) -> tuple[str, ...]:
+    """Return the valid values of a secret: one, or two during a rotation.
+
+    Raises ConfigurationError for a short one or too many.
+    """
     tokens = tuple(text.split())
     if not tokens or any(len(token) < TOKEN_LENGTH_MIN for token in tokens):
         raise ConfigurationError(
-            f"the {role} token is shorter than {TOKEN_LENGTH_MIN} characters; "
+            f"the {name} is shorter than {TOKEN_LENGTH_MIN} characters; "
             "make one with `openssl rand -hex 32`"
         )
     if len(tokens) > TOKENS_OF_A_ROLE_MAX:
-        raise ConfigurationError(
-            f"{len(tokens)} {role} tokens: give one, or the old one and the new one"
-        )
+        raise ConfigurationError(f"{len(tokens)} {name}s: give one, or the old one and the new one")
     return tokens
 
 

@@ -108,7 +108,7 @@ class Opening:
             )
         except OSError:  # the opening meets it too, and reports it; otherwise an epoch is safe
             is_copied = True
-        return NEXT_EPOCH if is_copied or self._settings.ha_allowed_slaves else None
+        return NEXT_EPOCH if is_copied or self._settings.admits_copies else None
 
     def _make_room(self) -> Mapping[str, int | float | str | None] | None:
         """Delete files if the disk is full, at most once per ``SHOWN_WITHIN_S``. Return figures.

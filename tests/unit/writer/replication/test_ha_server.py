@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from mqstore.service import ha_handover, ha_tables
+from mqstore.service import ha_handover, ha_proof, ha_tables
 from mqstore.service.ha_frames import (
     HEADER,
     Confirmation,
@@ -23,10 +23,13 @@ from mqstore.service.ha_frames import (
     encode_report,
 )
 from mqstore.service.ha_handover import FollowerIntroduction, LeaderIntroduction
+from mqstore.service.ha_proof import Challenge, Proven, ReplicaSecret
 from mqstore.service.rate import Rate
+from mqstore.service.settings import Settings
 from mqstore.service.sockets import bind
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.status import Epoch, TableBatch
+from mqstore.writer.replication.admission import Admission
 from mqstore.writer.replication.ha_server import HaServer
 from mqstore.writer.replication.slave import HaOptions
 from tests.unit.storage.stores import CONFIG, open_store, put_some
@@ -35,6 +38,8 @@ SEGMENT: Final = CONFIG.mapped_file_size_commit_log
 OPTIONS: Final = HaOptions(
     heartbeat_s=3600, housekeeping_s=3600, batch_size=1000, from_last_segment=False
 )
+STORE_ID: Final = "f" * 32
+"""Id of the store of a raw follower."""
 SOME: Final = 700
 """Messages that fill several segments."""
 
@@ -48,6 +53,13 @@ class RawSlave:
         self._frames = FrameReader()
         self._pending: list[Frame | Tables | Fetch] = []
 
+    async def prove(self, secret: ReplicaSecret, of: Proven) -> None:
+        """Request a hand-over, and prove to have the secret."""
+        self.send(ha_handover.REQUEST)
+        challenge = await ha_proof.read_first(self._reader)
+        assert isinstance(challenge, Challenge)
+        await secret.prove(challenge, self._reader, self._writer, of)
+
     def send(self, data: bytes) -> None:
         self._writer.write(data)
 
@@ -55,10 +67,12 @@ class RawSlave:
         self.send(encode_report(offset))
 
     async def introduce(
-        self, name: str, store_id: str = "f" * 32, **changes: Any
+        self, name: str, store_id: str = STORE_ID, *, proven: bool = False, **changes: Any
     ) -> LeaderIntroduction:
-        """Introduce itself as an empty follower of mqstore does; the leader's introduction."""
-        self.send(ha_handover.REQUEST)
+        """Introduce itself as an empty follower of mqstore does; the leader's introduction.
+        ``proven``: it has requested it, and proved itself."""
+        if not proven:
+            self.send(ha_handover.REQUEST)
         leader = await ha_handover.read(self._reader, LeaderIntroduction)
         history = replace(leader.history, start=0, end=0)
         self._frames = FrameReader(has_checksum=True)
@@ -155,10 +169,11 @@ class Served:
 
 @asynccontextmanager
 async def serving(
-    root: Path, options: HaOptions, allows: Callable[[str], bool] = lambda _: True
+    root: Path, options: HaOptions, allowed: str = "127.0.0.1", **settings: Any
 ) -> AsyncIterator[Served]:
+    admission = Admission(Settings(store=root, ha_allowed_slaves=allowed, **settings))
     with open_store(root) as store:
-        server = HaServer(store, "leader", options, allows)
+        server = HaServer(store, "leader", options, admission)
         listener = bind("127.0.0.1", 0)
         address = listener.getsockname()
         await server.start(listener)
@@ -336,7 +351,7 @@ def test_bytes_that_are_no_report_end_the_connection(root: Path, data: bytes) ->
 
 def test_a_slave_that_is_not_allowed_is_disconnected(root: Path) -> None:
     async def run() -> None:
-        async with serving(root, OPTIONS, lambda address: address != "127.0.0.1") as served:
+        async with serving(root, OPTIONS, allowed="127.0.0.2") as served:
             assert await (await served.slave()).ended()
 
     asyncio.run(run())

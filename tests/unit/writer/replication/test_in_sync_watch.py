@@ -22,7 +22,7 @@ class _Slave:
     """A copy whose acknowledgements the test makes."""
 
     def __init__(self, name: str, *, is_replica: bool = True) -> None:
-        self.name, self.is_replica = name, is_replica
+        self.name, self.is_replica, self.counts = name, is_replica, True
         self.address = f"{name}:1"
         self.acknowledged = 0
         self.tables = sys.maxsize

@@ -16,7 +16,8 @@ from mqstore.service.remoting import CommandRefused, PeerUnreachable, RemotingCl
 from mqstore.service.settings import Settings
 from mqstore.storage.admin import Commit
 from mqstore.storage.message_store import MessageStore
-from mqstore.writer.replication.leader import AllowedSlaves, Leader
+from mqstore.writer.replication.admission import AllowedSlaves
+from mqstore.writer.replication.leader import Leader
 from tests.free_ports import free_port
 from tests.unit.storage.stores import open_store, put_some
 

@@ -287,4 +287,5 @@ def own_addresses(settings: Settings) -> Addresses:
     return Addresses(
         url=f"{scheme}://{format_address((host, settings.writer_port))}",
         log=format_address((host, settings.ha_listen_port)),
+        proves=settings.replica_secret_file is not None,
     )

@@ -18,7 +18,7 @@ from enum import StrEnum
 from itertools import groupby
 from typing import Final
 
-from mqstore.service import ha_handover, ha_tables, logs
+from mqstore.service import ha_handover, ha_proof, ha_tables, logs
 from mqstore.service.events import Events
 from mqstore.service.ha_frames import (
     Fetch,
@@ -32,6 +32,7 @@ from mqstore.service.ha_frames import (
     encode_tables_report,
 )
 from mqstore.service.ha_handover import FollowerIntroduction, LeaderIntroduction
+from mqstore.service.ha_proof import Challenge, ProofRefused, Proven, ReplicaSecret
 from mqstore.service.ha_tls import HaTls
 from mqstore.service.sockets import format_address
 from mqstore.storage import MessageStore
@@ -68,7 +69,8 @@ class LinkState(StrEnum):
     CONNECTING = "connecting"
     FOLLOWING = "following"
     REFUSED = "refused"
-    """The leader's log does not continue this one: it is tried again, and needs an operator."""
+    """The leader's log does not continue this one, or either has not proved itself: it is tried
+    again, and needs an operator."""
     DIVERGED = "diverged"
     """This log has a tail that the leader's lacks, and it is being cut; or queues of a topic that
     was deleted here only are being made again."""
@@ -137,13 +139,16 @@ class Follower:
         name: str,
         syncs: bool = True,
         tls: HaTls | None = None,
+        secret: ReplicaSecret | None = None,
+        is_proof_needed: bool = True,
         on_diverged: Callable[[Divergence], None],
     ) -> None:
         """``on_diverged`` is called once, when following has ended: the store must be opened again.
         ``heartbeat_s``: longest time between two reports; ``housekeeping_s``: longest time
         without bytes of the leader; ``name``: its ``replicaName``; ``syncs``: whether bytes are
         on the disk before they are acknowledged, or in the page cache; ``tls``: None for a leader
-        that is reached without."""
+        that is reached without; ``secret``: of the shard's replicas, or None; with one
+        ``is_proof_needed``, unless the leader is of a release that proves nothing."""
         assert store.receiver is not None
         assert store.table_copies is not None
         self._receiver = store.receiver
@@ -157,6 +162,8 @@ class Follower:
         self._name = name
         self._syncs = syncs
         self._tls = tls
+        self._secret = secret
+        self._is_proof_needed = secret is not None and is_proof_needed
         self._on_diverged = on_diverged
         self._pause_s = PAUSE_FIRST_S
         self._has_grown = asyncio.Event()
@@ -183,7 +190,7 @@ class Follower:
                 self._note(LinkState.DIVERGED, str(diverged))
                 self._on_diverged(diverged)
                 return
-            except LeaderLogRefused as error:
+            except (LeaderLogRefused, ProofRefused) as error:
                 self._note(LinkState.REFUSED, str(error))
             except (OSError, EOFError, FrameInvalid, StorageError) as error:
                 self.corrupt_frames += isinstance(error, FrameCorrupt)
@@ -226,15 +233,38 @@ class Follower:
     async def _await_introduction(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> LeaderIntroduction | None:
-        """Request an introduction; None of a master of RocketMQ. Raises OSError, EOFError,
-        FrameInvalid."""
+        """Request an introduction, after a mutual proof; None of a master of RocketMQ.
+
+        Raises OSError, EOFError, FrameInvalid, ProofRefused."""
         writer.write(ha_handover.REQUEST)
         has_epochs = self._store.epochs.is_compared
-        try:
+        first: Challenge | LeaderIntroduction | None = None
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CONNECT_TIMEOUT_S if has_epochs else INTRODUCTION_TIMEOUT_S):
-                return await ha_handover.read(reader, LeaderIntroduction)
-        except TimeoutError:
-            return None
+                first = await ha_proof.read_first(reader)
+        if isinstance(first, Challenge):
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                return await self._prove(first, reader, writer)
+        if self._is_proof_needed:
+            raise ProofRefused(
+                "the leader does not prove that it has the secret of this shard's replicas: set "
+                "replicaSecretFile there too, or here not where it is a broker"
+            )
+        return first
+
+    async def _prove(
+        self, challenge: Challenge, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> LeaderIntroduction:
+        if self._secret is None:
+            raise ProofRefused(
+                "the leader admits only followers that prove themselves: set replicaSecretFile here"
+            )
+        own = Proven(self._name, self._store.store_id)
+        await self._secret.prove(challenge, reader, writer, own)
+        leader = await ha_handover.read(reader, LeaderIntroduction)
+        if leader.store_id != challenge.store_id:
+            raise ProofRefused("the leader introduces itself as another store than it has proved")
+        return leader
 
     def _introduce(self) -> FollowerIntroduction:
         store = self._store

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from mqstore.service.events import Events
+from mqstore.service.ha_proof import ReplicaSecret
 from mqstore.service.ha_tls import HaTls
 from mqstore.service.remoting import RemotingClient
 from mqstore.service.settings import Settings, split_address
@@ -32,11 +33,14 @@ class Following:
         leader: str,
         name: str,
         tls: HaTls | None,
+        secret: ReplicaSecret | None,
         on_diverged: Callable[[Divergence], None],
+        *,
+        is_proof_needed: bool,
     ) -> None:
         """``leader`` is the address of its log. Those of a master's tables are ``masterAddress``;
-        a leader of mqstore sends them. ``name`` is that of this replica; ``tls`` and
-        ``on_diverged`` as of ``Follower``."""
+        a leader of mqstore sends them. ``name`` is that of this replica; the others as of
+        ``Follower``."""
         self.follower = follower = Follower(
             *(store, durability, events, split_address(leader)),
             heartbeat_s=settings.ha_send_heartbeat_interval / 1000,
@@ -44,6 +48,8 @@ class Following:
             name=name,
             syncs=settings.ha_flush_disk_type is FlushDiskType.SYNC,
             tls=tls,
+            secret=secret,
+            is_proof_needed=is_proof_needed,
             on_diverged=on_diverged,
         )
         runs = [follower.run()]

@@ -6,22 +6,24 @@ import asyncio
 import contextlib
 import math
 import socket
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from mqstore.service import logs
 from mqstore.service.ha_frames import FETCH_SIZE_MAX, Confirmation
-from mqstore.service.ha_handover import LeaderIntroduction, fields_of
+from mqstore.service.ha_handover import FollowerIntroduction, LeaderIntroduction, fields_of
 from mqstore.storage import MessageStore
 from mqstore.storage.errors import LeaderLogRefused, RepairRefused
 from mqstore.storage.status import LogHistory, common_end
+from mqstore.writer.replication.admission import Admission
 from mqstore.writer.replication.slave import HaOptions, Slave, SlaveRefused
 
 log = logs.get(__name__)
 
 SLAVES_MAX: Final = 16
-"""Maximum number of connected slaves; a further one replaces one that has reported nothing, or is
-disconnected."""
+"""Maximum number of slaves that copy the log, and of connections that have not said yet who they
+are."""
 LOOK_INTERVAL_S: Final = 0.02
 """Seconds between two looks at the log's end, while slaves are connected; RocketMQ takes 0.1."""
 TABLES_INTERVAL_S: Final = 1.0
@@ -33,17 +35,16 @@ class HaServer:
     """The connections of all slaves, and their ``SlaveObserver``. Used on one event loop."""
 
     def __init__(
-        self, store: MessageStore, name: str, options: HaOptions, allows: Callable[[str], bool]
+        self, store: MessageStore, name: str, options: HaOptions, admission: Admission
     ) -> None:
-        """``name`` is the leader's ``replicaName``; ``allows`` decides by a slave's IP address
-        whether it may copy the log."""
+        """``name`` is the leader's ``replicaName``."""
+        self.admission = admission
         self._store = store
         self._name = name
         self._stream = store.log_stream
         self._feed = store.table_feed
         self._feed_seen_at = -math.inf
         self._options = options
-        self._allows = allows
         self._loop = asyncio.get_running_loop()
         self.fetched_bytes = 0
         """Bytes of damaged records that were fetched from followers."""
@@ -56,9 +57,11 @@ class HaServer:
         self.has_had_followers = False
         """Whether a follower of mqstore was connected, or is."""
         self.refused = 0
-        """Connections whose slave could not copy this log from the end of its own."""
+        """Connections that were refused, or did not follow the protocol."""
+        self._warnings = logs.LimitedWarnings(log)
         self._server: asyncio.Server | None = None
         self._slaves: dict[asyncio.Task[None], Slave] = {}
+        self._ending: set[asyncio.Task[None]] = set()
         self._end = -1
         self._look: asyncio.TimerHandle | None = None
 
@@ -73,9 +76,10 @@ class HaServer:
         return [each for each in list(self._slaves.values()) if each.requested is not None]
 
     def acknowledged_by(self, count: int) -> int | None:
-        """The offset up to which at least ``count`` connected slaves have acknowledged the log;
-        None with fewer slaves."""
-        found = sorted((each.acknowledged for each in self.slaves), reverse=True)
+        """The offset up to which at least ``count`` connected slaves that count have
+        acknowledged the log; None with fewer of them."""
+        slaves = (each for each in self.slaves if each.counts)
+        found = sorted((each.acknowledged for each in slaves), reverse=True)
         return found[count - 1] if len(found) >= count else None
 
     @property
@@ -98,27 +102,72 @@ class HaServer:
         store = self._store
         return LeaderIntroduction(**fields_of(store.store_id, store.epochs.history))
 
-    def admit(self, replica: Slave) -> None:
-        """See ``SlaveObserver``. Its earlier connection, which may be lost, ends."""
-        assert replica.follower is not None
-        _require_prefix(self._store.epochs.history, replica.follower.history)
-        if replica.name == self._name:
-            log.warning(
-                "a follower has the leader's replicaName and is never in sync: give it another one",
-                replica=replica.name,
-                address=replica.address,
+    def admit(self, slave: Slave) -> None:
+        """See ``SlaveObserver``. Its earlier connection, which may be lost, ends: if it is of the
+        same address, since a live one is not to be displaced."""
+        admission = self.admission
+        if slave.follower is None:
+            if slave.host not in admission.allowed:
+                raise SlaveRefused("it is a slave of RocketMQ whose address haAllowedSlaves lacks")
+            slave.counts = admission.counts(slave.host, None)
+        else:
+            _require_prefix(self._store.epochs.history, slave.follower.history)
+            slave.counts = admission.counts(slave.host, slave.proven_name)
+            self._warn_of_name(slave)
+            self._end_earlier(slave, slave.follower)
+        if sum(each.is_admitted for each in self._slaves.values()) >= SLAVES_MAX:
+            self._disconnect(self._rival_of(slave))
+        slave.is_admitted = True
+        self.has_had_followers |= slave.is_replica
+
+    def _warn_of_name(self, slave: Slave) -> None:
+        if not slave.counts:
+            self._warnings.log(
+                "a follower is never in sync: neither replicaNames names it, with a proof, nor "
+                "haAllowedSlaves its very address",
+                replica=slave.name,
             )
+        elif slave.name == self._name:
+            self._warnings.log(
+                "a follower has the leader's replicaName and is never in sync: give it another one",
+                replica=slave.name,
+                address=slave.address,
+            )
+
+    def _end_earlier(self, slave: Slave, introduction: FollowerIntroduction) -> None:
+        """End the earlier connection of a follower. Raises SlaveRefused where it is another's."""
         for other in list(self._slaves.values()):
-            if other is replica or not other.is_replica or other.name != replica.name:
+            if other is slave or other.follower is None or other.name != slave.name:
                 continue
-            assert other.follower is not None
-            if other.follower.store_id != replica.follower.store_id:
+            if other.follower.store_id != introduction.store_id:
                 raise SlaveRefused(
-                    f"its replicaName {replica.name} is that of the follower at {other.address}: "
+                    f"its replicaName {slave.name} is that of the follower at {other.address}: "
                     "give each follower a name of its own"
                 )
-            other.disconnect()
-        self.has_had_followers = True
+            if other.host != slave.host:
+                raise SlaveRefused(
+                    f"{slave.name} is connected from {other.address}; that connection ends when "
+                    "it has reported nothing for haHousekeepingInterval"
+                )
+            self._disconnect(other)
+
+    def _rival_of(self, slave: Slave) -> Slave:
+        """Return the slave that is disconnected for a further one.
+
+        It does not count, or is of an address that has more connections. Raises SlaveRefused.
+        """
+        admitted = [each for each in self._slaves.values() if each.is_admitted]
+        others = [each for each in admitted if not each.counts]
+        if slave.counts and others:
+            return _first_of_most(others)
+        rivals = admitted if slave.counts else others
+        number = Counter(each.host for each in rivals)
+        found = _first_of_most(rivals) if rivals else None
+        if found is None or number[found.host] <= number[slave.host] + 1:
+            found = next((each for each in rivals if each.host == slave.host), None)
+        if found is None:
+            raise SlaveRefused(f"{SLAVES_MAX} slaves are connected")
+        return found
 
     def note_sent(self, size: int) -> None:
         """See ``SlaveObserver``."""
@@ -128,9 +177,11 @@ class HaServer:
         """See ``SlaveObserver``."""
         self.notify()
 
-    def note_refusal(self) -> None:
-        """See ``SlaveObserver``."""
+    def note_refusal(self, event: str, slave: Slave, *, reason: str | None = None) -> None:
+        """See ``SlaveObserver``. Refusals of one that counts are not hidden by those of others."""
         self.refused += 1
+        of = slave.host if slave.counts else ""
+        self._warnings.log(event, of=of, slave=slave.name, reason=reason, refused=self.refused)
 
     async def start(self, listener: socket.socket) -> None:
         """Serve the connections of a listening socket, which ``close`` closes."""
@@ -144,26 +195,38 @@ class HaServer:
             self._server.close()
         if self._look is not None:
             self._look.cancel()
-        tasks = list(self._slaves)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for slave in list(self._slaves.values()):
+            self._disconnect(slave)
+        await asyncio.gather(*self._ending, return_exceptions=True)
+        await asyncio.sleep(0)  # then the connections are closed
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         slave = Slave(self._stream, self._feed, self._options, reader, writer, self)
-        host = str((writer.get_extra_info("peername") or ("",))[0])
-        if not self._allows(host):
-            log.warning("a slave is not in haAllowedSlaves", slave=slave.address)
+        if not self.admission.may_connect(slave.host):
+            self.note_refusal("a slave is not in haAllowedSlaves", slave)
             writer.close()
-        elif len(self._slaves) >= SLAVES_MAX and not self._drop_silent():
-            log.warning("too many slaves", slave=slave.address, max=SLAVES_MAX)
-            writer.close()
-        else:
-            task = self._loop.create_task(slave.serve())
-            self._slaves[task] = slave
-            task.add_done_callback(lambda task: self._slaves.pop(task, None))
-            if self._look is None:
-                self._look_at_end()
+            return
+        unknown = [each for each in self._slaves.values() if not each.is_admitted]
+        if len(unknown) >= SLAVES_MAX:
+            silent = _first_of_most(unknown)
+            self.note_refusal("a slave that says nothing is disconnected", silent)
+            self._disconnect(silent)
+        task = self._loop.create_task(slave.serve())
+        self._slaves[task] = slave
+        task.add_done_callback(lambda task: self._slaves.pop(task, None))
+        if self._look is None:
+            self._look_at_end()
+
+    def _disconnect(self, slave: Slave) -> None:
+        """Disconnect a slave; it counts for nothing from now on."""
+        for task, each in self._slaves.items():
+            if each is slave:
+                del self._slaves[task]
+                self._ending.add(task)
+                task.add_done_callback(self._ending.discard)
+                task.cancel()
+                slave.disconnect()
+                return
 
     async def fetch(
         self, names: Collection[str], offset: int, size: int, is_right: Callable[[bytes], bool]
@@ -193,18 +256,6 @@ class HaServer:
             )
         return None
 
-    def _drop_silent(self) -> bool:
-        """Disconnect the oldest slave that has reported nothing, for one that may; return whether
-        there was one."""
-        for task, slave in self._slaves.items():
-            if slave.requested is None:
-                log.warning("a slave that says nothing is disconnected", slave=slave.address)
-                del self._slaves[task]
-                task.cancel()
-                slave.disconnect()
-                return True
-        return False
-
     def send_now(self) -> None:
         """Wake the slaves if the log has grown."""
         if (end := self._stream.end) != self._end:
@@ -230,6 +281,12 @@ class HaServer:
             self._feed_seen_at = now
             self._feed.refresh()
         self._look = self._loop.call_later(LOOK_INTERVAL_S, self._look_at_end)
+
+
+def _first_of_most(slaves: Sequence[Slave]) -> Slave:
+    """Return the oldest connection of the address that has most of them."""
+    number = Counter(each.host for each in slaves)
+    return max(slaves, key=lambda each: number[each.host])
 
 
 def _require_prefix(own: LogHistory, follower: LogHistory) -> None:

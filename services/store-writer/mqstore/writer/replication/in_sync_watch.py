@@ -159,7 +159,9 @@ class InSyncWatch:
         copies.note_own(log_.max_offset, flushed, now, tables=self._store.table_feed.version)
         for name, slave in slaves.items():
             copies.note_report(
-                *(name, slave.acknowledged, now), tables=slave.tables, may_join=slave.is_replica
+                *(name, slave.acknowledged, now),
+                tables=slave.tables,
+                may_join=slave.is_replica and slave.counts,
             )
             self._note_connected(name, slave, now)
         self._confirm()

@@ -8,11 +8,9 @@ import socket
 import ssl
 import time
 from collections.abc import Iterable
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Final
 
 from mqstore.service import logs
-from mqstore.service.configuration_error import ConfigurationError
 from mqstore.service.events import Events
 from mqstore.service.ha_tls import HaTls
 from mqstore.service.rate import Rate
@@ -20,6 +18,7 @@ from mqstore.service.remoting import RemotingServer
 from mqstore.service.settings import Settings
 from mqstore.service.sockets import address_of, bind
 from mqstore.storage import MessageStore
+from mqstore.writer.replication.admission import Admission
 from mqstore.writer.replication.ha_server import HaServer
 from mqstore.writer.replication.in_sync import InSyncSet
 from mqstore.writer.replication.in_sync_watch import InSyncWatch, Publish, publish_nowhere
@@ -37,27 +36,8 @@ FOLLOWERS_S: Final = 60.0
 leader connects again within 40."""
 
 
-class AllowedSlaves:
-    """The addresses of ``haAllowedSlaves``."""
-
-    def __init__(self, text: str) -> None:
-        """Raises ConfigurationError for a part that is neither an IP address nor a block."""
-        self._blocks = [_block(part.strip()) for part in text.split(",") if part.strip()]
-
-    def __bool__(self) -> bool:
-        return bool(self._blocks)
-
-    def __contains__(self, address: str) -> bool:
-        try:
-            found = ip_address(address)
-        except ValueError:  # the connection is lost
-            return False
-        mapped = found.ipv4_mapped if found.version == 6 else None
-        return any((mapped or found) in block for block in self._blocks)
-
-
 class Leader:
-    """Serves slaves of RocketMQ, if the settings allow any. Used on one event loop."""
+    """Serves the copies of the log that the settings admit. Used on one event loop."""
 
     def __init__(
         self, settings: Settings, events: Events, publish: Publish = publish_nowhere
@@ -67,13 +47,8 @@ class Leader:
         self._events = events
         self._publish = publish
         self._in_sync_min = settings.min_in_sync_replicas
-        self._allowed = AllowedSlaves(settings.ha_allowed_slaves)
         self._tls = HaTls.of(settings)
-        if settings.broker_role == "SYNC_MASTER" and not self._allowed:
-            raise ConfigurationError(
-                "brokerRole is SYNC_MASTER, and no slave may connect: name the addresses of slaves "
-                "in haAllowedSlaves, or remove brokerRole"
-            )
+        self.admission = Admission(settings)
         self._remoting: RemotingServer | None = None
         self._started_at = math.inf
         self.ha: HaServer | None = None
@@ -95,7 +70,7 @@ class Leader:
     def may_have_followers(self) -> bool:
         """Whether followers of mqstore may have the log: one was connected, or may connect still.
         Any thread."""
-        if not self._allowed:
+        if not self.admission:
             return False
         was_connected = self.ha is not None and self.ha.has_had_followers
         return was_connected or time.monotonic() - self._started_at < FOLLOWERS_S
@@ -114,16 +89,16 @@ class Leader:
         return None if self.watch is None else self.watch.copies.tables_replicated
 
     async def start(self, store: MessageStore, name: str, members: Iterable[str] = ()) -> None:
-        """Open the ports, if slaves are allowed, and watch which copies are in sync.
+        """Open the ports, if copies are admitted, and watch which copies are in sync.
 
         ``name`` is that of this replica; ``members`` as of ``InSyncSet``. Raises ConfigurationError
         where a port is in use.
         """
-        if self._allowed:
+        if self.admission:
             await self._open_ports(store, name)
         self._started_at = time.monotonic()
         settings = self._settings
-        if self._allowed or settings.read_up_to_confirmed_offset:
+        if self.admission or settings.read_up_to_confirmed_offset:
             copies = InSyncSet(
                 name,
                 members,
@@ -141,14 +116,20 @@ class Leader:
         listener = bind(settings.host, settings.ha_listen_port)
         ha_port = listener.getsockname()[1]
         options = _options(settings, None if self._tls is None else self._tls.server)
-        self.ha = HaServer(store, name, options, self._allowed.__contains__)
+        self.ha = HaServer(store, name, options, self.admission)
         await self.ha.start(listener)
-        if self._tls is not None:  # followers only, which need no other port
-            log.info("followers may copy the log by TLS", ha=address_of(listener))
+        if self._tls is not None or not self.admission.allowed:
+            # followers only, which need no other port
+            log.info(
+                "followers may copy the log",
+                ha=address_of(listener),
+                tls=self._tls is not None,
+                proof=self.admission.secret is not None,
+            )
             return
         self._remoting = RemotingServer(
             handlers(store, settings.listen_port, ha_port),
-            allows=self._allowed.__contains__,
+            allows=self.admission.allowed.__contains__,
         )
         for each in self._remoting_listeners():
             await self._remoting.start(each)
@@ -165,16 +146,6 @@ class Leader:
     def _remoting_listeners(self) -> list[socket.socket]:
         host, port = self._settings.host, self._settings.listen_port
         return [bind(host, each) for each in (port, port - FAST_PORT_BELOW)]
-
-
-def _block(text: str) -> IPv4Network | IPv6Network:
-    try:
-        return ip_network(text)
-    except ValueError as error:
-        raise ConfigurationError(
-            f"setting haAllowedSlaves: {error}; name IP addresses or blocks, such as 10.1.2.3 or "
-            "10.1.0.0/16, joined by commas"
-        ) from None
 
 
 def _options(settings: Settings, tls: ssl.SSLContext | None) -> HaOptions:

@@ -64,12 +64,12 @@ class Replica:
         settings = self._settings
         if settings.election_lease is None:
             assert settings.ha_master_address is not None
-            self._follow(store, settings.ha_master_address)
+            self._follow(store, settings.ha_master_address, is_proof_needed=True)
         elif self.elected is None:
             self.elected = Elected(settings, store, self, self._service.events)
             self.elected.start()
         elif isinstance(role := self.elected.role, FollowingRole):
-            self._follow(store, role.addresses.log)
+            self._follow(store, role.addresses.log, is_proof_needed=role.addresses.proves)
 
     async def stop(self) -> None:
         """Stop all tasks. The store is open still."""
@@ -136,7 +136,7 @@ class Replica:
             store = self._service.open_store
             if store is not None and store.receiver is not None:
                 await self._stop_following()
-                self._follow(store, leader.log)
+                self._follow(store, leader.log, is_proof_needed=leader.proves)
 
     async def lead(self, epoch: int) -> None:
         """See ``elected.Store``."""
@@ -178,13 +178,14 @@ class Replica:
         if self.elected is not None:
             await self.elected.publish(names)
 
-    def _follow(self, store: MessageStore, leader: str) -> None:
+    def _follow(self, store: MessageStore, leader: str, *, is_proof_needed: bool) -> None:
         service, settings = self._service, self._settings
         elects = settings.election_lease is not None
         name = replica_name(settings, store) if elects else settings.own_replica_name
         self.following = Following(
             *(settings, store, service.durability, service.events, leader, name),
-            *(self._tls, self._note_diverged),
+            *(self._tls, self.leader.admission.secret, self._note_diverged),
+            is_proof_needed=is_proof_needed,
         )
 
     async def _stop_following(self) -> None:

@@ -103,11 +103,12 @@ class ReplicaWaiter(Waiter):
     def _not_available(self, end: int, acknowledged: int | None) -> FlushTimeout:
         if self._ha is None:
             return SlaveNotAvailable(
-                "the messages are stored, and no slave may connect: set haAllowedSlaves"
+                "the messages are stored, and no slave may connect: set replicaSecretFile or "
+                "haAllowedSlaves"
             )
         if acknowledged is None:
             return SlaveNotAvailable(
-                "the messages are stored, and too few slaves are connected or in sync"
+                "the messages are stored, and too few slaves that count are connected or in sync"
             )
         return SlaveNotAvailable(
             f"the messages are stored, and a slave is {end - acknowledged} bytes behind; one "

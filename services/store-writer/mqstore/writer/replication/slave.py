@@ -29,12 +29,14 @@ from mqstore.service.ha_frames import (
     encode_tables,
 )
 from mqstore.service.ha_handover import FollowerIntroduction, LeaderIntroduction
-from mqstore.service.ha_tls import HELLO
+from mqstore.service.ha_proof import ProofRefused, Proven
+from mqstore.service.ha_tls import HELLO, certified_names
 from mqstore.service.rate import Rate
 from mqstore.service.sockets import format_address
 from mqstore.storage.errors import RecordExpired
 from mqstore.storage.reads import LogStream
 from mqstore.storage.status import NOTHING, TableFeed
+from mqstore.writer.replication.admission import Admission
 from mqstore.writer.replication.tables_sender import TablesSender
 
 log = logs.get(__name__)
@@ -79,8 +81,13 @@ class SlaveObserver(Protocol):
     def introduce(self) -> LeaderIntroduction:
         """Return what the leader says of itself to a follower."""
 
-    def admit(self, replica: Slave) -> None:
-        """Accept a follower that has introduced itself. Raises SlaveRefused."""
+    @property
+    def admission(self) -> Admission:
+        """The settings that admit copies of the log."""
+
+    def admit(self, slave: Slave) -> None:
+        """Accept a follower that has introduced itself, or a slave of RocketMQ that has reported an
+        offset, before it is sent anything of the log. Raises SlaveRefused."""
 
     def note_sent(self, size: int) -> None:
         """Note that bytes of the log were sent."""
@@ -88,8 +95,8 @@ class SlaveObserver(Protocol):
     def note_report(self) -> None:
         """Note that a slave has reported an offset."""
 
-    def note_refusal(self) -> None:
-        """Note that a slave cannot copy this log."""
+    def note_refusal(self, event: str, slave: Slave, *, reason: str | None = None) -> None:
+        """Count a connection that is refused or does not follow the protocol, and log some."""
 
 
 class Slave:
@@ -104,9 +111,17 @@ class Slave:
         writer: asyncio.StreamWriter,
         observer: SlaveObserver,
     ) -> None:
-        self.address = format_address((writer.get_extra_info("peername") or ("", 0))[:2])
+        peer = (writer.get_extra_info("peername") or ("", 0))[:2]
+        self.address = format_address(peer)
+        self.host = str(peer[0])
+        """Its IP address."""
         self.follower: FollowerIntroduction | None = None
         """None for a slave of RocketMQ, or before the introduction."""
+        self.is_admitted = False
+        """Whether it may copy the log."""
+        self.counts = False
+        """Whether replies may wait for it, and a follower be in sync: the settings name it."""
+        self._proven: Proven | None = None
         self.requested: int | None = None
         """The end of its log when it connected; None before its first report."""
         self.acknowledged = 0
@@ -135,8 +150,20 @@ class Slave:
 
     @property
     def name(self) -> str:
-        """The ``replicaName`` of a follower, the address of a slave of RocketMQ."""
-        return self.address if self.follower is None else self.follower.name
+        """The ``replicaName`` of a follower, the address of a slave of RocketMQ; both of a follower
+        that does not count, whose name may be that of another one."""
+        if self.follower is None:
+            return self.address
+        return self.follower.name if self.counts else f"{self.follower.name}@{self.address}"
+
+    @property
+    def proven_name(self) -> str | None:
+        """The ``replicaName`` that the follower has proved, by the secret or by its certificate;
+        without the store id that may follow a slash."""
+        if self.follower is None:
+            return None
+        name = self.follower.name.partition("/")[0]
+        return name if self._proven is not None or name in certified_names(self._writer) else None
 
     @property
     def is_replica(self) -> bool:
@@ -198,8 +225,7 @@ class Slave:
             timeout_s = HANDSHAKE_TIMEOUT_S
             await self._writer.start_tls(self._options.tls, ssl_handshake_timeout=timeout_s)
         except OSError as error:
-            self._observer.note_refusal()
-            log.warning("a slave is refused: no TLS", slave=self.address, reason=str(error))
+            self._observer.note_refusal("a slave is refused: no TLS", self, reason=str(error))
             self._writer.transport.abort()
             return False
         return True
@@ -207,9 +233,10 @@ class Slave:
     def _note_end(self, errors: list[BaseException | None]) -> None:
         error = next((each for each in errors if each is not None), None)
         where = {"slave": self.name, "acknowledged": self.acknowledged}
-        if isinstance(error, (SlaveRefused, FrameInvalid)):
-            self._observer.note_refusal()
-            log.error("a slave is refused", reason=str(error), **where)
+        if isinstance(error, (SlaveRefused, FrameInvalid, ProofRefused)):
+            self._observer.note_refusal("a slave is refused", self, reason=str(error))
+        elif not self.is_admitted and isinstance(error, (OSError, EOFError, type(None))):
+            self._observer.note_refusal("a slave has said nothing", self)
         elif isinstance(error, TimeoutError):
             log.warning("a slave is disconnected: it has sent no report in time", **where)
         elif error is None or isinstance(error, (OSError, asyncio.IncompleteReadError)):
@@ -220,7 +247,8 @@ class Slave:
     async def _receive(self) -> None:
         """Take reports until the connection ends.
 
-        Raises TimeoutError, OSError, IncompleteReadError, FrameInvalid, SlaveRefused."""
+        Raises TimeoutError, OSError, IncompleteReadError, FrameInvalid, SlaveRefused,
+        ProofRefused."""
         reports = ReportReader()
         async with asyncio.timeout(self._options.housekeeping_s):
             first = await self._reader.readexactly(REPORT.size)
@@ -230,6 +258,7 @@ class Slave:
                 await self._hand_over()
                 reports = ReportReader(has_tables=True)
             elif (offset := reports.feed(first)) is not None:
+                self._observer.admit(self)
                 self._take_report(offset)
         while True:
             async with asyncio.timeout(self._options.housekeeping_s):
@@ -244,8 +273,15 @@ class Slave:
                 self._take_report(offset)
 
     async def _hand_over(self) -> None:
-        self._write(ha_handover.encode(self._observer.introduce()))
-        self.follower = await ha_handover.read(self._reader, FollowerIntroduction)
+        leader, secret = self._observer.introduce(), self._observer.admission.secret
+        if secret is not None:
+            self._proven = await secret.require_proof(self._reader, self._writer, leader.store_id)
+            leader = self._observer.introduce()
+        self._write(ha_handover.encode(leader))
+        follower = await ha_handover.read(self._reader, FollowerIntroduction)
+        if self._proven not in (None, Proven(follower.name, follower.store_id)):
+            raise SlaveRefused("it introduces itself by another name or store than it has proved")
+        self.follower = follower
         self._observer.admit(self)
 
     def _take_report(self, offset: int) -> None:
