@@ -153,13 +153,88 @@ def test_a_dry_run_of_a_restore_names_the_pods_and_changes_nothing(
         {
             "^get statefulsets": [items(stateful_set(3))],
             "^get pods": [items(pod("True"))],
+            "printenv": ["/var/lib/mqstore/store"],
+            "df": ["Avail\n1000000"],
         }
     )
     ran = does("restore", "0", str(copy), "--replace", "--dry-run")
     assert (ran.exit_code, ran.stderr) == (0, "")
     pods = ", ".join(f"{NAME}-shard-{number}" for number in range(3))
     assert ran.stdout == f"would stop {pods}, and replace the store of shard 0 by {copy}\n"
-    assert not cluster.commands("^(scale|apply|delete|exec|wait)")
+    assert not cluster.commands("^(scale|apply|delete|wait)")
+    assert not cluster.commands("^exec.*(rm|mv|tar)")
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_restore_without_room_stops_no_pod(
+    cluster: Cluster, copy: Path, *, dry_run: bool
+) -> None:
+    (copy / "commitlog" / "0").write_bytes(b"x" * 8192)
+    cluster.answers(
+        {
+            "^get statefulsets": [items(stateful_set())],
+            "^get pods": [items(pod("True"))],
+            "printenv": ["/var/lib/mqstore/store"],
+            "df": ["Avail\n8191"],
+        }
+    )
+    ran = does("restore", "0", str(copy), "--replace", *(["--dry-run"] if dry_run else []))
+    assert ran.exit_code == 2
+    assert "the copy takes 8.0 KiB, and the volume has 8.0 KiB free" in ran.stderr
+    assert not cluster.commands("^(scale|apply|delete|wait)")
+
+
+def test_holes_of_the_copied_files_need_no_room(cluster: Cluster, copy: Path) -> None:
+    with (copy / "commitlog" / "0").open("wb") as file:
+        file.truncate(64 << 20)
+    cluster.answers(
+        {
+            "^get statefulsets": [items(stateful_set())],
+            "^get pods": [items(pod("True"))],
+            "printenv": ["/var/lib/mqstore/store"],
+            "df": ["Avail\n8192"],
+        }
+    )
+    ran = does("restore", "0", str(copy), "--replace")
+    assert (ran.exit_code, ran.stderr) == (0, "")
+
+
+SNAPSHOT: dict[str, list[Any]] = {
+    "^get statefulsets": [items(stateful_set())],
+    "^get pods": [items(pod("True"))],
+    "^get pod/": ["node-1"],
+    "^get pvc": [{"spec": {"accessModes": [], "resources": {"requests": {"storage": "1"}}}}],
+    "^api-resources": ["volumesnapshots.snapshot.storage.k8s.io"],
+    "^get volumesnapshot": [{"metadata": {"name": "nightly"}, "status": {"readyToUse": True}}],
+    "printenv": ["/var/lib/mqstore/store"],
+    "commitlog": ["found"],
+    "du": ["4096 ."],
+    "df": ["Avail\n4096"],
+}
+
+
+@pytest.mark.parametrize(
+    ("known", "why"), [({"du": ["4097 ."]}, "the copy takes"), ({"commitlog": [""]}, "no store")]
+)
+def test_a_snapshot_that_cannot_be_copied_stops_no_pod(
+    cluster: Cluster, known: dict[str, list[Any]], why: str
+) -> None:
+    cluster.answers({**SNAPSHOT, **known})
+    ran = does("restore", "0", "--snapshot", "nightly", "--replace")
+    assert ran.exit_code == 2
+    assert why in ran.stderr
+    assert not cluster.commands("^scale")
+    assert len(cluster.commands("^delete (pod|pvc)/")) == 2, "nothing is left of the look"
+
+
+def test_a_snapshot_is_looked_at_on_the_node_of_its_shard(cluster: Cluster) -> None:
+    cluster.answers(SNAPSHOT)
+    ran = does("restore", "0", "--snapshot", "nightly", "--replace")
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    viewer, holder = (json.loads(made)["spec"] for made in cluster.requests("^apply"))
+    assert "node-1" in json.dumps(viewer["affinity"])
+    assert [each["name"] for each in viewer["volumes"]] == ["snapshot"]
+    assert [each["name"] for each in holder["volumes"]] == ["store", "snapshot"]
 
 
 @pytest.mark.parametrize("source", [["copy"], ["--snapshot", "nightly"]])

@@ -351,6 +351,28 @@ def test_a_slot_that_names_another_item_is_a_broken_chain(root: Path) -> None:
     assert (finding.kind, finding.offset) == (Kind.INDEX_CHAIN, INDEX_HEADER_SIZE + used)
 
 
+def test_an_index_file_that_was_copied_while_it_grew_is_as_after_a_kill(tmp_path: Path) -> None:
+    """The header is copied first: slots and items behind it are of later messages."""
+    root = tmp_path / "store"
+    with open_store(root) as store:
+        store.create_topic("T", queues=3)
+        put_some(store, 100)
+        store.wait_for_index()
+        header = first_index(root).read_bytes()[:INDEX_HEADER_SIZE]
+        put_some(store, 14, start=100)
+        store.wait_for_index()
+        store.flush.flush_all()
+        copied = Path(shutil.copytree(root, tmp_path / "copy"))
+    poke(first_index(copied), 0, header)
+
+    assert Kind.NOT_CLOSED in kinds(copied)
+    assert {each.kind for each in found(copied) if each.level is Level.FINDING} == set()
+
+    item = ITEMS_AT + 20 * (2 * 114)
+    poke(first_index(copied), item + 16, (2 * 114).to_bytes(4))
+    assert Kind.INDEX_CHAIN in kinds(copied), "a chain behind the count that goes wrong"
+
+
 @pytest.mark.parametrize("entry", [9, 0x7FFFFFFF, 0xFFFFFFFF], ids=["cycle", "beyond", "negative"])
 def test_links_that_lead_nowhere_are_broken_chains(root: Path, entry: int) -> None:
     poke(first_index(root), ITEMS_AT + 20 * 9 + 16, entry.to_bytes(4))

@@ -1,29 +1,29 @@
 """``kubectl mqstore restore``: copies a local store directory, or the store in a volume snapshot,
 to the volume of a shard.
 
-The command stops the shard's pod and the pods of higher numbers meanwhile, with replicas those of
-the shard; a pod of the same image holds the volume. The old store is renamed first and deleted only
-after the copy is complete. The first replica gets the store, and leads; the claims of the others
-are deleted, and they copy it.
+The command first checks the copy and the room on the volume, while the shard runs. Then it stops
+the shard's pod and the pods of higher numbers, with replicas those of the shard; a pod of the same
+image holds the volume. The old store is renamed first and deleted only after the copy is complete.
+The first replica gets the store, and leads; the claims of the others are deleted, and they copy it.
 """
 
 from __future__ import annotations
 
 import json
-import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from mqstore.cli.exit_codes import EXIT_OK
 from mqstore.cli.kube import leases, snapshots
 from mqstore.cli.kube.commands import OneShard, exit_of, poll_until_true, shard_of
-from mqstore.cli.kube.kubectl import Kubectl, KubeError
+from mqstore.cli.kube.kubectl import EXIT_UNREACHABLE, Kubectl, KubeError
 from mqstore.cli.kube.release import STORE_VOLUME, WRITER, Release
+from mqstore.cli.kube.sparse_archive import pack, size_on_disk
 from mqstore.cli.output import size
 from mqstore.cli.progress import show_progress
 from mqstore.cli.session import DryRun
@@ -33,6 +33,8 @@ _TIMEOUT: Final = f"--timeout={_TIMEOUT_S}s"
 _STORE: Final = "MQSTORE_STORE"
 _LOG: Final = "commitlog"
 _SNAPSHOT: Final = PurePosixPath("/mnt/snapshot")
+_FEW: Final = {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "64Mi"}}
+"""Resources of a pod that only looks: there may be little room beside the shard's."""
 _PLACEMENT: Final = (
     "imagePullSecrets",
     "nodeSelector",
@@ -80,6 +82,8 @@ def restore(
     def run(release: Release) -> int:
         take = _source(release, shard, directory, snapshot)
         _refuse_to_lose(release, shard, replace=replace)
+        if directory is not None:
+            _require_room_of_running(release, shard, size_on_disk(directory))
         if dry_run:
             pods = ", ".join(_stopped_pods(release, shard))
             source = directory or snapshot
@@ -115,28 +119,68 @@ def _await_ready(release: Release, number: int) -> int:
 
 def _from_directory(release: Release, number: int, directory: Path) -> None:
     with _stopped(release, number), _holder(release, number) as (pod, root):
-        _require_room(release.kubectl, pod, root, _size(directory))
+        _require_room(release.kubectl, _in(pod), root, size_on_disk(directory))
         _replace(release.kubectl, pod, root, partial(_unpack, release.kubectl, pod, directory))
         _let_first_lead(release, number, pod, root)
 
 
 def _from_snapshot(release: Release, number: int, snapshot: Any) -> None:
-    with (
-        _stopped(release, number),
-        snapshots.volume_of(release, number, snapshot) as claim,
-        _holder(release, number, claim) as (pod, root),
-    ):
-        source = _SNAPSHOT / root.relative_to(_mount(release)["mountPath"])
-        if not release.kubectl.run(
-            *_in(pod), "sh", "-c", f"[ ! -d {source}/{_LOG} ] || echo found"
-        ):
-            raise KubeError(
-                f"volumesnapshot {snapshot['metadata']['name']} holds no store: it has no {_LOG}"
-            )
-        usage = release.kubectl.run(*_in(pod), "du", "--summarize", "--bytes", str(source))
-        _require_room(release.kubectl, pod, root, int(usage.split()[0]))
-        _replace(release.kubectl, pod, root, partial(_copy, release.kubectl, pod, source))
-        _let_first_lead(release, number, pod, root)
+    with snapshots.volume_of(release, number, snapshot) as claim:
+        _require_copy_of_snapshot(release, number, claim)
+        with _stopped(release, number), _holder(release, number, claim) as (pod, root):
+            source = _source_in(release, root)
+            needed = _size_of_store(release.kubectl, pod, source)
+            _require_room(release.kubectl, _in(pod), root, needed)
+            _replace(release.kubectl, pod, root, partial(_copy, release.kubectl, pod, source))
+            _let_first_lead(release, number, pod, root)
+
+
+def _require_copy_of_snapshot(release: Release, number: int, claim: str) -> None:
+    """Check a snapshot, by a pod of its own on the node of the shard's, while the shard runs."""
+    running = _running(release, number)
+    if running is None:
+        return
+    inside, root, node = running
+    with _viewer(release, number, claim, node) as pod:
+        needed = _size_of_store(release.kubectl, pod, _source_in(release, root))
+    _require_room(release.kubectl, inside, root, needed)
+
+
+def _source_in(release: Release, root: PurePosixPath) -> PurePosixPath:
+    """The path of the store in a snapshot that is mounted."""
+    return _SNAPSHOT / root.relative_to(_mount(release)["mountPath"])
+
+
+def _size_of_store(kubectl: Kubectl, pod: str, source: PurePosixPath) -> int:
+    """Bytes on disk of the store in a snapshot. Raises KubeError where there is none."""
+    if not kubectl.run(*_in(pod), "sh", "-c", f"[ ! -d {source}/{_LOG} ] || echo found").strip():
+        raise KubeError(f"the snapshot holds no store: {source} has no {_LOG}")
+    usage = kubectl.run(*_in(pod), "du", "--summarize", "--block-size=1", str(source))
+    return int(usage.split()[0])
+
+
+def _require_room_of_running(release: Release, number: int, needed: int) -> None:
+    """Check the room of the shard's volume while the shard runs, if it does."""
+    if running := _running(release, number):
+        inside, root, _ = running
+        _require_room(release.kubectl, inside, root, needed)
+
+
+def _running(
+    release: Release, number: int
+) -> tuple[tuple[str, ...], PurePosixPath, str | None] | None:
+    """How to run a command in the pod that has the volume, the path of its store, and its node;
+    None if no command can be run in it: the shard is down."""
+    pod = release.first_pod(number)
+    inside = ("exec", pod, "-c", WRITER, "--")
+    try:
+        root = release.kubectl.run(*inside, "printenv", _STORE).strip()
+        node = release.kubectl.run("get", f"pod/{pod}", "-o", "jsonpath={.spec.nodeName}").strip()
+    except KubeError as error:
+        if error.exit_code == EXIT_UNREACHABLE:
+            raise
+        return None
+    return (inside, PurePosixPath(root), node or None) if root else None
 
 
 def _refuse_to_lose(release: Release, number: int, *, replace: bool) -> None:
@@ -213,6 +257,28 @@ def _holder(
         kubectl.run("delete", f"pod/{name}", "--grace-period=1", "--wait")
 
 
+@contextmanager
+def _viewer(release: Release, number: int, claim: str, node: str | None) -> Iterator[str]:
+    """Run a pod that mounts a claim, and nothing else; yields its name."""
+    kubectl, name = release.kubectl, release.restore_name(number)
+    pod = _pod(release, name, number)
+    [container] = pod["spec"]["containers"]
+    container |= {"resources": _FEW, "volumeMounts": []}
+    pod["spec"]["volumes"] = []
+    _add_snapshot(pod["spec"], claim)
+    if node is not None:
+        on_node = {"key": "metadata.name", "operator": "In", "values": [node]}
+        terms = {"nodeSelectorTerms": [{"matchFields": [on_node]}]}
+        rule = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+        pod["spec"]["affinity"] = {"nodeAffinity": rule}
+    kubectl.run("apply", "-f", "-", given=json.dumps(pod))
+    try:
+        kubectl.run("wait", f"pod/{name}", "--for=condition=Ready", _TIMEOUT)
+        yield name
+    finally:
+        kubectl.run("delete", f"pod/{name}", "--grace-period=1", "--wait")
+
+
 def _pod(release: Release, name: str, number: int) -> dict[str, Any]:
     """The manifest of the idle pod: image, user and placement are those of the shard's pod."""
     spec, writer = release.template["spec"], release.container(WRITER)
@@ -258,18 +324,16 @@ def _in(pod: str) -> tuple[str, ...]:
     return ("exec", pod, "--")
 
 
-def _size(directory: Path) -> int:
-    return sum(each.stat().st_size for each in directory.rglob("*") if each.is_file())
-
-
-def _require_room(kubectl: Kubectl, pod: str, root: PurePosixPath, needed: int) -> None:
+def _require_room(
+    kubectl: Kubectl, inside: tuple[str, ...], root: PurePosixPath, needed: int
+) -> None:
     """Raise KubeError unless the volume has ``needed`` bytes free: it holds both stores until the
     new one is complete."""
     df = ("df", "--output=avail", "--block-size=1", str(root.parent))
-    free = int(kubectl.run(*_in(pod), *df).split()[-1])
+    free = int(kubectl.run(*inside, *df).split()[-1])
     if free < needed:
         raise KubeError(
-            f"the copy has {size(needed)}, and the volume room for {size(free)} beside what it "
+            f"the copy takes {size(needed)}, and the volume has {size(free)} free beside what it "
             "holds; make it larger first (kubectl mqstore grow)"
         )
 
@@ -297,27 +361,12 @@ def _replace(
 def _unpack(kubectl: Kubectl, pod: str, directory: Path, fresh: PurePosixPath) -> None:
     untar = ("exec", "-i", pod, "--", "tar", "--extract", "--file=-", f"--directory={fresh}")
     with kubectl.streamed_in(*untar) as archive, show_progress() as show:
-        total = _size(directory)
-        done = 0
-        for count in _packed(archive, directory):
+        total, done = size_on_disk(directory), 0
+        for count in pack(archive, directory):
             done += count
             show("copying", done, total)
 
 
 def _copy(kubectl: Kubectl, pod: str, source: PurePosixPath, fresh: PurePosixPath) -> None:
-    """Copy a store within the pod; files keep their reserved blocks (no sparse copies)."""
-    kubectl.run(*_in(pod), "cp", "-R", "--sparse=never", f"{source}/.", str(fresh))
-
-
-def _packed(archive: IO[bytes], directory: Path) -> Iterator[int]:
-    with tarfile.open(fileobj=archive, mode="w|", format=tarfile.PAX_FORMAT) as members:
-        for path in sorted(directory.rglob("*")):
-            members.add(path, path.relative_to(directory), recursive=False, filter=_without_owner)
-            yield path.stat().st_size if path.is_file() else 0
-
-
-def _without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Clear the owner of a file: the pod's user owns the files that it unpacks."""
-    member.uid = member.gid = 0
-    member.uname = member.gname = ""
-    return member
+    """Copy a store within the pod. Zeros become holes: an opening reserves what it writes to."""
+    kubectl.run(*_in(pod), "cp", "-R", "--sparse=always", f"{source}/.", str(fresh))
