@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mqstore.cli.access import Access
 from mqstore.cli.backup_place import (
     BACKUP_COLUMNS,
     Url,
@@ -21,6 +24,7 @@ from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK, refuse
 from mqstore.cli.output import Output, size
 from mqstore.cli.progress import show_progress
 from mqstore.cli.session import Ca, ContextName, DryRun, Form, Token, TokenFile, WriterUrl
+from mqstore.wire.environment import WRITER_URL_VARIABLE
 
 if TYPE_CHECKING:
     from mqstore.storage.backup import Created
@@ -54,9 +58,12 @@ def create(
     """Back up a store while its writer runs, or at rest. The store is only read.
 
     The backup has every message that was acknowledged before the command began, and ends behind one
-    of them. Parts of the log that an earlier backup has are not copied again. Exit code 0: done; 1:
-    done, and a part of the log did not match its checksums, or was not on disk; 2: refused. A
-    report that fails is printed, and does not change the exit code.
+    of them or a later one: it waits for the writer's sync, and requests it where the address of the
+    writer is given. Parts of the log that an earlier backup has are not copied again.
+
+    Exit code 0: done; 1: done, and a part of the log did not match its checksums, or a writer that
+    has ended left it unsynced; 2: refused. A report that fails is printed, and does not change the
+    exit code.
 
     Examples:
 
@@ -66,22 +73,29 @@ def create(
         mqstore backup create /mnt/backups/shard-0 --store /data/store --dry-run
         mqstore backup create /mnt/backups/shard-0 --store /data/store --report
     """
-    rate_of_bytes = None if rate is None else int(rate * (1 << 20))
+    access = partial(access_of, writer_url, token, token_file, ca, context)
+    is_named = report or writer_url is not None or WRITER_URL_VARIABLE in os.environ
+    options: dict[str, Any] = {
+        "bytes_per_s": None if rate is None else int(rate * (1 << 20)),
+        "request_sync": partial(_request_sync, access if is_named and not dry_run else None),
+    }
     raise run_reported(
-        lambda out, outcome: _create(
-            out, outcome, url, store.absolute(), rate_of_bytes, dry_run=dry_run
-        ),
+        lambda out, outcome: _create(out, outcome, url, store.absolute(), options, dry_run=dry_run),
         output,
         "create",
         url,
-        partial(access_of, writer_url, token, token_file, ca, context)
-        if report and not dry_run
-        else None,
+        access if report and not dry_run else None,
     )
 
 
 def _create(
-    out: Output, outcome: Outcome, url: str, store: Path, rate: int | None, *, dry_run: bool
+    out: Output,
+    outcome: Outcome,
+    url: str,
+    store: Path,
+    options: dict[str, Any],
+    *,
+    dry_run: bool,
 ) -> int:
     from mqstore.storage.backup import Creation
     from mqstore.storage.host import production_seams
@@ -89,9 +103,7 @@ def _create(
     _require_store(store, directory_of(url))
     repository = open_repository(url, is_new=True)
     with show_progress() as progress:
-        creation = Creation(
-            store, repository, production_seams(), bytes_per_s=rate, progress=progress
-        )
+        creation = Creation(store, repository, production_seams(), progress=progress, **options)
         created = creation.run(dry_run=dry_run)
     backup, found = created.backup, list(_flaws(created))
     outcome.backup, outcome.end_offset = backup.id, backup.end
@@ -117,6 +129,17 @@ def _create(
     return EXIT_FINDINGS if found else EXIT_OK
 
 
+def _request_sync(access: Callable[[], Access] | None) -> None:
+    """Let the store-writer of a known address sync its log; without one it does so by itself,
+    after its ``flushIntervalCommitLog``."""
+    if access is None:
+        return
+    from mqstore.client import ClientError
+
+    with suppress(ClientError, ValueError, OSError), access().client() as client:
+        client.flush()
+
+
 def _flaws(created: Created) -> Iterator[str]:
     """Why a backup does not have the whole log."""
     if created.backup.damaged_blocks:
@@ -126,8 +149,9 @@ def _flaws(created: Created) -> Iterator[str]:
         )
     if created.unsynced_bytes:
         yield (
-            f"the last {created.unsynced_bytes} bytes of the log are not known to be on its disk"
-            " and are not included: start store-writer once, and repeat the command"
+            f"the last {created.unsynced_bytes} bytes of the log, which its writer left when it"
+            " ended, are not known to be on its disk and are not included: start store-writer once,"
+            " and repeat the command"
         )
 
 

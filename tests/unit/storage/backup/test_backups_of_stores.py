@@ -231,6 +231,30 @@ def test_hidden_files_of_other_programs_are_left_out(
     assert not (tmp_path / "restored" / "config" / ".hidden").exists()
 
 
+def test_a_backup_beside_a_writer_that_syncs_late_requests_a_sync(root: Path, place: Path) -> None:
+    """Messages that come after it are neither in the backup nor missing."""
+    config = CONFIG.model_copy(
+        update={"flush_interval_commit_log": 10**6, "flush_commit_log_thorough_interval": 10**6}
+    )
+    requests = 0
+    with open_store(root, config) as store:
+        put_some(store, 20)
+        before = store.log.max_offset
+
+        def sync() -> None:
+            nonlocal requests
+            requests += 1
+            store.log.flush.flush_all()
+            put_some(store, 20, start=20)
+
+        found = creation.Creation(root, repository(place), seams_with(), request_sync=sync)
+        created = found.run()
+        assert created.backup.end >= before
+        assert store.log.max_offset > store.log.flushed_offset
+    assert requests == 1
+    assert created.unsynced_bytes == 0
+
+
 def test_what_a_killed_writer_did_not_sync_is_named(root: Path, place: Path) -> None:
     store = open_store(root, CONFIG.model_copy(update={"flush_interval_commit_log": 10**6}))
     put_some(store, 20)

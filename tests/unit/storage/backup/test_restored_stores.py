@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -34,6 +36,7 @@ from tests.forked_processes import start_program
 from tests.long_runs import sampled_step
 from tests.simulation import SimulatedDisk
 from tests.simulation.delayed_store import ROOT, DelayedStore
+from tests.simulation.timed_store import TimedStore, small_wheel
 from tests.unit.storage.backup.backups import (
     back_up,
     flaws,
@@ -216,6 +219,25 @@ def test_a_delivery_behind_the_cut_is_made_again_and_one_before_it_is_not() -> N
     assert world.delivered() == [1]
     world.run(10)
     assert world.delivered() == [1, 2]
+
+
+def test_the_timer_of_a_restored_store_begins_without_an_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A backup has the timer's progress, and no timer log: that is made again from the messages."""
+    caplog.set_level(logging.INFO)
+    with contextmanager(small_wheel)():
+        world = TimedStore()
+        for number in range(4):
+            world.timed(number, 2_000 * (number + 1))
+        world.run(5)
+        delivered = world.delivered()
+        assert 0 < len(delivered) < 4
+        simulated_restore(world, None)
+        world.run(20)
+    assert sorted(world.delivered()) == list(range(4))
+    assert "timer log is made again" in caplog.text
+    assert [each for each in caplog.records if each.levelno >= logging.ERROR] == []
 
 
 def test_a_transaction_that_was_committed_behind_the_cut_is_pending_again() -> None:

@@ -63,7 +63,8 @@ class Created:
     new_parts: int
     reused_bytes: int
     unsynced_bytes: int
-    """Readable bytes of the log that were not known to be on its disk, and are not included."""
+    """Bytes of the log that were stored before, by a writer that has ended, were not known to be on
+    its disk, and are not included."""
 
 
 class Creation:
@@ -76,13 +77,16 @@ class Creation:
         seams: Seams,
         *,
         bytes_per_s: int | None = None,
+        request_sync: Callable[[], None] = lambda: None,
         progress: Progress = no_progress,
     ) -> None:
-        """``bytes_per_s`` limits the reads of the log."""
+        """``bytes_per_s`` limits the reads of the log. ``request_sync`` makes the writer sync its
+        log soon; it raises nothing, and is called if the writer has not synced it."""
         self._root = root
         self._repository = repository
         self._seams = seams
         self._bytes_per_s = bytes_per_s
+        self._request_sync = request_sync
         self._progress = progress
         self._renew: Callable[[], None] = lambda: None
         self._require_lock: Callable[[], None] = lambda: None
@@ -156,8 +160,7 @@ class Creation:
         paths = log_owner.locate(files, reader.root, reader.format.store_path_commit_log)
         self._done = 0
         ahead = small_files.read_ahead(files, paths)
-        self._await_sync(reader)
-        unsynced = reader.state.max_offset - reader.state.flushed_offset
+        unsynced = self._await_sync(reader)
         segments, end = self._copy_log(reader)
         begin = segments[0].offset if segments else end.position
         behind = small_files.read_behind(files, paths)
@@ -190,7 +193,7 @@ class Creation:
             self._write(name, tables)
             self._require_lock()
             self._write_manifest(backup)
-        return Created(backup, len(new), backup.log_bytes - sum(new), max(0, unsynced))
+        return Created(backup, len(new), backup.log_bytes - sum(new), unsynced)
 
     def _write_manifest(self, backup: Backup) -> None:
         raw = seal(backup)
@@ -205,10 +208,15 @@ class Creation:
         self._renew()
         self._repository.objects.write(name, len(raw), [raw])
 
-    def _await_sync(self, reader: StoreReader) -> None:
-        """Wait until all that was stored before is below the durable watermark."""
+    def _await_sync(self, reader: StoreReader) -> int:
+        """Wait until all that was stored before is below the durable watermark.
+
+        Returns the bytes above it that a writer left which has ended.
+        """
         state, clock = reader.state, self._seams.clock
         target, deadline = state.max_offset, clock.monotonic() + SYNC_WAIT_S
+        if state.flushed_offset < target and reader.writer_is_alive:
+            self._request_sync()
         while state.flushed_offset < target and reader.writer_is_alive:
             if clock.monotonic() >= deadline:
                 raise BackupError(
@@ -218,6 +226,7 @@ class Creation:
             self._wait(_LOOK_S)
             if state.is_changing:
                 raise StoreNotOpen("recovering", "the store is being recovered; try again")
+        return max(0, target - state.flushed_offset)
 
     def _wait(self, seconds: float) -> None:
         self._seams.scheduler.signal().wait_for(lambda: False, seconds)

@@ -235,7 +235,9 @@ class TimerService:
         saved = found or TimerCheckpoint(read_ms=now_ms // TIMER_PRECISION_MS * TIMER_PRECISION_MS)
         end = self._trusted_end(timer_log, saved) if found is not None else None
         if end is None:
-            if found is not None:
+            if found is not None and timer_log.is_empty:  # as after a restore, and in a copy
+                _log.info("the timer log is made again, from %s", TIMER_TOPIC)
+            elif found is not None:
                 _log.error("timerlog is damaged: the timer begins anew, from %s", TIMER_TOPIC)
             timer_log.clear()
             self._is_changed = True

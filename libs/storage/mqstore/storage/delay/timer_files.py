@@ -128,6 +128,11 @@ class TimerLog:
         self._queue.load()
 
     @property
+    def is_empty(self) -> bool:
+        """Whether there is no file of units."""
+        return self._queue.last is None
+
+    @property
     def begin(self) -> int:
         """The position of the first unit that there is."""
         return self._queue.min_offset
