@@ -84,13 +84,14 @@ def api_server(folder: Path, objects: Sequence[dict[str, Any]]) -> Iterator[Path
         thread = threading.Thread(target=server.serve_forever, args=[0.01])
         thread.start()
         try:
-            yield _kubeconfig(folder, f"http://127.0.0.1:{server.server_port}")
+            yield write_kubeconfig(folder, f"http://127.0.0.1:{server.server_port}")
         finally:
             server.shutdown()
             thread.join()
 
 
-def _kubeconfig(folder: Path, url: str) -> Path:
+def write_kubeconfig(folder: Path, url: str) -> Path:
+    """Write a kubeconfig of a cluster at an address; returns its path."""
     config = {
         "apiVersion": "v1",
         "kind": "Config",

@@ -127,6 +127,7 @@ def test_a_shard_may_touch_its_own_lease_and_pods_only() -> None:
             "resourceNames": ["shop-mqstore-shard-1"],
             "verbs": ["get", "patch"],
         },
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
         {
             "apiGroups": [""],
             "resources": ["pods"],

@@ -446,3 +446,23 @@ def test_running_shards_without_their_claims_are_not_stopped(
     assert ran.exit_code == 2
     assert f"claims of theirs do not exist: store-{SET}-0-0" in ran.stderr
     assert not cluster.commands("^scale|^patch")
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_shard_without_a_leader_says_whether_its_lease_exists(
+    cluster: Cluster, exists: bool
+) -> None:
+    found = f"lease.coordination.k8s.io/{SET}-0\n" if exists else ""
+    cluster.answers(
+        {
+            "^get statefulsets": [items(replicated(0))],
+            "^get pods": [items()],
+            "^get lease": [found],
+        }
+    )
+    ran = does("status", "-o", "json")
+    (row,) = json.loads(ran.stdout)["shards"]
+    assert ran.exit_code == 1
+    assert row["why"].startswith("no replica of shard 0 leads")
+    assert (f"the Lease {SET}-0 does not exist" in row["why"]) != exists
+    assert f"kubectl logs {SET}-0-0 store-writer" in row["why"]

@@ -182,6 +182,11 @@ class Candidate:
         return self.leads and seen is not None and seen.epoch == epoch
 
     @property
+    def is_in_doubt(self) -> bool:
+        """Whether the record may have changed since it was seen, as it cannot be read."""
+        return self._is_in_doubt
+
+    @property
     def is_successor(self) -> bool:
         """Whether the lease is being handed over to this candidate."""
         return self._seen is not None and self._seen.successor == self.name

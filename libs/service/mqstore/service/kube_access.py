@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 from kubernetes.config import ConfigException
@@ -50,5 +51,14 @@ def own_namespace() -> str:
 
 
 def why(error: Exception) -> str:
-    """Return the short reason of one of FAILURES."""
-    return str(error.reason if isinstance(error, ApiException) else error)
+    """Return the reason of one of FAILURES: the message of the API server, if it sent one."""
+    if not isinstance(error, ApiException):
+        return str(error)
+    try:
+        return msgspec.json.decode(error.body or b"", type=_Status).message or str(error.reason)
+    except msgspec.MsgspecError:
+        return str(error.reason)
+
+
+class _Status(msgspec.Struct):
+    message: str = ""

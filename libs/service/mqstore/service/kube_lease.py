@@ -67,6 +67,12 @@ class KubeLease:
         except ApiException as error:
             if error.status == 409:
                 raise LeaseConflict("the lease was written by another candidate") from error
+            if not lease.version:
+                raise LeaseUnavailable(
+                    f"the Lease {self._name} does not exist in the namespace {self._namespace}, "
+                    f"and cannot be created: {why(error)}; create it, or allow the pods' service "
+                    "account to create leases"
+                ) from error
             raise _unavailable(error) from error
         except HTTPError as error:
             raise _unavailable(error) from error

@@ -186,13 +186,27 @@ class Release:
         Of several shards the client sends its requests to this one only. Raises KubeError.
         """
         if shard.pod is None:
-            raise KubeError(f"shard {shard.number} has no pod; see kubectl mqstore status")
+            raise KubeError(self._why_no_pod(shard.number))
         own = shard.number if len(self.numbers) > 1 else None
         with (
             self._forwarded(shard.name, WRITER_PORT, QUERY_PORT) as ((writer, query), tls),
             Client(writer, query, token=self._admin_token, tls=tls, shard=own) as client,
         ):
             yield client
+
+    def _why_no_pod(self, shard: int) -> str:
+        """Why no pod serves a shard; with replicas why none leads, as far as objects say it."""
+        if not self.has_replicas:
+            return f"shard {shard} has no pod; see kubectl mqstore status"
+        lease = self.lease_name(shard)
+        if self.kubectl.run("get", "lease", lease, "--ignore-not-found", "-o", "name").strip():
+            missing = ""
+        else:
+            missing = f", and the Lease {lease} does not exist"
+        return (
+            f"no replica of shard {shard} leads{missing}; the reason of each is in its log, "
+            f"`no leader of this shard is known`: kubectl logs {self.first_pod(shard)} store-writer"
+        )
 
     @contextmanager
     def http(self, pod: str, port: int, timeout_s: float) -> Iterator[httpx.Client]:

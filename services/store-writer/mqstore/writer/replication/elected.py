@@ -32,6 +32,9 @@ log = logs.get(__name__)
 CATCH_UP_S: Final = 5.0
 """Seconds for which messages are refused while a successor receives the last ones, at most."""
 POLL_S: Final = 0.01
+MAKE_LEASE_AFTER_S: Final = 10.0
+"""Seconds after which the founder of a shard creates a Lease that does not exist: helm creates it
+after the pods, and refuses one that it finds."""
 
 
 class HandOverFailed(Exception):
@@ -76,6 +79,12 @@ class Elected:
         self.refusal: str | None = None
         """Why the leader takes no messages, during a hand-over."""
         self._newest_epoch = store.epochs.newest
+        kind, _, self._lease_name = str(settings.election_lease).partition(":")
+        self._make_lease_after_s = MAKE_LEASE_AFTER_S if kind == "kubernetes" else 0.0
+        self._missing_since: float | None = None
+        """When the lease was first seen not to exist."""
+        self._reported: str | None = None
+        """Why no leader is known, as it was last reported."""
         self._is_founder = settings.founding_replica == settings.own_replica_name
         self._candidate = Candidate(
             *(lease_store(settings), self.name, own_addresses(settings), self._why_not_take),
@@ -119,7 +128,11 @@ class Elected:
                 f"this replica follows {role.leader}, the leader of its shard: send changes to "
                 f"{role.addresses.url}"
             )
-        return None if self.leads else "this replica does not lead its shard; no leader is known"
+        if self.leads:
+            return None
+        why = self._reported
+        text = "this replica does not lead its shard; no leader is known"
+        return text if why is None else f"{text}: {why}"
 
     @property
     def is_in_sync(self) -> bool:
@@ -201,8 +214,21 @@ class Elected:
             raise HandOverFailed(f"{successor} did not catch up within {CATCH_UP_S:g} s")
 
     def _why_not_take(self, lease: Lease | None) -> str | None:
-        return roles.why_not_take(
+        why = roles.why_not_take(
             *(lease, self.name), is_founder=self._is_founder, newest_epoch=self._newest_epoch
+        )
+        return self._why_not_make() if lease is None and why is None else why
+
+    def _why_not_make(self) -> str | None:
+        """Return why this replica does not create the missing lease yet. Called by the thread of
+        the election."""
+        now = clock()
+        self._missing_since = now if self._missing_since is None else self._missing_since
+        if now - self._missing_since >= self._make_lease_after_s:
+            return None
+        return (
+            f"the lease {self._lease_name} does not exist; this replica creates it when it has "
+            f"been missing for {self._make_lease_after_s:g} s"
         )
 
     def _note_step(self) -> None:
@@ -218,11 +244,23 @@ class Elected:
             await self._has_stepped.wait()
             self._has_stepped.clear()
             candidate = self._candidate
+            self._report_trouble()
             role = roles.next_role(self.role, self.name, candidate.lease, leads=candidate.leads)
             if role != self.role:
                 await self._take(role)
             elif self._pods is not None:
                 await asyncio.to_thread(self._pods.retry)
+
+    def _report_trouble(self) -> None:
+        """Report why no leader is known, when it has changed: in log and events."""
+        lease, candidate = self._candidate.lease, self._candidate
+        is_known = lease is not None and lease.holder and not candidate.is_in_doubt
+        trouble = None if is_known or candidate.leads else candidate.trouble
+        if trouble != self._reported:
+            self._reported = trouble
+            if trouble is not None:
+                log.warning("no leader of this shard is known", reason=trouble)
+            self._events.publish("election", reason=trouble)
 
     async def _take(self, role: Role) -> None:
         log.info("role", role=type(role).__name__.lower(), epoch=getattr(role, "epoch", None))

@@ -65,7 +65,7 @@ def why_not_take(
     """Return why the replica ``name`` must not take the lease, or None.
 
     ``newest_epoch`` is that of its store, 0 if it never was part of an elected shard.
-    ``is_founder``: it may be the first leader of a new shard.
+    ``is_founder``: it may be the first leader of a new shard, which makes the lease.
     """
     if lease is not None and (lease.epoch or lease.in_sync):
         if name in lease.in_sync:
@@ -73,9 +73,9 @@ def why_not_take(
         return f"this replica is not in sync; {', '.join(lease.in_sync) or 'none'} may lead"
     if newest_epoch:
         return (
-            "the lease of this shard is new, and this store was led in epoch "
-            f"{newest_epoch}: restore the lease, or name the replica that has all messages, "
-            f"as {name}, in its annotation mqstore/in-sync"
+            f"the lease of this shard {'does not exist' if lease is None else 'is new'}, and this "
+            f"store was led in epoch {newest_epoch}: restore the lease, or name the replica that "
+            f"has all messages, as {name}, in its annotation mqstore/in-sync"
         )
     return None if is_founder else "another replica founds this shard (foundingReplica)"
 
