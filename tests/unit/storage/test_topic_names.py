@@ -128,6 +128,8 @@ def test_an_ordinary_property_and_key_pass() -> None:
     ("name", "safe"),
     [
         ("%RETRY%group-a", True),
+        ("%RETRY%group-a+topic", True),
+        ("topic+x", False),
         ("%LMQ%home/temp", False),
         ("%LMQ%home.temp+", True),
         ("%LMQ%\ufffd", False),

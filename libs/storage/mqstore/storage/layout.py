@@ -129,6 +129,8 @@ PROPERTY_REAL_TOPIC: Final = "REAL_TOPIC"
 PROPERTY_REAL_QUEUE_ID: Final = "REAL_QID"
 PROPERTY_RETRY_TOPIC: Final = "RETRY_TOPIC"
 """The topic that a message was in before a group sent it back for the first time."""
+PROPERTY_ORIGIN_GROUP: Final = "ORIGIN_GROUP"
+"""5.x: the group of a message in a POP retry topic."""
 PROPERTY_ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 """The offset message id of the first copy of a message that a group sent back."""
 PROPERTY_TIMERS: Final = ("TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS")

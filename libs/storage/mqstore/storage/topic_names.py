@@ -41,6 +41,8 @@ FILE_NAME_LENGTH_MAX: Final = 255
 """Bytes of one path component on every file system in use."""
 
 _NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
+_POP_RETRY: Final = re.compile(r"%RETRY%[%|a-zA-Z0-9_-]+\+[%|a-zA-Z0-9_-]+")
+"""A retry topic of POP consumers under enableRetryTopicV2: a broker makes it, no client may."""
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffd\ud800-\udfff/\\]")
 
 REFUSED_TOPICS: Final[Mapping[StoreFormat, frozenset[str]]] = {
@@ -188,7 +190,8 @@ def check_topic(topic: str, store_format: StoreFormat) -> None:
     The length is limited in characters as RocketMQ does (127; 255 for 5.x retry and dead-letter
     topics) and in UTF-8 bytes: a V1 record reads its length byte back as signed.
     """
-    _check_pattern("topic", topic)
+    if _POP_RETRY.fullmatch(topic) is None:
+        _check_pattern("topic", topic)
     limit = _topic_length_max(topic, store_format)
     if len(topic.encode()) > limit:
         raise TopicNameError(
@@ -198,6 +201,7 @@ def check_topic(topic: str, store_format: StoreFormat) -> None:
 
 def check_send_topic(topic: str, store_format: StoreFormat) -> None:
     """Raise TopicNameError unless a client may send to this topic."""
+    _check_pattern("topic", topic)
     check_topic(topic, store_format)
     if topic in REFUSED_TOPICS[store_format]:
         raise TopicNameError(f"topic {topic} is written by the store only, send to another")
@@ -205,6 +209,7 @@ def check_send_topic(topic: str, store_format: StoreFormat) -> None:
 
 def check_new_topic(topic: str, store_format: StoreFormat) -> None:
     """Raise TopicNameError unless a client may create or change this topic."""
+    _check_pattern("topic", topic)
     check_topic(topic, store_format)
     if is_system_topic(topic, store_format):
         raise TopicNameError(f"topic {topic} is a system topic, name another one")
@@ -251,15 +256,15 @@ def raw_name(topic: str) -> bytes:
 def is_safe_path(topic: str) -> bool:
     """Whether a queue directory of this name may be made.
 
-    Topics follow RocketMQ's pattern, which has neither ``/`` nor ``.``. Names of light queues
-    come from MQTT and are wider: anything but separators, control characters and what was no
-    valid UTF-8.
+    Topics follow RocketMQ's pattern, which has neither ``/`` nor ``.``; POP retry topics may have a
+    ``+``. Names of light queues come from MQTT and are wider: anything but separators, control
+    characters and what was no valid UTF-8.
     """
     if not topic or len(topic.encode("utf-8", "replace")) > FILE_NAME_LENGTH_MAX:
         return False
     if is_lmq(topic):
         return _CONTROL.search(topic) is None
-    return _NAME.fullmatch(topic) is not None
+    return _NAME.fullmatch(topic) is not None or _POP_RETRY.fullmatch(topic) is not None
 
 
 def check_user_property(name: str, value: str, store_format: StoreFormat) -> None:

@@ -38,7 +38,7 @@ class LagDivision:
                 done = min(done, lag - held)
                 leased += held
                 acknowledged += done
-                if topic.topic == RETRY_PREFIX + found.group:
+                if topic.topic.startswith(RETRY_PREFIX):
                     retrying += lag - held - done
                 else:
                     waiting += lag - held - done

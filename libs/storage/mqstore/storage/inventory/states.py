@@ -469,7 +469,7 @@ _TOPICS: Final = (
         versions=_V5,
         holds="what POP consumers have taken and acknowledged",
         verdict=Verdict.READ,
-        action="kept; a broker delivers again what a group did not acknowledge, mqstore does not",
+        action="what a group did not acknowledge is delivered again, in its POP retry topic",
     ),
 )
 _ATTRIBUTES: Final = (

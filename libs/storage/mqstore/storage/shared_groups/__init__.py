@@ -36,6 +36,7 @@ from mqstore.storage.shared_groups.dead_letters import (
 from mqstore.storage.shared_groups.engine import SharedGroups
 from mqstore.storage.shared_groups.group_states import PendingCounts
 from mqstore.storage.shared_groups.ordered import MemberView
+from mqstore.storage.shared_groups.pop_revival import PopRevival
 from mqstore.storage.shared_groups.receipts import (
     QueueReceipts,
     Receipt,
@@ -60,6 +61,7 @@ __all__ = [
     "LetterStatus",
     "MemberView",
     "PendingCounts",
+    "PopRevival",
     "PurgedQueue",
     "QueueReceipts",
     "Receipt",

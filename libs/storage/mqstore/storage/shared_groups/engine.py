@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Final
 
@@ -49,7 +50,7 @@ from mqstore.storage.shared_groups.results import (
 )
 from mqstore.storage.shared_groups.saved_leases import Place
 from mqstore.storage.shared_groups.settling import acknowledge, settle_queue
-from mqstore.storage.shared_groups.storing import Copies
+from mqstore.storage.shared_groups.storing import Copies, retry_topics
 from mqstore.storage.tables.subscription_groups import GroupConfig
 from mqstore.storage.topic_names import RETRY_PREFIX
 
@@ -178,22 +179,21 @@ class SharedGroups:
         self, group: str, subscriptions: Sequence[Subscription]
     ) -> list[tuple[PullFilter | None, Place]]:
         """The queues to receive from, retries first, then all in turn."""
-        retries, queue_ids = RETRY_PREFIX + group, self._store.offsets.queue_ids
+        queue_ids = self._store.offsets.queue_ids
+        retries = retry_topics(self._store, group, subscriptions)
         found = [
             (each.wanted, Place(group, each.topic, queue_id))
             for each in subscriptions
-            if each.topic != retries
+            if each.topic not in retries
             for queue_id in queue_ids(group, each.topic)
         ]
         self._turn += 1
         start = self._turn % len(found) if found else 0
         found = found[start:] + found[:start]
-        try:
-            return [
-                (None, Place(group, retries, each)) for each in queue_ids(group, retries)
-            ] + found
-        except TopicUnknown:
-            return found
+        for topic in reversed(retries):
+            with suppress(TopicUnknown):
+                found[:0] = [(None, Place(group, topic, each)) for each in queue_ids(group, topic)]
+        return found
 
     def _receive_from(
         self,

@@ -21,12 +21,14 @@ from mqstore.storage.layout import (
     PROPERTY_DELAY,
     PROPERTY_DLQ_ORIGIN_MESSAGE_ID,
     PROPERTY_DLQ_ORIGIN_TOPIC,
+    PROPERTY_ORIGIN_GROUP,
     PROPERTY_ORIGIN_MESSAGE_ID,
     PROPERTY_RETRY_TOPIC,
     PROPERTY_WAIT,
     PROPERTY_WHY,
     StoreFormat,
 )
+from mqstore.storage.lookup import pop_records
 from mqstore.storage.lookup.dead_letters import DeadLetter
 from mqstore.storage.shared_groups.results import DeliveredLot
 from mqstore.storage.topic_names import DLQ_PREFIX, RETRY_PREFIX
@@ -110,7 +112,10 @@ def copy_of_dead_letter(
 
 def source_topic(found: Record) -> str:
     """The topic that a message was produced to."""
-    return (found.properties or {}).get(PROPERTY_RETRY_TOPIC) or found.topic
+    known = found.properties or {}
+    group = known.get(PROPERTY_ORIGIN_GROUP, "")
+    of_pop = pop_records.source_of(found.topic, group) if group else None
+    return known.get(PROPERTY_RETRY_TOPIC) or of_pop or found.topic
 
 
 def _of_return(found: Record, level: int, reason: str) -> dict[str, str | None]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 from mqstore.storage._kernel import Placement
 from mqstore.storage.admin.topics import TopicChange
 from mqstore.storage.codec.record import Message, Record
 from mqstore.storage.errors import FilePending, TopicUnknown
+from mqstore.storage.lookup.pop_records import retry_topics as pop_retry_topics
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.shared_groups import returned
+from mqstore.storage.shared_groups.results import Subscription
 from mqstore.storage.tables.subscription_groups import GroupConfig
 from mqstore.storage.topic_names import DLQ_PREFIX, RETRY_PREFIX
 
@@ -31,6 +34,15 @@ def append(store: MessageStore, message: Message) -> Placement:
             return store.append(message)
         except FilePending as pending:
             pending.make()
+
+
+def retry_topics(
+    store: MessageStore, group: str, subscriptions: Sequence[Subscription]
+) -> list[str]:
+    """Return the topics of a group's retries: its own, and those that POP consumers of a broker
+    have made for these subscriptions."""
+    names = [name for each in subscriptions for name in pop_retry_topics(group, each.topic)]
+    return [RETRY_PREFIX + group, *(name for name in names if store.queues.queue_ids(name))]
 
 
 class Copies:

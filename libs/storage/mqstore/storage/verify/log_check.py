@@ -22,6 +22,7 @@ from mqstore.storage.verify.block_check import BlockCheck
 from mqstore.storage.verify.broker import refuses_file
 from mqstore.storage.verify.finding import REMOVES, Finding, Kind
 from mqstore.storage.verify.index_check import IndexCheck
+from mqstore.storage.verify.pop_check import PopCheck
 from mqstore.storage.verify.queue_check import QueueCheck
 from mqstore.storage.verify.store_at_rest import StoreAtRest
 
@@ -51,6 +52,7 @@ class LogCheck:
         self._store = store
         self._queues = queues
         self._index = index
+        self._pop = PopCheck(store)
         self._progress = progress
 
     def findings(self) -> Iterator[Finding]:
@@ -74,6 +76,7 @@ class LogCheck:
         yield from self._lengths()
         yield from self._queues.missing()
         yield from self._index.rest()
+        yield from self._pop.findings()
 
     def _lengths(self) -> Iterator[Finding]:
         size = self._store.config.mapped_file_size_commit_log
@@ -137,6 +140,10 @@ class LogCheck:
         if found.is_tombstone:
             what = "a tombstone: the bytes that stood here are in quarantine"
             yield self._finding(Kind.TOMBSTONE, segment, position, what)
+        if self._pop.concerns(found):
+            self._pop.take(
+                record.decode(data, position, end, physical_offset=offset, verify_body=False)
+            )
         yield from self._check_queues_and_index(found)
 
     def _check_queues_and_index(self, found: Record) -> Iterator[Finding]:

@@ -13,7 +13,13 @@ from mqstore.service.limits import Budget
 from mqstore.storage import MessageStore
 from mqstore.storage.errors import StorageError
 from mqstore.storage.host import Seams
-from mqstore.storage.shared_groups import DeadLetters, Received, SharedGroups, Subscription
+from mqstore.storage.shared_groups import (
+    DeadLetters,
+    PopRevival,
+    Received,
+    SharedGroups,
+    Subscription,
+)
 from mqstore.writer.consumers.lines import Lines
 from mqstore.writer.consumers.receiving import Receiving
 from mqstore.writer.ordering import queue_of
@@ -41,6 +47,7 @@ class SharedConsumers:
         self.lines = Lines(self.arrivals, polls)
         self._undoing: set[asyncio.Future[None]] = set()
         self._saving = seams.scheduler.start(self.engine, failed)
+        self._reviving = seams.scheduler.start(PopRevival(store, seams), failed)
         self.arrivals.start()
 
     def receive(
@@ -117,6 +124,7 @@ class SharedConsumers:
             log.warning("leases of a cancelled receive stay", group=group, error=str(error))
 
     def _leave(self) -> None:
+        self._reviving.stop()
         self._saving.stop()
         try:
             self.engine.save()
