@@ -281,10 +281,10 @@ CONSUMERS: Final[list[Panel]] = [
     lines(
         "Expired unread, by group",
         "short",
-        "Messages that retention deleted before the group consumed them. Above 0: they are"
-        " lost to it, see docs/how-to/prevent-unread-expiry.md.",
+        "Messages that retention deleted before the group consumed them, since the group began."
+        " When it rises they are lost to it, see docs/how-to/prevent-unread-expiry.md.",
         (
-            by_group("mqstore_consumer_expired_messages", each="topic"),
+            by_group("mqstore_consumer_expired_unread_total", each="topic"),
             "{{consumer_group}}",
         ),
     ),

@@ -52,9 +52,9 @@ BAD = {
         "700000x30",
     ),
     "ConsumerLostMessages": (
-        "mqstore_consumer_expired_messages",
+        "mqstore_consumer_expired_unread_total",
         'consumer_group="g",topic="t"',
-        "3x30",
+        "0+3x30",
     ),
     "DeadLetters": ("mqstore_dead_letters", 'pod="a",consumer_group="g"', "2x30"),
     "ExpiryAtRisk": ("mqstore_expiry_at_risk", 'pod="a"', "1x30"),

@@ -15,6 +15,7 @@ from mqstore.cli.times import duration
 
 if TYPE_CHECKING:
     from mqstore.client import GroupLag, GroupLags, GroupSum
+    from mqstore.wire.lags import TopicSum
 
 Row = tuple[Any, ...]
 """A group or topic, and a topic or queue of it."""
@@ -24,7 +25,7 @@ _GROUPS: Final = (
     Column("topic", lambda row: row[1].topic),
     Column("lag", lambda row: row[1].lag, right=True),
     Column("oldest", lambda row: row[1].lag_ms, duration, right=True),
-    Column("expired", lambda row: row[1].expired, right=True),
+    Column("expired", lambda row: _expired(row[1]), right=True),
 )
 _QUEUES: Final = (
     Column("topic", lambda row: row[0].topic),
@@ -122,6 +123,11 @@ def _states(group: GroupSum | GroupLag) -> str:
     if states is not None:
         counts = {"waiting": states.waiting, **counts}
     return ", ".join(f"{name} {count}" for name, count in counts.items())
+
+
+def _expired(topic: TopicSum) -> int:
+    """Messages that expired before the group came to them, with those that it has passed since."""
+    return topic.expired if topic.expired_total is None else topic.expired_total
 
 
 def _exit_code(answer: GroupLags | GroupLag) -> int:

@@ -50,6 +50,7 @@ STOP_S: Final = 10.0
 """How long the end of a consumer waits for the service to take what became of its messages."""
 HANDLE_MAX_S: Final = 3_600.0
 CONCURRENCY_MAX: Final = 10_000
+_GONE: Final = (ReceiptStatus.EXPIRED, ReceiptStatus.DAMAGED)
 _DEAD: Final = -1
 """The delay level that makes a dead letter."""
 
@@ -353,6 +354,9 @@ class AsyncConsumer:
         if refused := [found for found in reply.results if found.status is ReceiptStatus.REFUSED]:
             text = "consumer of %s: %d messages cannot be returned; they come when their lease ends"
             log.warning(text, self._spec.group, len(refused))
+        if gone := [found for found in reply.results if found.status in _GONE]:
+            text = "consumer of %s: %d returned messages expired or are damaged: nothing is retried"
+            log.warning(text, self._spec.group, len(gone))
         if lost:
             log.warning("consumer of %s: %d messages go to others", self._spec.group, lost)
         return Unreachable("a shard does not reply") if again else None

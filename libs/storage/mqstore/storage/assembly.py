@@ -45,6 +45,7 @@ from mqstore.storage.mapped.transient_store_pool import TransientStorePool
 from mqstore.storage.mapped.warm_up import MemoryLocks
 from mqstore.storage.metadata.block_guard import BlockGuard
 from mqstore.storage.metadata.clock_steps import ClockSteps
+from mqstore.storage.metadata.expired_unread import ExpiredUnread
 from mqstore.storage.metadata.quarantine_service import QuarantineService
 from mqstore.storage.metadata.write_pause import WritePause
 from mqstore.storage.opening import OpenedDirectory
@@ -426,6 +427,7 @@ class StoreParts:
             core.queues,
             self.lookups,
             self.seams.clock,
+            ExpiredUnread(self.seams.files, directory.paths.expired_unread),
             adopt=adopt,
             drop_queues=drop_queues,
             require_writable=self._require_changeable,

@@ -202,6 +202,11 @@ class StorePaths:
         return self.ours / "ordered-groups.json"
 
     @cached_property
+    def expired_unread(self) -> Path:
+        """Numbers of messages that expired before groups came to them."""
+        return self.ours / "expired-unread.json"
+
+    @cached_property
     def dead_letters(self) -> Path:
         """The dead letters that were resent or purged."""
         return self.ours / "dead-letters.json"

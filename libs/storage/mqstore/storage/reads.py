@@ -47,6 +47,7 @@ from mqstore.storage.lookup.record_place import RecordPlace
 from mqstore.storage.lookup.segment_bytes import SegmentPart
 from mqstore.storage.lookup.topic_scan import TopicQuery
 from mqstore.storage.lookup.views import Entry
+from mqstore.storage.metadata.expired_unread import FollowedExpired
 from mqstore.storage.metadata.settled_letters import FollowedSettled
 from mqstore.storage.metadata.state_page import Health
 
@@ -57,6 +58,7 @@ __all__ = [
     "DeadLetter",
     "DeadLetterQuery",
     "Entry",
+    "FollowedExpired",
     "FollowedSettled",
     "GroupLag",
     "GroupLags",

@@ -118,7 +118,11 @@ class ReceivedMessages(OfShards):
         Field(description="Damaged messages, which the group passes over."),
     ]
     expired: Annotated[
-        int, Field(description="Messages that retention deleted before they were acknowledged.")
+        int,
+        Field(
+            description="Messages that retention deleted before they were acknowledged, with those"
+            " that were never delivered."
+        ),
     ]
     dead: Annotated[
         int, Field(description="Messages that became dead letters: each delivery had failed.")
@@ -193,6 +197,8 @@ class ReceiptStatus(StrEnum):
     EARLY = "early"
     UNREACHABLE = "unreachable"
     REFUSED = "refused"
+    EXPIRED = "expired"
+    DAMAGED = "damaged"
 
 
 class ReceiptResult(Reply):
@@ -208,7 +214,9 @@ class ReceiptResult(Reply):
             " messages, and receive again. early: an earlier message of the ordered queue is not"
             " acknowledged. unreachable: the message's shard did not reply; send the receipt again."
             " refused: a returned message is stored once more, and its properties do not fit then;"
-            " shorten `reason`, or acknowledge the message; it stays leased."
+            " shorten `reason`, or acknowledge the message; it stays leased. expired: a returned"
+            " message has expired, or its topic was deleted; damaged: it cannot be read; of both"
+            " there is neither a copy for a retry nor a dead letter, and the group goes on."
         ),
     ]
 

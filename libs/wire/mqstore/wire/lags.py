@@ -20,6 +20,13 @@ Expired = Annotated[
         "them too."
     ),
 ]
+ExpiredTotal = Annotated[
+    NewerInteger,
+    Field(
+        description="Messages that expired before the group came to them, in all: `expired`, and "
+        "those that its offset has passed since."
+    ),
+]
 Age = Annotated[
     int | None,
     Field(
@@ -84,6 +91,7 @@ class TopicSum(Reply, title="TopicLagView"):
     topic: str
     lag: Lag
     expired: Expired
+    expired_total: ExpiredTotal = None
     lag_ms: Age
 
 

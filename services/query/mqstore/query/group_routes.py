@@ -172,7 +172,11 @@ def source_view(
 def _sum_view(found: GroupLag, division: LagDivision, now_ms: int) -> replies.GroupSum:
     topics = [
         replies.TopicSum(
-            topic=each.topic, lag=each.lag, expired=each.expired, lag_ms=each.age_ms(now_ms)
+            topic=each.topic,
+            lag=each.lag,
+            expired=each.expired,
+            expired_total=each.expired_total,
+            lag_ms=each.age_ms(now_ms),
         )
         for each in found.topics
     ]
@@ -190,6 +194,7 @@ def _topic_view(found: TopicLag, shard: int, now_ms: int) -> replies.TopicLag:
         topic=found.topic,
         lag=found.lag,
         expired=found.expired,
+        expired_total=found.expired_total,
         lag_ms=found.age_ms(now_ms),
         queues=tuple([_queue_view(each, shard, now_ms) for each in found.queues]),
     )

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from mqstore.service import logs
@@ -105,12 +105,20 @@ class LagMetrics(Collector):
             yield gauges(name, text, LABELS, known)
         expired = GaugeMetricFamily(
             "mqstore_consumer_expired_messages",
+            "Messages deleted before the group consumed them, and that its offset has not passed,"
+            " by consumer_group and topic.",
+            labels=LABELS[:2],
+        )
+        total = CounterMetricFamily(
+            "mqstore_consumer_expired_unread",
             "Messages deleted before the group consumed them, by consumer_group and topic.",
             labels=LABELS[:2],
         )
         for each in found.lags:
             expired.add_metric(each.labels[:2], each.found.expired)
+            total.add_metric(each.labels[:2], each.found.expired_total)
         yield expired
+        yield total
         yield GaugeMetricFamily(
             "mqstore_consumer_lags_left_out",
             "Topics of groups beyond metricsLagsMax, which have no lag metrics.",

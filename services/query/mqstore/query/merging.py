@@ -291,6 +291,7 @@ def _topic_sums(
         "topic": topic,
         "lag": sum(each.lag for each in same),
         "expired": sum(each.expired for each in same),
+        "expired_total": sum(each.expired_total or 0 for each in same),
         "lag_ms": age,
     }
 

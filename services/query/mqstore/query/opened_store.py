@@ -10,7 +10,7 @@ from mqstore.storage import StoreReader
 from mqstore.storage.admin import ConsumerFilters, ConsumerOffsets, DelayOffsets, FollowedTable
 from mqstore.storage.directory import StorePaths
 from mqstore.storage.host import Seams
-from mqstore.storage.reads import FollowedSettled, count_open
+from mqstore.storage.reads import FollowedExpired, FollowedSettled, count_open
 
 
 class OpenedStore:
@@ -28,6 +28,7 @@ class OpenedStore:
         self.filters = FollowedTable(ConsumerFilters, paths, seams)
         self.delays = FollowedTable(DelayOffsets, paths, seams)
         self.settled = FollowedSettled(seams.files, paths.dead_letters)
+        self.expired = FollowedExpired(seams.files, paths.expired_unread)
         self.in_memory_until: dict[tuple[str, int], float] = {}
         """By topic and queue id, the monotonic time in seconds until which the end of the queue
         counts as in memory, because it was read a moment before."""

@@ -420,8 +420,8 @@ class QueryService:
         return self._lags_in(self.store, offsets)
 
     def _lags_in(self, store: OpenedStore, offsets: ConsumerOffsets) -> GroupLags:
-        count = store.count_dead_letters
-        return GroupLags(store.reader.lookups, offsets, self.queues, count)
+        count, passed_of = store.count_dead_letters, store.expired.of
+        return GroupLags(store.reader.lookups, offsets, self.queues, count, passed_of)
 
     def subscriptions(self, topic: str) -> list[FilterData]:
         """Return the current and recent subscriptions of all groups to a topic, as last saved."""

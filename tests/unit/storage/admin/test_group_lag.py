@@ -14,6 +14,7 @@ from mqstore.storage.errors import TopicUnknown
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.lookup.dead_letters import count_open
 from mqstore.storage.message_store import MessageStore
+from mqstore.storage.metadata.expired_unread import FollowedExpired
 from mqstore.storage.paths import segment_name
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
@@ -43,7 +44,8 @@ def _lags(store: MessageStore) -> GroupLags:
     reader = StoreReader.open(store.paths.root, SEAMS)
     lookups, count = reader.lookups, partial(count_open, reader.queues, settled={})
     offsets = ConsumerOffsets.load(store.paths, StoreFormat.V4_9, SEAMS)
-    return GroupLags(lookups, offsets, lookups.queues, count)
+    passed = FollowedExpired(SEAMS.files, store.paths.expired_unread)
+    return GroupLags(lookups, offsets, lookups.queues, count, passed.of)
 
 
 def _stored_ms(store: MessageStore, offset: int) -> int:
@@ -99,6 +101,34 @@ def test_expired_messages_are_counted_apart_from_the_lag(tmp_path: Path) -> None
         (topic,) = _lags(store).group("g", ["T"]).topics
         assert low > 1
         assert (topic.expired, topic.lag) == (low - 1, topic.queues[0].stand.max_offset - low)
+        assert topic.expired_total == low - 1
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_expired_messages_that_a_commit_passed_stay_counted(
+    tmp_path: Path, is_damaged: bool
+) -> None:
+    with open_store(tmp_path) as store:
+        store.create_topic("T", queues=1)
+        while store.status().segments < 3:
+            put_message(store, message(store, 1))
+        store.offsets.commit("g", [Commit("T", 0, 1)])
+        assert store.retention.remove_oldest(1) == 1
+        low = store.lookups.queue_range("T", 0).min_offset
+        store.offsets.commit("g", [Commit("T", 0, low + 1)])
+        store.offsets.commit("g", [Commit("T", 0, low + 2)])
+        (topic,) = _lags(store).group("g", ["T"]).topics
+        assert (topic.expired, topic.expired_total) == (0, low - 1)
+        path = store.paths.expired_unread
+    if is_damaged:
+        path.write_bytes(b'{"checksum":"00000000",}')
+    with open_store(tmp_path) as store:
+        (topic,) = _lags(store).group("g", ["T"]).topics
+        assert topic.expired_total == (0 if is_damaged else low - 1)
+        store.offsets.forget_group("g")
+        store.offsets.commit("g", [Commit("T", 0, low)])
+        (topic,) = _lags(store).group("g", ["T"]).topics
+        assert topic.expired_total == 0
 
 
 def test_topic_that_was_deleted_shows_what_was_committed(store: MessageStore) -> None:

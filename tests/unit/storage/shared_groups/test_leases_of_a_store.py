@@ -14,6 +14,8 @@ from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import GroupDisabled, ReceiptInvalid, TopicUnknown
 from mqstore.storage.lookup.pull_filter import parse_tags
 from mqstore.storage.message_store import MessageStore
+from mqstore.storage.metadata import expired_unread
+from mqstore.storage.paths import segment_name
 from mqstore.storage.seams import Seams
 from mqstore.storage.shared_groups import (
     Delivered,
@@ -170,6 +172,74 @@ def test_a_lease_that_expires_delivers_again_under_another_receipt(consumers: Co
     assert consumers.acknowledge(before[0]) == [ReceiptStatus.LOST]
     assert consumers.acknowledge(*again) == [OK] * 30
     assert consumers.offsets() == [10, 10, 10]
+
+
+def expire_some(store: MessageStore) -> int:
+    """Have the first messages of T expire; the minimum of its queue 0."""
+    number = 1_000
+    while store.status().segments < 3:
+        put_message(store, message(store, number, queue_id=2))
+        number += 1
+    assert store.retention.remove_oldest(1) == 1
+    return store.offsets.stand("g", "T", 0).min_offset
+
+
+def passed(consumers: Consumers) -> int:
+    consumers.groups.save()
+    consumers.store.offsets.save()
+    files, path = production_seams().files, consumers.store.paths.expired_unread
+    return expired_unread.read(files, path)["g", "T"]
+
+
+def test_messages_that_expired_unread_are_named_once_and_their_count_is_kept(
+    consumers: Consumers,
+) -> None:
+    consumers.store.offsets.commit("g", [Commit("T", queue_id, 0) for queue_id in range(3)])
+    assert len(consumers.receive(1).messages) == 1
+    expire_some(consumers.store)
+    lost = sum(each.min_offset for each in consumers.store.offsets.of("g", "T"))
+    assert lost > 20
+
+    assert consumers.receive_in_memory(1) is None, "it reads no queue of which it would lose some"
+    found = [consumers.receive(1).expired for _ in range(6)]
+
+    assert (sum(found), found[-1]) == (lost, 0)
+    assert passed(consumers) == lost
+
+
+def test_what_a_consumer_acknowledges_after_it_expired_was_not_lost(consumers: Consumers) -> None:
+    before = consumers.receive(30).messages
+    expire_some(consumers.store)
+    assert consumers.acknowledge(*before) == [OK] * 30
+    unseen = consumers.store.offsets.stand("g", "T", 2)
+    assert consumers.receive(1).expired == unseen.min_offset - 10
+    assert passed(consumers) == unseen.min_offset - 10
+
+
+@pytest.mark.parametrize("level", [0, -1])
+def test_a_return_of_a_message_that_expired_makes_nothing_and_says_so(
+    consumers: Consumers, level: int
+) -> None:
+    before = [each for each in consumers.receive(30).messages if each.record.queue_id == 0]
+    low = expire_some(consumers.store)
+    assert low == 10
+    given = decode_receipts(each.receipt for each in before)
+    statuses, end = consumers.groups.give_back("g", given, level)
+    assert (statuses, end) == ([ReceiptStatus.EXPIRED] * 10, 0)
+    assert [each.name for each in consumers.store.topics() if each.name.startswith("%")] == []
+    assert consumers.store.offsets.committed("g", "T", 0) == 10
+    assert passed(consumers) == 10
+
+
+def test_a_return_of_a_damaged_message_makes_nothing_and_says_so(consumers: Consumers) -> None:
+    first, *_ = consumers.receive(30).messages
+    segment = consumers.store.paths.commit_log / segment_name(0)
+    with segment.open("r+b") as file:
+        file.seek(first.record.physical_offset + 100)
+        file.write(b"!")
+    statuses, end = consumers.groups.give_back("g", decode_receipts([first.receipt]), 0)
+    assert (statuses, end) == ([ReceiptStatus.DAMAGED], 0)
+    assert passed(consumers) == 0
 
 
 def test_a_late_acknowledgement_counts_while_no_other_consumer_has_the_message(

@@ -24,6 +24,7 @@ from mqstore.storage.tables.subscription_groups import SubscriptionGroups
 if TYPE_CHECKING:
     from mqstore.storage.layout import StoreFormat
     from mqstore.storage.metadata.deleted_topics import DeletedTopics
+    from mqstore.storage.metadata.expired_unread import ExpiredUnread
     from mqstore.storage.queues.consume_queues import ConsumeQueues
 
 
@@ -72,6 +73,7 @@ class Administration:
         queues: ConsumeQueues,
         lookups: Lookups,
         clock: Clock,
+        expired: ExpiredUnread,
         *,
         adopt: Callable[[str, list[FilterData]], int],
         drop_queues: Callable[[str], None],
@@ -96,7 +98,7 @@ class Administration:
         )
         topic_of = self.topics.get
         self.offsets = GroupOffsets(
-            tables.offsets, topic_of, log, queues, lookups, config, require_writable
+            tables.offsets, topic_of, log, queues, lookups, config, require_writable, expired
         )
         self.subscriptions = Subscriptions(
             tables.filters, store_format, topic_of, config, clock, require_writable, adopt

@@ -49,6 +49,8 @@ class TopicLag:
 
     topic: str
     queues: list[QueueLag]
+    passed: int = 0
+    """Messages that expired before the group's offset passed them."""
 
     @property
     def lag(self) -> int:
@@ -57,8 +59,14 @@ class TopicLag:
 
     @property
     def expired(self) -> int:
-        """Number of messages that expired before the group consumed them."""
+        """Number of messages that expired before the group consumed them, and that its offset has
+        not passed."""
         return sum(each.expired for each in self.queues)
+
+    @property
+    def expired_total(self) -> int:
+        """Number of messages that expired before the group consumed them."""
+        return self.passed + self.expired
 
     def age_ms(self, now_ms: int) -> int | None:
         """Age of the oldest message to consume; None when one of the queues' ages is unknown."""
@@ -91,13 +99,16 @@ class GroupLags:
         offsets: ConsumerOffsets,
         queues_of: Callable[[str], list[QueueRange]],
         dead_letters_of: Callable[[str], int],
+        passed_of: Callable[[str, str], int] = lambda _group, _topic: 0,
     ) -> None:
         """``queues_of`` returns all queues of a topic by id; it raises TopicUnknown.
-        ``dead_letters_of`` returns the number of open dead letters of a topic ``%DLQ%GROUP``."""
+        ``dead_letters_of`` returns the number of open dead letters of a topic ``%DLQ%GROUP``,
+        ``passed_of`` that of expired messages that a group has passed in a topic."""
         self._lookups = lookups
         self._offsets = offsets
         self._queues_of = queues_of
         self._dead_letters_of = dead_letters_of
+        self._passed_of = passed_of
 
     def group(self, group: str, topics: list[str]) -> GroupLag:
         """The group's lag in these topics; without an offset, all messages of a topic count.
@@ -123,7 +134,8 @@ class GroupLags:
         known = {each.queue_id for each in ranges}
         gone = (QueueRange(topic, each, 0, 0) for each in committed if each not in known)
         queues = sorted([*ranges, *gone], key=lambda each: each.queue_id)
-        return TopicLag(topic, [self._queue(each, committed.get(each.queue_id)) for each in queues])
+        lags = [self._queue(each, committed.get(each.queue_id)) for each in queues]
+        return TopicLag(topic, lags, self._passed_of(group, topic))
 
     def page(
         self, groups: dict[str, list[str]], *, limit: int, after: str

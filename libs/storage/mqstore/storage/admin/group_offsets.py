@@ -24,6 +24,7 @@ from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import FlushTimeout, OffsetRefused, QueueUnknown, TopicUnknown
 from mqstore.storage.log.commit_log import CommitLog
 from mqstore.storage.lookup.lookups import Lookups
+from mqstore.storage.metadata.expired_unread import ExpiredUnread
 from mqstore.storage.queues.consume_queues import ConsumeQueues
 from mqstore.storage.recovery.report import LoweredOffset
 from mqstore.storage.tables.config_tables import ConsumerOffsets, TopicConfig
@@ -98,9 +99,12 @@ class GroupOffsets:
         lookups: Lookups,
         config: StoreConfig,
         require_writable: Callable[[], None],
+        expired: ExpiredUnread,
     ) -> None:
         """``topic_of`` raises TopicUnknown; ``require_writable`` raises StoreNotWritable or
         StoreFailed where nothing may change."""
+        self.expired = expired
+        """Counts messages that expired before a group's offset passed them."""
         self._require_writable = require_writable
         self._table = table
         self._topic_of = topic_of
@@ -138,6 +142,7 @@ class GroupOffsets:
     def _save(self) -> None:
         if self._table.is_changed:
             self._table.save(self._log.sync)
+        self.expired.save()
 
     def lower_to_ends(self) -> list[LoweredOffset]:
         """Lower each offset that is behind its queue's end to that end; durable at return.
@@ -217,6 +222,7 @@ class GroupOffsets:
             for each in commits:
                 self._check(group, each, allow_back=allow_back)
             for each in commits:
+                self._count_expired(group, each)
                 self._table.put(group, each.topic, each.queue_id, each.offset)
         return [self.stand(group, each.topic, each.queue_id) for each in commits]
 
@@ -289,12 +295,14 @@ class GroupOffsets:
         """Remove a group's offsets; durable at return. Errors as ``save``."""
         with self._lock:
             self._table.remove_group(group)
+            self.expired.forget(group=group)
         self.save()
 
     def forget_topic(self, topic: str) -> None:
         """Remove all groups' offsets in a topic; durable at return. Errors as ``save``."""
         with self._lock:
             self._table.remove_topic(topic)
+            self.expired.forget(topic=topic)
         self.save()
 
     def _check(self, group: str, commit: Commit, *, allow_back: bool) -> None:
@@ -313,6 +321,13 @@ class GroupOffsets:
                 f"group {group} has consumed queue {queue_id} of {topic} up to {stand.committed}; "
                 f"to go back to {offset}, allow it or reset the group"
             )
+
+    def _count_expired(self, group: str, commit: Commit) -> None:
+        """Count the expired messages that a commit passes."""
+        stand = self.stand(group, commit.topic, commit.queue_id)
+        if stand.committed is not None and not topic_names.is_system_group(group):
+            passed = min(commit.offset, stand.min_offset) - stand.committed
+            self.expired.add(group, commit.topic, passed)
 
     def _of_topic(self, group: str, topic: str) -> list[GroupOffset]:
         return [self.stand(group, topic, each) for each in self.queue_ids(group, topic)]

@@ -32,7 +32,10 @@ _OURS: Final = (
     *("epochs.json", "follower.json"),
 )
 """Files of ``mqstore/`` that are read after the log's end is chosen, besides the journals."""
-_OURS_AHEAD: Final = ("shared-groups.json", "dead-letters.json", "archive.json")
+_OURS_AHEAD: Final = (
+    *("shared-groups.json", "dead-letters.json", "archive.json"),
+    "expired-unread.json",
+)
 _AHEAD: Final = (*offsets_file.NAMES, "delayOffset.json", "timercheck")
 """Files of ``config/`` that refer to the log."""
 _NOT_COPIED: Final = (".bak", ".tmp")

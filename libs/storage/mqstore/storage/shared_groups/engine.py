@@ -25,10 +25,9 @@ from mqstore.storage.errors import (
     PropertyError,
     PutRefused,
     QueueUnknown,
-    ReceiptInvalid,
     TopicUnknown,
 )
-from mqstore.storage.lookup.answers import Pull
+from mqstore.storage.lookup.answers import Pull, Unreadable
 from mqstore.storage.lookup.pull_filter import PullFilter
 from mqstore.storage.lookup.queue_pulls import QueuePulls
 from mqstore.storage.message_store import MessageStore
@@ -64,9 +63,6 @@ MEMORY_BYTES_MAX: Final = 256 << 10
 """Maximum bytes of records of a receive from memory, which takes about 0.1 ms."""
 LEASE_EXPIRED: Final = "it was not acknowledged before its lease expired"
 """The reason of a dead letter that no consumer returned."""
-ORDERED_DELAY_S: Final = 1.0
-"""How long a returned message holds its ordered queue without another delay; as RocketMQ's
-suspendCurrentQueueTimeMillis."""
 
 
 class SharedGroups:
@@ -212,7 +208,10 @@ class SharedGroups:
             leases = QueueLeases(stand.start)
             leases.committed = stand.committed
         if leases.next < stand.min_offset:
-            found.expired += leases.drop_below(stand.min_offset)
+            if limits.is_in_memory:  # a receive that is cut has no reply to name them in
+                limits.cut()
+                return
+            found.expired += leases.lose_below(stand.min_offset)
         leases.expire(self._seams.clock.monotonic())
         if limits.turn is None or leases.begin_batch():
             self._lease_from(config, wanted, place, stand, leases, limits, found)
@@ -257,9 +256,14 @@ class SharedGroups:
         for offset in leases.waiting(limits.count):
             if limits.bytes <= 0 and found.lots:
                 return
-            record = self._read(place, offset, found)
+            record = self._read(place, offset)
             if record is None:
+                leases.lose(offset)
+                found.expired += 1
+                continue
+            if isinstance(record, Unreadable):
                 leases.acknowledge(offset)
+                found.unreadable.append(record)
                 continue
             failures = record.reconsume_times + leases.attempts(offset)
             is_dead = failures > config.retry_times_max
@@ -334,19 +338,15 @@ class SharedGroups:
     def _limits(self, count: int, max_bytes: int, invisible_s: float) -> Limits:
         return Limits(count, max_bytes, self._seams.clock.monotonic() + invisible_s)
 
-    def _read(self, place: Place, offset: int, found: Received | None = None) -> Record | None:
-        """The message at a queue offset; None for one that expired, or cannot be read."""
+    def _read(self, place: Place, offset: int) -> Record | Unreadable | None:
+        """The message at a queue offset; None for one that expired, or whose topic was deleted."""
         try:
             pull: Pull = self._store.lookups.records(place.topic, place.queue_id, offset, 1)
         except (QueueUnknown, TopicUnknown):
             return None
         if pull.records and pull.records[0].queue_offset == offset:
             return pull.records[0]
-        if found is not None:
-            is_damaged = [each for each in pull.unreadable if each.queue_offset == offset]
-            found.unreadable += is_damaged
-            found.expired += not is_damaged
-        return None
+        return next((each for each in pull.unreadable if each.queue_offset == offset), None)
 
     # acknowledge, return, extend ----------------------------------------------------------
 
@@ -382,13 +382,14 @@ class SharedGroups:
         """
         deadline = self._seams.clock.monotonic() + invisible_s
 
-        def act(leases: QueueLeases, receipt: Receipt) -> None:
+        def act(leases: QueueLeases, receipt: Receipt) -> ReceiptStatus:
             if invisible_s > 0:
                 leases.extend(receipt.offset, receipt.lease, deadline)
             elif receipt.epoch is not None and receipt.offset != leases.floor:
                 leases.undo(receipt.offset, receipt.lease)  # its turn had not come
             else:
                 leases.release(receipt.offset)
+            return ReceiptStatus.OK
 
         return self._settle(group, given, act)
 
@@ -405,46 +406,39 @@ class SharedGroups:
         ``level`` is RocketMQ's: 0 follows the number of retries, -1 makes a dead letter at once.
         ``delay_s`` stands for the shortest level that is as long. In an ordered group the message
         holds its queue for ``delay_s`` or the time of the level, without either for
-        ORDERED_DELAY_S. Returns the statuses, and the physical offset below
-        which the log has the copies. Raises GroupNameError, ReceiptInvalid, PutRefused,
+        ``returned.ORDERED_DELAY_S``. Returns the statuses, and the physical offset below which the
+        log has the copies. Raises GroupNameError, ReceiptInvalid, PutRefused,
         StoreFailed; messages whose copies are not stored stay leased.
         """
         config, done = self._store.groups.config(group), Received()
+        levels = self._store.delays.levels
         is_shared = any(each.epoch is None for each in given)
         if delay_s is not None and is_shared and level != returned.DEAD:
-            level = self._level_of(delay_s)
+            level = returned.level_of_delay(levels, delay_s)
 
-        def act(leases: QueueLeases, receipt: Receipt) -> None:
+        def act(leases: QueueLeases, receipt: Receipt) -> ReceiptStatus:
             place = Place(group, receipt.topic, receipt.queue_id)
             record = self._read(place, receipt.offset)
-            if record is not None:
-                failures = record.reconsume_times + leases.attempts(receipt.offset)
-                if level == returned.DEAD or failures > config.retry_times_max:
-                    end = self._copies.append_dead(group, record, failures, reason)
-                elif receipt.epoch is not None:
-                    delay = self._delay_s(level) if delay_s is None else delay_s
-                    leases.hold_back(self._seams.clock.monotonic() + delay)
-                    return
-                else:
-                    end = self._copies.append_retry(config, record, level, reason)
-                done.end = max(done.end, end)
+            if record is None:
+                leases.lose(receipt.offset)
+                return ReceiptStatus.EXPIRED
+            if isinstance(record, Unreadable):
+                leases.acknowledge(receipt.offset)
+                return ReceiptStatus.DAMAGED
+            failures = record.reconsume_times + leases.attempts(receipt.offset)
+            if level == returned.DEAD or failures > config.retry_times_max:
+                end = self._copies.append_dead(group, record, failures, reason)
+            elif receipt.epoch is not None:
+                delay = returned.hold_s(levels, level) if delay_s is None else delay_s
+                leases.hold_back(self._seams.clock.monotonic() + delay)
+                return ReceiptStatus.OK
+            else:
+                end = self._copies.append_retry(config, record, level, reason)
+            done.end = max(done.end, end)
             leases.acknowledge(receipt.offset)
+            return ReceiptStatus.OK
 
         return self._settle(group, given, act, in_order=True), done.end
-
-    def _level_of(self, delay_s: float) -> int:
-        found = self._store.delays.levels.level_of_delay(delay_s * 1000)
-        if found is None:
-            raise ReceiptInvalid(
-                f"delayS is {delay_s:g}, longer than each delay of messageDelayLevel; give less"
-            )
-        return found
-
-    def _delay_s(self, level: int) -> float:
-        """How long a message that is returned with a level holds its ordered queue."""
-        if level == returned.BY_COUNT:
-            return ORDERED_DELAY_S
-        return self._store.delays.levels.delivery_time(level, 0) / 1000
 
     def undo(self, group: str, delivered: Iterable[Delivered]) -> None:
         """Undo the leases of messages that reached no consumer: they wait, as before."""
@@ -461,7 +455,7 @@ class SharedGroups:
         self,
         group: str,
         given: Sequence[Receipt],
-        act: Callable[[QueueLeases, Receipt], None],
+        act: Callable[[QueueLeases, Receipt], ReceiptStatus],
         *,
         in_order: bool = False,
     ) -> list[ReceiptStatus]:
@@ -473,7 +467,7 @@ class SharedGroups:
         self,
         group: str,
         given: Sequence[QueueReceipts],
-        act: Callable[[QueueLeases, Receipt], None],
+        act: Callable[[QueueLeases, Receipt], ReceiptStatus],
         *,
         in_order: bool,
     ) -> list[ReceiptStatus]:

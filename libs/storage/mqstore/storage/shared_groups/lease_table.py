@@ -87,7 +87,8 @@ class LeaseTable:
         offset that was set meanwhile stays, and ends the leases."""
         if not leases.is_changed:
             return
-        floor = leases.floor
+        self._store.offsets.expired.add(place.group, place.topic, leases.lost)
+        floor, leases.lost = leases.floor, 0
         if floor != leases.committed:
             commit = Commit(place.topic, place.queue_id, floor)
             if not self._store.offsets.advance(place.group, commit, leases.committed):

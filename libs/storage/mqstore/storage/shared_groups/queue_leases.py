@@ -85,6 +85,8 @@ class QueueLeases:
         """The group's offset as it was last written or compared; None for a group without one."""
         self.is_changed = False
         """Whether the state differs from the one that was saved."""
+        self.lost = 0
+        """Number of messages that expired before they were acknowledged, and are not counted."""
 
     @property
     def floor(self) -> int:
@@ -273,6 +275,19 @@ class QueueLeases:
         _end_lease(known)
         self._pending[offset] = Pending(known.attempts, made)
         self._add(made)
+
+    def lose(self, offset: int) -> None:
+        """Note that a pending message expired."""
+        self.lost += offset in self._pending
+        self.acknowledge(offset)
+
+    def lose_below(self, offset: int) -> int:
+        """Note that all messages in front of an offset expired; return how many of them were not
+        acknowledged."""
+        unseen = max(0, offset - self.next)
+        lost = self.drop_below(offset) + unseen
+        self.lost += lost
+        return lost
 
     def drop_below(self, offset: int) -> int:
         """Forget messages in front of an offset; return how many were pending."""

@@ -26,6 +26,11 @@ class ReceiptStatus(StrEnum):
     REFUSED = "refused"
     """The copy of a returned message cannot be stored, as its properties do not fit; it stays
     leased."""
+    EXPIRED = "expired"
+    """A returned message that expired, or whose topic was deleted: there is neither a copy nor a
+    dead letter of it."""
+    DAMAGED = "damaged"
+    """A returned message that cannot be read: there is neither a copy nor a dead letter of it."""
     STALE = "stale"
     """The queue of an ordered group is held under another epoch, or the group is shared now."""
     EARLY = "early"
@@ -88,7 +93,7 @@ class Received:
     unreadable: list[Unreadable] = field(default_factory=list)
     """Damaged messages, which are passed over."""
     expired: int = 0
-    """Messages that retention deleted before they were acknowledged."""
+    """Messages that retention deleted before they were acknowledged, delivered or not."""
     dead: int = 0
     """Messages that became dead letters, as each of their deliveries failed."""
     is_full: bool = False

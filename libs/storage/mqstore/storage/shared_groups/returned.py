@@ -14,6 +14,8 @@ from typing import Final
 from mqstore.storage.codec import properties
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Message, Record
+from mqstore.storage.delay_levels import DelayLevels
+from mqstore.storage.errors import ReceiptInvalid
 from mqstore.storage.layout import (
     PROPERTY_ATTEMPTS,
     PROPERTY_CRC32,
@@ -39,6 +41,9 @@ DEAD: Final = -1
 """Delay level that makes a message a dead letter at once."""
 BY_COUNT: Final = 0
 """Delay level that follows the number of retries."""
+ORDERED_DELAY_S: Final = 1.0
+"""How long a returned message holds its ordered queue without another delay; as RocketMQ's
+suspendCurrentQueueTimeMillis."""
 _OF_DEAD_LETTERS: Final = (
     PROPERTY_ATTEMPTS,
     PROPERTY_CRC32,
@@ -53,6 +58,21 @@ _OF_DEAD_LETTERS: Final = (
 def level_for(found: Record, requested: int) -> int:
     """The delay level of the next retry of a message."""
     return FIRST_RETRY_LEVEL + found.reconsume_times if requested == BY_COUNT else requested
+
+
+def level_of_delay(levels: DelayLevels, delay_s: float) -> int:
+    """The shortest delay level that is as long. Raises ReceiptInvalid."""
+    found = levels.level_of_delay(delay_s * 1000)
+    if found is None:
+        raise ReceiptInvalid(
+            f"delayS is {delay_s:g}, longer than each delay of messageDelayLevel; give less"
+        )
+    return found
+
+
+def hold_s(levels: DelayLevels, level: int) -> float:
+    """How long a message that is returned with a level holds its ordered queue, in seconds."""
+    return ORDERED_DELAY_S if level == BY_COUNT else levels.delivery_time(level, 0) / 1000
 
 
 def copy_for_retry(

@@ -32,7 +32,7 @@ def settle_queue(
     leases: QueueLeases | None,
     committed: int | None,
     given: QueueReceipts,
-    act: Callable[[QueueLeases, Receipt], None],
+    act: Callable[[QueueLeases, Receipt], ReceiptStatus],
     *,
     in_order: bool,
 ) -> list[ReceiptStatus]:
@@ -52,15 +52,16 @@ def settle_queue(
     return [_settle(leases, each, act, in_order=in_order) for each in given.receipts()]
 
 
-def acknowledge(leases: QueueLeases, receipt: Receipt) -> None:
+def acknowledge(leases: QueueLeases, receipt: Receipt) -> ReceiptStatus:
     """Acknowledge the message of a receipt."""
     leases.acknowledge(receipt.offset)
+    return ReceiptStatus.OK
 
 
 def _settle(
     leases: QueueLeases,
     receipt: Receipt,
-    act: Callable[[QueueLeases, Receipt], None],
+    act: Callable[[QueueLeases, Receipt], ReceiptStatus],
     *,
     in_order: bool,
 ) -> ReceiptStatus:
@@ -69,7 +70,7 @@ def _settle(
         if in_order and receipt.epoch is not None and receipt.offset != leases.floor:
             return ReceiptStatus.EARLY
         try:
-            act(leases, receipt)
+            return act(leases, receipt)
         except _OF_ONE_MESSAGE as error:
             log.warning("receipt %s: %s", receipt.encode(), error)
             return ReceiptStatus.REFUSED

@@ -12,7 +12,14 @@ from pydantic import ValidationError
 from mqstore.storage import inventory
 from mqstore.storage.inventory import Subject, Verdict
 from mqstore.storage.layout import CHECKPOINT_SIZE, StoreFormat
-from mqstore.storage.metadata import clock_steps, manifest, settled_letters, store_lock, write_pause
+from mqstore.storage.metadata import (
+    clock_steps,
+    expired_unread,
+    manifest,
+    settled_letters,
+    store_lock,
+    write_pause,
+)
 from mqstore.storage.metadata.format_file import FormatFile
 from mqstore.storage.metadata.quarantine import Quarantine
 from mqstore.storage.recovery import accepted_loss
@@ -113,6 +120,7 @@ class SmallFilesCheck:
         yield from self._archive()
         yield from self._write_pause()
         yield from self._dead_letters()
+        yield from self._expired_unread()
         yield from self._journals()
         yield from self._quarantine()
 
@@ -203,6 +211,13 @@ class SmallFilesCheck:
         except (OSError, ValueError) as error:
             what = f"cannot be read, so dead letters that were settled are listed again: {error}"
             yield self._of(Kind.OURS, self._paths.dead_letters, what)
+
+    def _expired_unread(self) -> Iterator[Finding]:
+        try:
+            expired_unread.read(self._files, self._paths.expired_unread)
+        except (OSError, ValueError) as error:
+            what = f"cannot be read, so expired messages are counted from 0 again: {error}"
+            yield self._of(Kind.OURS, self._paths.expired_unread, what)
 
     def _journals(self) -> Iterator[Finding]:
         for name in _JOURNALED:

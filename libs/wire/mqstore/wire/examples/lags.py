@@ -22,7 +22,13 @@ _QUEUE: Final[dict[str, Any]] = {
     "nextStoreTimestamp": 1795273267154,
     "lastStoreTimestamp": 1795273267150,
 }
-_TOPIC: Final[dict[str, Any]] = {"topic": "orders", "lag": 8, "expired": 0, "lagMs": 2500}
+_TOPIC: Final[dict[str, Any]] = {
+    "topic": "orders",
+    "lag": 8,
+    "expired": 0,
+    "expiredTotal": 0,
+    "lagMs": 2500,
+}
 _STATES: Final[dict[str, Any]] = {
     "waiting": 5,
     "leased": 2,

@@ -12,7 +12,7 @@ export const GROUPS_MAX = PAGES_MAX * 1000;
  * @property {number} lag
  * @property {number} deadLetters
  * @property {States | null} states null while store-writer does not reply
- * @property {{topic: string, lag: number, expired: number, lagMs: number | null}[]} topics
+ * @property {{topic: string, lag: number, expired: number, expiredTotal?: number, lagMs: number | null}[]} topics
  */
 /** @typedef {{waiting: number, leased: number, retrying: number, acknowledged: number, delayed: number | null}} States */
 /** @typedef {{groups: GroupSum[], missing: Record<string, string>, isCut: boolean, atMs: number, source: any}} Lags */
@@ -35,5 +35,5 @@ export async function loadLags(signal) {
 /** How long the oldest message that is to be consumed has been stored: 0 without any. @param {GroupSum} group */
 export const ageOf = (group) => Math.max(0, ...group.topics.map((each) => each.lagMs ?? 0));
 
-/** Messages that expired before the group came to them. @param {GroupSum} group */
-export const expiredOf = (group) => group.topics.reduce((sum, each) => sum + each.expired, 0);
+/** Messages that expired before the group came to them, also those that it has passed since. @param {GroupSum} group */
+export const expiredOf = (group) => group.topics.reduce((sum, each) => sum + (each.expiredTotal ?? each.expired), 0);

@@ -1,0 +1,111 @@
+"""``store/mqstore/expired-unread.json``: messages that expired before groups came to them.
+
+The difference of a group's offset and the minimum of its queue shows such messages until the offset
+passes them. This file keeps the number of those that were passed, by group and topic. RocketMQ
+ignores it. Without the file, or with a damaged one, the counts begin again at 0.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from pathlib import Path
+from threading import Lock
+
+from pydantic import BaseModel, ConfigDict
+
+from mqstore.storage.metadata import sealed_json
+from mqstore.storage.seams import FileStat, FileSystem
+from mqstore.storage.system.atomic_file import replace_file
+
+log = logging.getLogger(__name__)
+
+
+class _Topic(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    group: str
+    topic: str
+    passed: int
+
+
+class _Saved(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    topics: tuple[_Topic, ...]
+
+
+def read(files: FileSystem, path: Path) -> Counter[tuple[str, str]]:
+    """The counts by group and topic, none without a file. Raises OSError, ValueError."""
+    if files.stat(path) is None:
+        return Counter()
+    saved = _Saved.model_validate_json(sealed_json.unseal(files.read(path)))
+    return Counter({(each.group, each.topic): each.passed for each in saved.topics})
+
+
+def load(files: FileSystem, path: Path) -> Counter[tuple[str, str]]:
+    """Load the counts; none from a file that cannot be read."""
+    try:
+        return read(files, path)
+    except (OSError, ValueError) as error:
+        log.error("%s cannot be read, its counts begin again at 0: %s", path, error)
+        return Counter()
+
+
+class ExpiredUnread:
+    """The counts of one store. Thread-safe."""
+
+    def __init__(self, files: FileSystem, path: Path) -> None:
+        """Load the saved counts."""
+        self._files = files
+        self._path = path
+        self._lock = Lock()
+        self._passed = load(files, path)
+        self._is_saved = True
+
+    def add(self, group: str, topic: str, count: int) -> None:
+        """Count messages that a group has passed; in memory until ``save``."""
+        if count > 0:
+            with self._lock:
+                self._passed[group, topic] += count
+                self._is_saved = False
+
+    def forget(self, *, group: str | None = None, topic: str | None = None) -> None:
+        """Forget the counts of a group or a topic; in memory until ``save``."""
+        with self._lock:
+            for each in [each for each in self._passed if group == each[0] or topic == each[1]]:
+                del self._passed[each]
+                self._is_saved = False
+
+    def save(self) -> None:
+        """Save changed counts. Raises OSError; the next call then retries."""
+        with self._lock:
+            if self._is_saved:
+                return
+            topics = tuple(
+                _Topic(group=group, topic=topic, passed=count)
+                for (group, topic), count in sorted(self._passed.items())
+            )
+            content = sealed_json.seal(_Saved(topics=topics).model_dump_json())
+            replace_file(self._files, self._path, content)
+            self._is_saved = True
+
+
+class FollowedExpired:
+    """Reads the file of another process again when it was replaced. Thread-safe."""
+
+    def __init__(self, files: FileSystem, path: Path) -> None:
+        self._files = files
+        self._path = path
+        self._lock = Lock()
+        self._seen: FileStat | None = None
+        self._known: Counter[tuple[str, str]] = Counter()
+
+    def of(self, group: str, topic: str) -> int:
+        """Number of messages of a topic that expired before a group passed them. Raises OSError."""
+        with self._lock:
+            found = self._files.stat(self._path)
+            if found != self._seen:
+                self._known = load(self._files, self._path)
+                self._seen = found
+            return self._known[group, topic]
