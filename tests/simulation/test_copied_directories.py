@@ -123,7 +123,7 @@ class Copies:
         with pytest.raises((StoreOfAnother, StoreLocked)):
             opened(beside(self.machine), self.rng.choice(self.copies), log)
         with pytest.raises((StoreOfAnother, StoreLocked)):
-            adoption.adopt(beside(self.machine), self.rng.choice(self.copies), None)
+            adoption.adopt(beside(self.machine), self.rng.choice(self.copies), LOG)
         self.refused += 1
 
     def _adopt_apart(self) -> None:

@@ -16,7 +16,7 @@ from mqstore.cli.message_selection import Selection
 from mqstore.storage import message_import
 from mqstore.storage.codec.record import Record
 from mqstore.storage.layout import StoreFormat
-from mqstore.storage.message_import import open_import
+from mqstore.storage.message_import import ImportRules, open_import
 from mqstore.storage.message_store import MessageStore, StoreOptions
 from mqstore.storage.verify import walk_log
 from tests.simulation import SimulatedDisk, SimulatedMachine
@@ -44,7 +44,8 @@ class Life:
             put_message(store, message)
 
     def store_all(self, machine: SimulatedMachine) -> Storing:
-        survey = self.source.survey(StoreFormat.V4_9, lambda *_: None)
+        rules = ImportRules.of(machine.seams.files, ROOT, CONFIG, StoreFormat.V4_9)
+        survey = self.source.survey(rules, lambda *_: None)
         first_ms = survey.first_ms
         with open_import(ROOT, CONFIG, machine.seams, "file", first_ms=first_ms) as target:
             target.make_topics(survey.queues)

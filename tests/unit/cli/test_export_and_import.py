@@ -20,6 +20,7 @@ from mqstore.storage.codec.record import Message
 from mqstore.storage.layout import StoreFormat, SysFlag
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.paths import StorePaths, segment_name
+from mqstore.storage.puts import ImportRules
 from tests.unit.storage.small_disk import small_disk
 from tests.unit.storage.stores import CONFIG, open_store, put_some
 from tests.unit.untouched import entries_of
@@ -277,9 +278,36 @@ def test_a_short_line_has_defaults(tmp_path: Path) -> None:
     assert (found["queueId"], found["bornHost"]) == (0, "127.0.0.1:0")
 
 
-def test_an_import_stops_at_a_message_that_the_store_refuses_and_continues_behind(
-    file: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"properties": {"a": "x" * 70_000}}, "bytes are over 32767"),
+        ({"body": "x" * 400}, "over maxMessageSize (300)"),
+        ({"queueId": 65_536}, "at most 65536 queues"),
+    ],
+)
+def test_a_message_that_the_store_will_refuse_is_named_before_anything_is_stored(
+    file: Path, tmp_path: Path, wrong: dict[str, Any], why: str
 ) -> None:
+    target = tmp_path / "target"
+    small = CONFIG.model_copy(update={"max_message_size": 300})
+    with open_store(target, small, all_settings=True) as store:
+        put_some(store, 1, start=500)
+    lines = file.read_text().splitlines()
+    lines[10] = json.dumps(json.loads(lines[10]) | wrong)
+    file.write_text("\n".join(lines))
+    for options in ((), ("--dry-run",)):
+        refused = run("import", target, str(file), *options)
+        assert refused.exit_code == 2
+        assert f"line 11 of {file}: " in refused.stderr
+        assert why in refused.stderr
+    assert len(exported(target)) == 1
+
+
+def test_an_import_stops_at_a_message_that_the_store_refuses_and_continues_behind(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ImportRules, "check", lambda *_: None)
     target = tmp_path / "target"
     small = CONFIG.model_copy(update={"max_message_size": 300})
     with open_store(target, small, all_settings=True) as store:

@@ -64,6 +64,19 @@ def test_csv_has_the_columns_and_unrounded_values() -> None:
     assert rows == [["name", "count"], ["a", "1234"], ["bb", ""]]
 
 
+@pytest.mark.parametrize("text", ["=1+1", "+x", "-x", "@SUM(A1)", " =1", "\t=1", "\r=1", "\n@x"])
+def test_csv_has_no_formula_and_json_the_exact_text(text: str) -> None:
+    items = [{"name": text, "count": -1}]
+    for form, expected in ((Format.CSV, f"'{text}"), (Format.JSON, text)):
+        stream = io.StringIO()
+        Output(form, stream).items(items, [NAME, COUNT])
+        found = stream.getvalue()
+        if form is Format.CSV:
+            assert list(csv.reader(io.StringIO(found, newline="")))[1] == [expected, "-1"]
+        else:
+            assert json.loads(found) == items[0]
+
+
 def test_one_item_is_a_line_for_each_column() -> None:
     stream = io.StringIO()
     Output(Format.TABLE, stream).item(ITEMS[0], [NAME, COUNT])

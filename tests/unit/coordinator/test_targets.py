@@ -83,6 +83,8 @@ def test_what_the_operator_did_not_name_is_refused(text: str) -> None:
         *("::1", "::", "fe80::1", "fe80::1%lo", "fd00::1", "ff02::1"),
         *("::ffff:127.0.0.1", "::ffff:10.0.0.1", "2002:7f00:1::", "64:ff9b::7f00:1"),
         "2001:0:4136:e378:8000:63bf:3fff:fdd2",
+        *("192.0.0.192", "192.0.0.1", "192.88.99.1", "168.63.129.16", "100.100.100.200"),
+        *("fec0::1", "3fff::1", "5f00::1", "64:ff9b:1::1", "2001:db8::1", "::7f00:1", "100::1"),
     ],
 )
 def test_a_name_that_leads_to_an_address_within_is_refused(address: str) -> None:

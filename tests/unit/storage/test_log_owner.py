@@ -29,6 +29,7 @@ from mqstore.storage.system.threads import production_seams
 from mqstore.storage.verify import Verification
 from tests.store_copies import copy_store
 from tests.unit.storage.stores import FILES, abandon, all_bodies, bodies, open_store, put_some
+from tests.unit.untouched import entries_of
 
 
 class Place:
@@ -194,11 +195,22 @@ def test_a_copy_cannot_adopt_the_log_while_the_original_is_there(place: Place) -
         assert bodies(store) == all_bodies(30)
 
 
+def test_a_log_that_only_the_store_names_is_not_written_beside(place: Place) -> None:
+    """A hostile format.json may name any directory."""
+    place.root.rename(place.copy)
+    before = entries_of(place.log.parent)
+    with pytest.raises(DirectoryNotUsable, match="outside of it"):
+        adoption.adopt(production_seams(), place.copy, None)
+    assert entries_of(place.log.parent) == before
+
+
 def test_a_moved_root_goes_on_with_its_log_once_it_adopted_it(place: Place) -> None:
     place.root.rename(place.copy)
     assert str(place.root) in refusal(place.copy)
 
-    found = adoption.adopt(production_seams(), place.copy, None)
+    with pytest.raises(DirectoryNotUsable, match=f"--commit-log {place.log}"):
+        adoption.adopt(production_seams(), place.copy, None)
+    found = adoption.adopt(production_seams(), place.copy, place.log)
 
     assert found.former_root == place.root
     with place.open(place.copy) as store:
@@ -209,10 +221,10 @@ def test_a_log_is_not_adopted_while_it_is_written(place: Place) -> None:
     with place.open():
         place.root.rename(place.copy)
         with pytest.raises(StoreLocked):
-            adoption.adopt(production_seams(), place.copy, None)
+            adoption.adopt(production_seams(), place.copy, place.log)
         shutil.copytree(place.copy, place.copy.with_name("again"))
         with pytest.raises(StoreLocked, match="commit log"):
-            adoption.adopt(production_seams(), place.copy.with_name("again"), None)
+            adoption.adopt(production_seams(), place.copy.with_name("again"), place.log)
         place.copy.rename(place.root)
 
 
@@ -255,7 +267,7 @@ def test_an_older_copy_in_the_place_of_the_root_is_refused(place: Place) -> None
 
     assert "older copy" in refusal(place.root)
 
-    adoption.adopt(production_seams(), place.root, None)
+    adoption.adopt(production_seams(), place.root, place.log)
     with place.open() as store:
         assert bodies(store) == all_bodies(40)
 
@@ -345,7 +357,7 @@ def test_an_owner_file_that_cannot_be_read_is_refused_by_name(place: Place) -> N
     with pytest.raises(StoreDamaged, match=r"owner\.json .*mqstore store adopt"):
         place.open()
     paths.log_owner.unlink()
-    adoption.adopt(production_seams(), place.root, None)
+    adoption.adopt(production_seams(), place.root, place.log)
     with place.open() as store:
         assert bodies(store) == all_bodies(30)
 

@@ -19,7 +19,7 @@ def adopt(
         Path | None,
         typer.Option(
             "--commit-log",
-            help="The log's directory (default: the one that the store names).",
+            help="The log's directory; needed for one outside of the store directory.",
             metavar="DIR",
             readable=False,
         ),
@@ -34,7 +34,7 @@ def adopt(
     Examples:
 
     \b
-        mqstore store adopt /data/copy --dry-run
+        mqstore store adopt /data/copy --commit-log /data/copy-of-log --dry-run
         mqstore store adopt /data/copy --commit-log /data/copy-of-log
     """
     require("store")

@@ -25,7 +25,7 @@ from mqstore.storage.formats import (
     crc32c,
 )
 from mqstore.storage.host import production_seams
-from mqstore.storage.puts import MessageImport, open_import
+from mqstore.storage.puts import ImportRules, MessageImport, open_import
 from mqstore.storage.topic_names import is_system_topic
 
 NAMED_MAX: Final = 20
@@ -112,12 +112,12 @@ class Source:
         keys.add(found.properties.get(PROPERTY_UNIQ_KEY, ""))
         return self._selection.has(found.topic, found.store_ms, keys)
 
-    def survey(self, store_format: StoreFormat, progress: Progress) -> Survey:
-        """Read and check the whole file."""
+    def survey(self, rules: ImportRules, progress: Progress) -> Survey:
+        """Read and check the whole file, by the rules of the store."""
         survey = Survey()
-        for number, found in self.messages(store_format):
+        for number, found in self.messages(rules.format):
             progress("check", number, 0)
-            why = _why_bad(found, store_format)
+            why = _why_bad(found, rules)
             if why is not None:
                 survey.bad += 1
                 if len(survey.named) < NAMED_MAX:
@@ -129,11 +129,15 @@ class Source:
         return survey
 
 
-def _why_bad(found: Imported | ValueError, store_format: StoreFormat) -> str | None:
+def _why_bad(found: Imported | ValueError, rules: ImportRules) -> str | None:
     if isinstance(found, ValueError):
         return str(found)
-    if is_system_topic(found.topic, store_format):
+    if is_system_topic(found.topic, rules.format):
         return f"topic {found.topic} is RocketMQ's own, and holds offsets of its store"
+    try:
+        rules.check(found.message(rules.format, found.born_host))
+    except (StorageError, ValueError) as error:
+        return str(error)
     return None
 
 
@@ -156,7 +160,8 @@ def _run(root: Path, choice: Choice, config: StoreConfig) -> int:
     if create is None and not root.exists():
         raise ValueError(f"{root} does not exist; name a store directory, or make one by --create")
     with show_progress() as progress:
-        survey = source.survey(create or StoreFormat.V5_X, progress)
+        rules = ImportRules.of(seams.files, root, config, create)
+        survey = source.survey(rules, progress)
         if survey.bad:
             return survey.refuse()
         if choice.dry_run:

@@ -7,6 +7,7 @@ line, with the field names of the API. CSV has the columns of the table, with un
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +30,9 @@ class Format(StrEnum):
 
 
 GAP: Final = "  "
+_CSV_END: Final = "\r\n"
+_FORMULA: Final = re.compile(r"\s*[=+\-@\t\r].", re.DOTALL)
+"""The begin of a text that spreadsheets run; a lone sign is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,11 +257,22 @@ def _csv_lines(items: Iterable[Any], columns: Sequence[Column]) -> Iterator[str]
     import io
 
     buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="")
+    writer = csv.writer(
+        buffer, lineterminator=_CSV_END
+    )  # cells with one of its characters are quoted
     head: list[object] = [column.heading for column in columns]
-    rows = ([column.value(item) for column in columns] for item in items)
+    rows = ([_csv_cell(column.value(item)) for column in columns] for item in items)
     for row in chain([head], rows):
         buffer.seek(0)
         buffer.truncate()
         writer.writerow(row)
-        yield buffer.getvalue()
+        yield buffer.getvalue().removesuffix(_CSV_END)
+
+
+def _csv_cell(value: object) -> object:
+    """The value of a cell. A text that a spreadsheet would take for a formula gets an apostrophe
+    before it, as in the console's exports; JSON has the exact text."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    text = str(value)
+    return f"'{text}" if _FORMULA.match(text) else text

@@ -39,7 +39,8 @@ class Adoption:
 
 
 def plan(files: FileSystem, root: Path, commit_log: Path | None) -> Adoption:
-    """Plan ``adopt``; the default ``commit_log`` is the one that format.json names.
+    """Plan ``adopt``; the default ``commit_log`` is the one that format.json names, if it is in the
+    root: nothing is written to a place that only the store directory names.
 
     Raises DirectoryNotUsable, StoreOfAnother, StoreDamaged, StoreUnsupported, OSError.
     """
@@ -56,7 +57,13 @@ def plan(files: FileSystem, root: Path, commit_log: Path | None) -> Adoption:
         setting = content.store_path_commit_log
     paths = log_owner.locate(files, root, setting)
     _require_log(files, paths)
-    return _plan(files, paths, content)
+    found = _plan(files, paths, content)
+    if found.is_needed and commit_log is None and paths.commit_log_dir is not None:
+        raise DirectoryNotUsable(
+            f"{root} names {paths.commit_log} as its log, which is outside of it: where that is its"
+            f" log, name it with --commit-log {paths.commit_log}"
+        )
+    return found
 
 
 def _plan(files: FileSystem, paths: StorePaths, content: FormatFile | None) -> Adoption:

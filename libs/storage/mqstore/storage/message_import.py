@@ -12,20 +12,27 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
-from mqstore.storage.admin.topics import TopicChange
-from mqstore.storage.codec.record import Message, Record
+from mqstore.storage.admin.topics import QUEUES_MAX, TopicChange
+from mqstore.storage.codec.record import Message, Record, size_of
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.errors import StorageError, TopicUnknown
+from mqstore.storage.errors import MessageInvalid, StorageError, TopicUnknown
 from mqstore.storage.layout import StoreFormat
+from mqstore.storage.log.put_checks import (
+    PutLimits,
+    check_batch,
+    check_fields,
+    check_message,
+    check_size,
+)
 from mqstore.storage.message_store import MessageStore
-from mqstore.storage.metadata import sealed_json
+from mqstore.storage.metadata import format_file, sealed_json
 from mqstore.storage.options import Durability, StoreOptions
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import Clock, FileSystem, Seams
@@ -34,11 +41,47 @@ from mqstore.storage.verify import walk_log
 
 SYNC_EVERY: Final = 10_000
 """Messages after which an import waits for the disk."""
+_BODY_SIZE: Final = "maxMessageSize"
 
 
 class ImportRefused(StorageError):
     """Another import into the store was interrupted, its note cannot be read, or the store accepts
     no messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportRules:
+    """The rules for messages of one store, known before it is opened."""
+
+    format: StoreFormat
+    limits: PutLimits
+
+    @classmethod
+    def of(
+        cls, files: FileSystem, root: Path, config: StoreConfig, create: StoreFormat | None
+    ) -> ImportRules:
+        """The rules of a store, or of the one that is made. Raises StoreDamaged, OSError."""
+        content = format_file.load(files, StorePaths(files_root(files, root)))
+        if content is None:
+            store_format = create or StoreFormat.V5_X
+            return cls(store_format, PutLimits.of(config, store_format))
+        known = {
+            "mapped_file_size_commit_log": content.sizes.mapped_file_size_commit_log,
+            "max_message_size": (content.settings or {}).get(_BODY_SIZE, config.max_message_size),
+        }
+        limits = PutLimits.of(config.model_copy(update=known), content.rocketmq_format)
+        return cls(content.rocketmq_format, limits)
+
+    def check(self, message: Message) -> None:
+        """Raise PutRefused for a message that the store will not accept."""
+        check_fields(message)
+        version = check_message(message, self.limits)
+        check_batch([message], self.limits)
+        check_size(size_of(message, version), self.limits)
+        if message.queue_id >= QUEUES_MAX:
+            raise MessageInvalid(
+                f"queue id {message.queue_id}: a topic has at most {QUEUES_MAX} queues"
+            )
 
 
 class ImportNote(BaseModel):

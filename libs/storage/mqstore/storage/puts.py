@@ -22,12 +22,18 @@ from mqstore.storage.dedup.puts import Originals, Put, end_of
 from mqstore.storage.log.commit_log import Placement
 from mqstore.storage.log.put_checks import check_batch_size
 from mqstore.storage.log.requests import OffsetRequest, RequestService
-from mqstore.storage.message_import import ImportRefused, MessageImport, open_import
+from mqstore.storage.message_import import (
+    ImportRefused,
+    ImportRules,
+    MessageImport,
+    open_import,
+)
 from mqstore.storage.put_refusal import PutRefusal
 
 __all__ = [
     "EncodedBatch",
     "ImportRefused",
+    "ImportRules",
     "JsonBatch",
     "JsonReader",
     "LogEnd",

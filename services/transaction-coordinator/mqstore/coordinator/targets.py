@@ -25,7 +25,22 @@ Lookup = Callable[[str, int], Awaitable[list[str]]]
 LOOKUP_TIMEOUT_S: Final = 5.0
 URL_LENGTH_MAX: Final = 1_000
 _PORTS: Final = {"http": 80, "https": 443}
-_NAT64: Final = ip_network("64:ff9b::/96")
+_PUBLIC_V6: Final = ip_network("2000::/3")
+"""Global unicast; mapped, translated, local and multicast addresses are outside."""
+_WITHIN: Final[tuple[IPv4Network | IPv6Network, ...]] = tuple(
+    map(
+        ip_network,
+        (
+            "192.0.0.0/24",  # protocol assignments; 192.0.0.192 has metadata of Oracle's cloud
+            "192.88.99.0/24",  # relays of 6to4
+            "168.63.129.16/32",  # services of Azure's hosts
+            "2001::/23",  # protocol assignments, as Teredo
+            "2002::/16",  # 6to4
+            "3fff::/20",  # documentation
+        ),
+    )
+)
+"""Blocks that ``is_global`` of some versions of Python takes for public, and that are not."""
 
 
 class TargetRefused(CoordinatorError):
@@ -139,11 +154,10 @@ class Allowed:
 
 def _is_public(address: Address) -> bool:
     """Whether an address is public and does not map to another one."""
-    if isinstance(address, IPv6Address) and (
-        address.sixtofour is not None or address.teredo is not None or address in _NAT64
-    ):
+    if isinstance(address, IPv6Address) and address not in _PUBLIC_V6:
         return False
-    return address.is_global and not address.is_multicast and not address.is_reserved
+    is_within = any(address in block for block in _WITHIN)
+    return address.is_global and not (is_within or address.is_multicast or address.is_reserved)
 
 
 def _plain(address: Address) -> Address:

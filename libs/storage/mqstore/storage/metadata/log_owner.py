@@ -162,7 +162,8 @@ def _refuse_unmarked(files: FileSystem, paths: StorePaths, content: FormatFile |
 def _how_to_adopt(paths: StorePaths) -> str:
     return (
         f"To give this root a log of its own, copy the log and adopt the copy: `{ADOPT} "
-        f"{paths.root} --commit-log DIR`; where the root was moved: `{ADOPT} {paths.root}`"
+        f"{paths.root} --commit-log DIR`; where the root was moved: `{ADOPT} {paths.root} "
+        f"--commit-log {paths.commit_log}`"
     )
 
 
