@@ -31,6 +31,7 @@ class Format(StrEnum):
 
 GAP: Final = "  "
 _CSV_END: Final = "\r\n"
+"""Not printed; cells with one of its characters get quotes."""
 _FORMULA: Final = re.compile(r"\s*[=+\-@\t\r].", re.DOTALL)
 """The begin of a text that spreadsheets run; a lone sign is none."""
 
@@ -257,9 +258,7 @@ def _csv_lines(items: Iterable[Any], columns: Sequence[Column]) -> Iterator[str]
     import io
 
     buffer = io.StringIO()
-    writer = csv.writer(
-        buffer, lineterminator=_CSV_END
-    )  # cells with one of its characters are quoted
+    writer = csv.writer(buffer, lineterminator=_CSV_END)
     head: list[object] = [column.heading for column in columns]
     rows = ([_csv_cell(column.value(item)) for column in columns] for item in items)
     for row in chain([head], rows):
