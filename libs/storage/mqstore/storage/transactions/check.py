@@ -102,6 +102,11 @@ class Checks:
             if each.born_ms + steps.shift_ms(each.first.physical_offset) <= before_ms
         ]
 
+    def undecidable(self) -> list[str]:
+        """Keys of transactions whose real topic is lost."""
+        pending = self._ledger.state.pending.values()
+        return [each.key for each in pending if not each.is_decidable]
+
     def set_aside(self, keys: Iterable[str]) -> None:
         """Set transactions aside; those that the store rejects or cannot read now are retried
         later.
@@ -122,6 +127,8 @@ class Checks:
         ledger, group = self._ledger, self._decisions.group
         checked = transaction.check_times >= self._rules.check_max
         why = f"checked {transaction.check_times} times" if checked else "too old to be kept"
+        if not transaction.is_decidable:
+            why = halves.NO_TOPIC
         decision = Decision(Verdict.SET_ASIDE, ledger.clock.now_ms(), why)
         try:
             ledger.append([group(transaction, decision, transaction.parts.values())])

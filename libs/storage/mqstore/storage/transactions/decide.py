@@ -104,6 +104,11 @@ class Decisions:
         """
         ledger, log = self._ledger, self._ledger.log
         records: list[NewRecord] = []
+        if decision.verdict is Verdict.COMMIT and not transaction.is_decidable:
+            raise TransactionGone(
+                f"transaction {transaction.key} cannot be committed: {halves.NO_TOPIC}; roll it "
+                "back, and send the message again"
+            )
         if decision.verdict is not Verdict.ROLLBACK:
             for part in to_append:
                 half = ledger.content(transaction, part)

@@ -345,7 +345,7 @@ class TransactionEngine:
         if now < self._progress_at:
             checks.set_aside(tired)
         else:
-            checks.set_aside({*tired, *checks.too_old()})
+            checks.set_aside({*tired, *checks.too_old(), *checks.undecidable()})
             checks.carry()
             self._save_progress()
             self._progress_at = now + PROGRESS_INTERVAL_S
@@ -374,7 +374,8 @@ class TransactionEngine:
             ledger.forget()
             raise
         for transaction in state.pending.values():
-            self._schedule.begin(transaction)
+            if transaction.is_decidable:
+                self._schedule.begin(transaction)
         self._progress_at = ledger.clock.monotonic()
         ledger.counts.loads += 1
         ledger.counts.load_s = self._progress_at - began

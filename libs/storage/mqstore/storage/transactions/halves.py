@@ -9,7 +9,7 @@ before they drop the property, the property stays in the store: TRAN_MSG in comm
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from enum import StrEnum
 from typing import Final
 
@@ -28,12 +28,14 @@ from mqstore.storage.layout import (
     PROPERTY_CRC32,
     PROPERTY_DECIDED_AT,
     PROPERTY_DECISION,
+    PROPERTY_DELAY,
     PROPERTY_KEYS,
     PROPERTY_PREPARED_QUEUE_OFFSET,
     PROPERTY_PRODUCER_GROUP,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
     PROPERTY_TAGS,
+    PROPERTY_TIMERS,
     PROPERTY_TRANSACTION_ID,
     PROPERTY_TRANSACTION_KEY,
     PROPERTY_TRANSACTION_PREPARED,
@@ -51,6 +53,15 @@ QUEUE: Final = 0
 QUEUE_ID_MAX: Final = 2**31 - 1
 UNKEYED: Final = "@"
 """First character of the key of a transaction whose half message has no UNIQ_KEY."""
+DELAYS: Final = frozenset({PROPERTY_DELAY, *PROPERTY_TIMERS})
+"""Properties by which a put delays a message. A transactional message has no delay: its producer
+clears them, and a copy of a half message that had one would leave the half queue."""
+NOT_COPIED: Final = DELAYS | {PROPERTY_CRC32}
+"""Properties that no copy of a half message has; the checksum is of the original's bytes."""
+NO_TOPIC: Final = (
+    "its half message names the half topic as its own: a broker's timer delivered it there, and "
+    "its real topic is lost"
+)
 FILLER: Final = "a power cut took the half message that stood here"
 _HOST_FLAGS: Final = SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6
 
@@ -93,6 +104,14 @@ class Half(msgspec.Struct, frozen=True, gc=False):
     record_size: int
     """Bytes of the record in the log."""
     body_digest: bytes
+    has_delay: bool = False
+    """Whether the record has one of ``DELAYS``."""
+
+    @property
+    def is_decidable(self) -> bool:
+        """Whether the real topic is known. A broker's timer that delivers a half message into the
+        half topic replaces it by that one."""
+        return self.topic not in (HALF_TOPIC, OP_TOPIC)
 
 
 def digest_body(body: bytes) -> bytes:
@@ -125,6 +144,7 @@ def read_half(found: LogRecord) -> Half | None:
         physical_offset=found.physical_offset,
         record_size=found.size,
         body_digest=digest_body(found.record.body),
+        has_delay=not DELAYS.isdisjoint(table),
     )
 
 
@@ -176,7 +196,7 @@ def committed_of(half: LogRecord, place: Half, store_format: StoreFormat) -> New
 
     ``place`` is the newest copy of the half, ``half`` any record that has its content.
     """
-    dropped = {PROPERTY_CRC32}
+    dropped = NOT_COPIED
     if store_format is StoreFormat.V5_X:
         dropped |= {PROPERTY_REAL_TOPIC, PROPERTY_REAL_QUEUE_ID}
     record = half.record
@@ -198,7 +218,7 @@ def checked_copy_of(half: LogRecord, place: Half, check_times: int) -> NewRecord
     record = half.record
     return replace(
         record,
-        properties={**_without(record.properties, {PROPERTY_CRC32}), **changes},
+        properties={**_without(record.properties, NOT_COPIED), **changes},
         sys_flag=record.sys_flag & ~_HOST_FLAGS,
     )
 
@@ -210,7 +230,7 @@ def set_aside_of(half: LogRecord) -> NewRecord:
         record,
         topic=CHECK_MAX_TIME_TOPIC,
         queue_id=QUEUE,
-        properties=_without(record.properties, {PROPERTY_CRC32}),
+        properties=_without(record.properties, NOT_COPIED),
         sys_flag=record.sys_flag & ~_HOST_FLAGS,
     )
 
@@ -263,7 +283,7 @@ def read_decision(found: LogRecord) -> Decision | None:
     return Decision(verdict, _number(table, PROPERTY_DECIDED_AT), table.get(PROPERTY_WHY, ""))
 
 
-def _without(table: Mapping[str, str], names: set[str]) -> dict[str, str]:
+def _without(table: Mapping[str, str], names: Set[str]) -> dict[str, str]:
     return {name: value for name, value in table.items() if name not in names}
 
 

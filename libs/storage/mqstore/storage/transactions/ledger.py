@@ -105,6 +105,7 @@ class Ledger:
         self.on_append: OnAppend = _ignore
         """See ``TransactionEngine.watch_appends``."""
         self._state: TransactionTable | None = None
+        self._is_outdated = False
 
     @property
     def is_loaded(self) -> bool:
@@ -229,6 +230,10 @@ class Ledger:
         Raises PutRefused, StoreFailed, TransactionsNotLoaded, and FilePending as ``makes_files``
         says; nothing was stored then.
         """
+        self._append(groups)
+        self._drop_outdated()
+
+    def _append(self, groups: Sequence[Group]) -> None:
         records = [record for group in groups for record in group.records]
         if not records:
             return
@@ -249,8 +254,16 @@ class Ledger:
             end = begin + len(group.records)
             group.then(placed[begin:end])
             begin = end
-        self._check_offsets(records, placed, expected)
+        self._is_outdated |= not _are_as_expected(records, placed, expected)
         if any(group.is_unclear for group in groups):
+            self.forget()
+
+    def _drop_outdated(self) -> None:
+        """Discard the transactions after an append whose offsets were not those expected, once its
+        results are known: what was stored is reported as stored."""
+        if self._is_outdated:
+            self._is_outdated = False
+            _log.error("half or op queues have other records; the log is read again")
             self.forget()
 
     def note_append(self, messages: Sequence[tuple[str, int]], seconds: float, groups: int) -> None:
@@ -264,6 +277,7 @@ class Ledger:
         refused: list[PutRefused] = []
         for run in _runs(groups):
             refused += self._append_all(dict(enumerate(run))).values()
+        self._drop_outdated()
         return refused
 
     def append_plans(self, plans: Sequence[Plan[Any]]) -> None:
@@ -282,11 +296,12 @@ class Ledger:
             for index, result in enumerate(plan.results):
                 if result is None:
                     plan.results[index] = attempt(partial(plan.repeated, index))
+        self._drop_outdated()
 
     def _append_all(self, groups: Mapping[K, Group]) -> dict[K, PutRefused]:
         """Append all groups; returns the rejections."""
         try:
-            self.append(list(groups.values()))
+            self._append(list(groups.values()))
         except PutRefused as error:
             if len(groups) == 1:
                 return dict.fromkeys(groups, error)
@@ -296,20 +311,20 @@ class Ledger:
             return refused
         return {}
 
-    def _check_offsets(
-        self,
-        records: Sequence[NewRecord],
-        placed: Sequence[Placement],
-        expected: dict[tuple[str, int], int],
-    ) -> None:
-        """Check that half and op queues grew only by these records; otherwise memory is wrong."""
-        for record, place in zip(records, placed, strict=True):
-            queue = record.topic, record.queue_id
-            if queue in expected:
-                if place.queue_offset != expected[queue]:
-                    self.forget()
-                    return
-                expected[queue] += 1
+
+def _are_as_expected(
+    records: Sequence[NewRecord],
+    placed: Sequence[Placement],
+    expected: dict[tuple[str, int], int],
+) -> bool:
+    """Whether half and op queues grew only by these records; otherwise memory is wrong."""
+    for record, place in zip(records, placed, strict=True):
+        queue = record.topic, record.queue_id
+        if queue in expected:
+            if place.queue_offset != expected[queue]:
+                return False
+            expected[queue] += 1
+    return True
 
 
 def _runs(groups: Iterable[Group]) -> Iterator[list[Group]]:

@@ -118,4 +118,5 @@ def _only_half(transaction: Transaction) -> Half | None:
     part = transaction.parts.get(half.uniq_key)
     if part is None or len(transaction.parts) > 1 or len(part.copies) > 1 or half.size > 1:
         return None
-    return half if half.key == half.uniq_key and not transaction.resolved else None
+    is_plain = half.key == half.uniq_key and half.is_decidable and not half.has_delay
+    return half if is_plain and not transaction.resolved else None

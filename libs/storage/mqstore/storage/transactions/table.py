@@ -137,6 +137,11 @@ class Transaction(msgspec.Struct, gc=False):
         """Whether the transaction has no decision."""
         return self.decision is None
 
+    @property
+    def is_decidable(self) -> bool:
+        """Whether the real topic of every message is known."""
+        return all(half.is_decidable for half in self.halves)
+
     def is_resolved(self, part: Part) -> bool:
         """Whether an op record names the newest copy of a part."""
         return any(copy.queue_offset in self.resolved for copy in part.copies)
