@@ -18,14 +18,13 @@ from mqstore.cli.session import Session, service_command
 from mqstore.cli.stored_message import COLUMNS
 from mqstore.cli.times import TIME_HELP, parse_when
 from mqstore.cli.topic import TopicName
+from mqstore.wire.limits import POLL_S
 
 if TYPE_CHECKING:
     from mqstore.client import Message, Queue, UnreadableMessage
 
 PAGE: Final = 32
 """Messages of one request."""
-WAIT_S: Final = 20.0
-"""Longest wait of one request for the next message of a group."""
 OFFSETS_BELOW: Final = 946_684_800_000
 """A number below it is an offset; from it on, milliseconds since the epoch (2000-01-01)."""
 
@@ -159,7 +158,7 @@ class _Reading:
         topics = {wanted.topic: WantedMessages(tags=wanted.tags, sql=wanted.sql)}
         left = sys.maxsize if count is None else count
         while left > 0:
-            wait_s = WAIT_S if follow else 0.0
+            wait_s = POLL_S if follow else 0.0
             lot = self._client.receive(group, topics, max_messages=min(PAGE, left), wait_s=wait_s)
             self._report(lot.unreadable)
             yield from lot.messages

@@ -34,6 +34,7 @@ from mqstore.wire.limits import (
     DELAY_MAX_S,
     LEASE_DEFAULT_S,
     LEASE_MAX_S,
+    POLL_S,
     PULL_COUNT_DEFAULT,
     PULL_WAIT_MAX_S,
     REASON_LENGTH_MAX,
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-WAIT_S: Final = 20.0
-"""How long one receive waits for a message."""
 STOP_S: Final = 10.0
 """How long the end of a consumer waits for the service to take what became of its messages."""
 HANDLE_MAX_S: Final = 3_600.0
@@ -132,7 +131,7 @@ def consumer(
     prefetch: int = PULL_COUNT_DEFAULT,
     lease_s: float = LEASE_DEFAULT_S,
     handle_max_s: float = HANDLE_MAX_S,
-    wait_s: float = WAIT_S,
+    wait_s: float = POLL_S,
     shard: int | None = None,
 ) -> ConsumerSpec:
     """Consume messages of a shared group: each goes to one of its consumers.
@@ -142,7 +141,8 @@ def consumer(
     neither acknowledged nor returned; up to ``prefetch`` more wait here. Leases are ``lease_s``
     seconds long: so long does the end of a killed consumer delay its messages. They are renewed
     until ``handle_max_s`` after the receipt of a message. A receive waits ``wait_s`` seconds for
-    messages. ``shard`` names one of several shards; by default all are consumed. Raises ValueError.
+    messages; at a leader that stops meanwhile it fails after the client's ``timeout_s`` more.
+    ``shard`` names one of several shards; by default all are consumed. Raises ValueError.
     """
     return ConsumerSpec(
         group, wanted_messages(topics), concurrency, prefetch, lease_s, handle_max_s, wait_s, shard

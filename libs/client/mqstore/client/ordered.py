@@ -24,7 +24,6 @@ from mqstore.client import consumer_calls
 from mqstore.client.consumers import (
     HANDLE_MAX_S,
     STOP_S,
-    WAIT_S,
     AsyncConsumer,
     ConsumedMessage,
     Consumer,
@@ -38,6 +37,7 @@ from mqstore.client.retries import PAUSE_S, RetryBudget
 from mqstore.wire.consumers import LeasedMessage, ReceivedMessages, WantedMessages
 from mqstore.wire.limits import (
     LEASE_DEFAULT_S,
+    POLL_S,
     PULL_COUNT_DEFAULT,
     SESSION_DEFAULT_S,
     SESSION_MAX_S,
@@ -87,7 +87,7 @@ def ordered_consumer(
     prefetch: int = PULL_COUNT_DEFAULT,
     lease_s: float = LEASE_DEFAULT_S,
     handle_max_s: float = HANDLE_MAX_S,
-    wait_s: float = WAIT_S,
+    wait_s: float = POLL_S,
 ) -> OrderedSpec:
     """Consume messages of an ordered group: each queue goes to one of its consumers, which gets its
     messages one after the other.

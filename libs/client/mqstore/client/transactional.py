@@ -25,6 +25,7 @@ from mqstore.client.loop_thread import LoopThread
 from mqstore.client.new_message import NewMessage
 from mqstore.client.requests import Call
 from mqstore.client.retries import REQUESTED_PAUSE_MAX_S, RetryBudget, is_transient
+from mqstore.wire.limits import POLL_S
 from mqstore.wire.transactions import BegunTransaction, Transaction
 
 if TYPE_CHECKING:
@@ -37,8 +38,6 @@ New = NewMessage | str | bytes | Sequence[NewMessage]
 """A message to begin a transaction with, or several."""
 
 PATIENCE_S: Final = 30.0
-WAIT_S: Final = 20.0
-"""How long one request for due checks waits for one."""
 LEASE_S: Final = 90
 RENEWED_AFTER_S: Final = LEASE_S / 3
 
@@ -220,7 +219,7 @@ class AsyncTransactionalProducer:
     async def _poll(self) -> None:
         """Take due checks and decide them, until cancelled."""
         retries = RetryBudget(inf)
-        call = transaction_calls.take_checks(self._spec.group, wait_s=WAIT_S)
+        call = transaction_calls.take_checks(self._spec.group, wait_s=POLL_S)
         while True:
             try:
                 taken = await self._client.send(call)

@@ -21,6 +21,10 @@ BODY_MAX: Final = 1 << 30
 """Bytes of a body that a reply shows."""
 PULL_COUNT_DEFAULT: Final = 32
 PULL_WAIT_MAX_S: Final = 30
+POLL_S: Final = 5.0
+"""Seconds for which the programs of mqstore let one request wait for messages or checks: less than
+the lease of a leader, so that none waits longer for one that has stopped than the next one takes to
+lead."""
 LEASE_DEFAULT_S: Final = 60
 """Seconds for which a received message is leased."""
 LEASE_MAX_S: Final = 43_200

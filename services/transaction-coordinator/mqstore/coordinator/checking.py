@@ -27,13 +27,12 @@ from mqstore.service.transaction_structs import (
 )
 from mqstore.wire import transactions as operations
 from mqstore.wire.checks import REPORT_CHECKS
+from mqstore.wire.limits import POLL_S
 
 CALLS_MAX: Final = 64
 """Calls at one time for one shard."""
 PRODUCERS_OF_A_CHECK: Final = 3
 """A producer that cannot be reached, or gives no answer, is passed over for another one."""
-WAIT_S: Final = 20.0
-"""Seconds for which a shard waits for a check that is due."""
 RETRY_S: Final = 1.0
 _DECISIONS: Final = {Wanted.COMMIT: operations.COMMIT, Wanted.ROLLBACK: operations.ROLLBACK}
 LEASE_MIN_S: Final = 10
@@ -84,7 +83,7 @@ class Checker:
                 registered=True,
                 max=CALLS_MAX - len(calls),
                 lease_seconds=self._lease_s,
-                wait=WAIT_S,
+                wait=POLL_S,
             )
             try:
                 leased = await lease(shard, request)
