@@ -17,7 +17,7 @@ from mqstore.storage.dedup.puts import end_of
 from mqstore.storage.dedup.tail import read_tail
 from mqstore.storage.dedup.window import KeyWindow
 from mqstore.storage.errors import OriginalsUnread, UniqueKeyTaken
-from mqstore.storage.layout import SCHEDULE_TOPIC
+from mqstore.storage.layout import HALF_TOPIC, SCHEDULE_TOPIC
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.metadata.clock_steps import NO_STEPS
 from tests.simulation.clock import SimulatedClock
@@ -265,6 +265,48 @@ def test_what_a_deleted_topic_had_is_no_repeat_when_it_is_made_anew(tmp_path: Pa
         again = _put(store, "a")
         assert not again.repeats
         assert again.placements[0].queue_offset == first.placements[0].queue_offset + 1
+
+
+@pytest.mark.parametrize("delay", ["", "5"])
+@pytest.mark.parametrize("opened", ["", "close", "kill"])
+@pytest.mark.parametrize("others", [0, 3])
+def test_no_key_of_a_deleted_topic_is_one_of_its_successor(
+    tmp_path: Path, delay: str, opened: str, others: int
+) -> None:
+    """The fillers in front of a queue that goes on name the log's begin, where the first is."""
+    props = {"DELAY": delay} if delay else {}
+    keys = ["a", "b", "c"]
+    store = open_store(tmp_path, deliver_delayed=False)
+    store.create_topic("T", queues=1)
+    _put(store, *keys, **props)
+    store.delete_topic("T")
+    if opened == "close":
+        store.close()
+    elif opened == "kill":
+        abandon(store)
+    if opened:
+        store = open_store(tmp_path, deliver_delayed=False)
+    store.create_topic("T", queues=1)
+    for number in range(others):
+        _put(store, f"other{number}")
+    first = [_put(store, key, **props) for key in keys]
+    again = [_put(store, key, **props) for key in keys]
+    assert [bool(each.repeats) for each in (*first, *again)] == [False] * 3 + [True] * 3
+    assert [each.placements for each in again] == [each.placements for each in first]
+    store.close()
+
+
+def test_a_key_of_a_transaction_is_refused(tmp_path: Path) -> None:
+    """Its half message may be rolled back: consumers would never get what was taken for it."""
+    with open_store(tmp_path) as store:
+        assert store.dedup is not None
+        half = _message(store, "a", REAL_TOPIC="T", REAL_QID="0")
+        (placed,), _ = store.append([half.replace(topic=HALF_TOPIC)])
+        store.dedup.remember("T", ["a"], [placed])
+        with pytest.raises(UniqueKeyTaken, match="of a transaction"):
+            _put(store, "a")
+        assert store.dedup.knows("T", ["a"])
+        assert _count(store) == 0
 
 
 def test_with_a_pool_a_repeat_of_what_is_not_committed_yet_is_known(tmp_path: Path) -> None:

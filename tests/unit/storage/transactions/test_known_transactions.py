@@ -8,11 +8,17 @@ import pytest
 from msgspec import structs
 
 from mqstore.storage.codec.unique_keys import UniqueKeys
-from mqstore.storage.errors import TransactionsNotLoaded
+from mqstore.storage.errors import TransactionsNotLoaded, UniqueKeyTaken
 from mqstore.storage.layout import SysFlag
 from mqstore.storage.system.threads import production_seams
-from mqstore.storage.transactions import TransactionEngine, table
-from tests.unit.storage.transactions.engine_bench import TOPIC, Bench, counted
+from mqstore.storage.transactions import Begin, State, TransactionEngine, table
+from tests.unit.storage.transactions.engine_bench import (
+    GROUP,
+    QUEUE_ID,
+    TOPIC,
+    Bench,
+    counted,
+)
 from tests.unit.storage.transactions.engine_on_disk import QUIET, opened
 
 
@@ -79,6 +85,40 @@ def test_what_a_power_cut_left_of_a_commit_is_known(bench: Bench, left: str) -> 
     bench.append([structs.replace(message, sys_flag=int(SysFlag.TRANSACTION_COMMIT))])
     bench.restart()
     assert bench.engine.knows(TOPIC, ["a", "b"])
+
+
+def test_a_begin_under_the_key_of_a_committed_message_of_another_body_is_refused(
+    bench: Bench,
+) -> None:
+    """Its half message and its op record expired, or a power cut took them."""
+    message = bench.message("a")
+    bench.append([structs.replace(message, sys_flag=int(SysFlag.TRANSACTION_COMMIT))])
+    bench.restart()
+    other = Begin(GROUP, [structs.replace(message, body=b"another")])
+    refused = bench.try_begin(other)
+    assert isinstance(refused, UniqueKeyTaken), refused
+    assert "another body" in str(refused)
+    assert isinstance(bench.try_begin(bench.request("a")), TransactionsNotLoaded)
+    bench.step(1)
+    assert bench.begin("a").state is State.COMMITTED
+    assert bench.bodies() == [b"a"]
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_begin_under_the_key_of_a_deleted_topic_is_not_answered_committed(
+    bench: Bench, is_restarted: bool
+) -> None:
+    bench.begin("a")
+    bench.commit("a")
+    assert bench.begin("a").state is State.COMMITTED
+    store = bench.world.store
+    store.delete_topic(TOPIC)
+    store.create_topic(TOPIC, queues=QUEUE_ID + 1)
+    if is_restarted:
+        bench.restart()
+    refused = bench.try_begin(bench.request("a"))
+    assert isinstance(refused, UniqueKeyTaken), refused
+    assert "was deleted since" in str(refused)
 
 
 def test_before_the_log_was_read_nothing_is_said(tmp_path: Path) -> None:

@@ -194,6 +194,7 @@ class DeduplicatedPuts:
             if known is not None and known[number] >= 0:
                 original = self._original(known[number], topic, key)
                 if original is not None:
+                    _refuse_half(key, topic, original, number)
                     _require_same(key, topic, original.body, message, number)
                     found[key] = _placement(original)
         return found
@@ -233,15 +234,18 @@ class DeduplicatedPuts:
             return None
         if found.uniq_key != key or _put_topic(found) != topic:
             return None  # a different key with the same digest
+        if offset < self._dispatcher.deleted_below(topic):
+            return None  # of the topic before, which was deleted
         return found if self._is_queued(found) else None
 
     def _is_queued(self, found: Record) -> bool:
-        """Whether the message is, or will be, in its queue; false after its topic was deleted."""
+        """Whether the message is, or will be, in its queue; not if a broker deleted its topic."""
         if found.physical_offset >= self._dispatcher.position:
             return True
         queue = self._queues.get(found.topic, found.queue_id)
         entry = None if queue is None else queue.entry(found.queue_offset)
-        return entry is not None and entry.physical_offset == found.physical_offset
+        place = found.physical_offset, found.size
+        return entry is not None and (entry.physical_offset, entry.size) == place
 
 
 def refuse_reads(count: int, reads_max: int | None) -> None:
@@ -276,6 +280,18 @@ def _put_topic(found: Record) -> str | None:
     if found.topic in (SCHEDULE_TOPIC, HALF_TOPIC, TIMER_TOPIC):
         return (found.properties or {}).get(PROPERTY_REAL_TOPIC)
     return found.topic
+
+
+def _refuse_half(key: str, topic: str, original: Record, number: int) -> None:
+    """Raise UniqueKeyTaken for a message of a transaction: whether consumers get it depends on the
+    transaction's decision."""
+    if original.topic == HALF_TOPIC:
+        taken = UniqueKeyTaken(
+            f"unique key {key!r} of topic {topic} is that of a message of a transaction; send each "
+            "message under a key of its own"
+        )
+        taken.index = number
+        raise taken
 
 
 def _require_same(key: str, topic: str, body: bytes | None, message: Message, number: int) -> None:

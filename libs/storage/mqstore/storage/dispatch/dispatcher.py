@@ -97,6 +97,8 @@ class Dispatcher:
         self.counts = DispatchCounts()
         self.end = DispatchEnd()
         self.end.position = position
+        self.deleted_below = deleted_below
+        """The physical offset below which a topic's records were deleted with it."""
         self._log = log
         self._queues = queues
         self._index = index

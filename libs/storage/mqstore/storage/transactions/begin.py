@@ -12,10 +12,11 @@ from mqstore.storage.errors import PutRefused, UniqueKeyTaken
 from mqstore.storage.layout import PROPERTY_UNIQ_KEY, StoreFormat
 from mqstore.storage.log.commit_log import Placement
 from mqstore.storage.transactions import halves, loading
-from mqstore.storage.transactions.halves import Verdict
+from mqstore.storage.transactions.halves import Half, Verdict
 from mqstore.storage.transactions.ledger import Group, Ledger, Plan, attempt
-from mqstore.storage.transactions.records import NewRecord
+from mqstore.storage.transactions.records import LogRecord, NewRecord
 from mqstore.storage.transactions.story import State, state_of
+from mqstore.storage.transactions.table import Transaction
 
 
 class Begin(msgspec.Struct, frozen=True):
@@ -75,9 +76,10 @@ class Begins:
 
         Its keys are new by one look-up in the table of recent keys, or memory has the transaction.
         """
-        if not begin.may_repeat or self._ledger.state.find(begin.key) is not None:
-            return True
-        return not self._may_be_stored(begin)
+        found = self._ledger.state.find(begin.key)
+        if found is not None:
+            return not any(self._is_of_deleted_topic(each) for each in found.halves)
+        return not begin.may_repeat or not self._may_be_stored(begin)
 
     def knows(self, topic: str, keys: Sequence[str]) -> bool:
         """See ``TransactionEngine.knows``."""
@@ -88,7 +90,7 @@ class Begins:
             return False
         # A power cut may leave committed messages of an unknown transaction: see _was_committed.
         return loading.find(log, keys[0]) is not None or any(
-            loading.find_committed(log, topic, key) is not None for key in keys
+            self._committed(topic, key) is not None for key in keys
         )
 
     def plan(self, begins: Sequence[Begin]) -> Plan[BeginResult]:
@@ -146,7 +148,27 @@ class Begins:
         decision = found.decision
         if decision is not None and decision.verdict is not Verdict.COMMIT:
             raise found.contradiction_error(decision, "send new unique keys", ledger.log.end_offset)
+        if decision is not None:
+            self._require_topics(found)
         return BeginResult(found.key, state_of(found), ledger.log.end_offset)
+
+    def _require_topics(self, found: Transaction) -> None:
+        """Raise UniqueKeyTaken where a committed message went with its topic: it is not where this
+        begin wants it."""
+        for each in found.halves:
+            if self._is_of_deleted_topic(each) and not self._committed(each.topic, each.uniq_key):
+                raise UniqueKeyTaken(
+                    f"the transaction under the unique key {found.key} was committed to topic "
+                    f"{each.topic}, which was deleted since; send new unique keys"
+                )
+
+    def _is_of_deleted_topic(self, half: Half) -> bool:
+        return half.physical_offset < self._ledger.log.deleted_below(half.topic)
+
+    def _committed(self, topic: str, uniq_key: str) -> LogRecord | None:
+        """The committed message of a topic, as it is now, with a unique key."""
+        log = self._ledger.log
+        return loading.find_committed(log, topic, uniq_key, log.deleted_below(topic))
 
     def _half_group(self, begin: Begin, *, reads: bool) -> Group:
         ledger = self._ledger
@@ -171,6 +193,16 @@ class Begins:
 
     def _was_committed(self, begin: Begin) -> bool:
         """Whether the log has committed messages of an unknown transaction: a power cut may remove
-        half messages and op records, and leave the committed messages."""
-        log, own = self._ledger.log, PROPERTY_UNIQ_KEY
-        return any(loading.find_committed(log, m.topic, m.properties[own]) for m in begin.messages)
+        half messages and op records, and leave the committed messages; half messages may expire
+        before these. Raises UniqueKeyTaken where one has another body."""
+        was_committed = False
+        for each in begin.messages:
+            key = each.properties[PROPERTY_UNIQ_KEY]
+            found = self._committed(each.topic, key)
+            if found is not None and found.record.body != each.body:
+                raise UniqueKeyTaken(
+                    f"a message with another body was committed to topic {each.topic} under the "
+                    f"unique key {key}; send new unique keys"
+                )
+            was_committed = was_committed or found is not None
+        return was_committed

@@ -155,12 +155,16 @@ def find_committed_copy(log: TransactionLog, half: Half) -> LogRecord | None:
     return find_committed(log, half.topic, half.uniq_key)
 
 
-def find_committed(log: TransactionLog, topic: str, uniq_key: str) -> LogRecord | None:
-    """The committed message of a topic with a unique key, or None. Raises TransactionsNotLoaded."""
+def find_committed(
+    log: TransactionLog, topic: str, uniq_key: str, at_least: int = 0
+) -> LogRecord | None:
+    """The committed message of a topic with a unique key, at a physical offset from ``at_least``
+    on, or None. Raises TransactionsNotLoaded."""
     for found in _by_key(log, topic, uniq_key):
         kind = found.record.sys_flag & TRANSACTION_MASK
         is_its_own = found.record.properties.get(PROPERTY_UNIQ_KEY) == uniq_key
-        if kind == SysFlag.TRANSACTION_COMMIT and is_its_own:
+        is_there = found.physical_offset >= at_least
+        if kind == SysFlag.TRANSACTION_COMMIT and is_its_own and is_there:
             return found
     return None
 

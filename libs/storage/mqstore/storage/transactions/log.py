@@ -86,6 +86,10 @@ class TransactionLog:
         once = self._store.dedup
         return once is None or once.may_know(topic, keys)
 
+    def deleted_below(self, topic: str) -> int:
+        """The physical offset below which a topic's records were deleted with it."""
+        return self._store.dispatcher.deleted_below(topic)
+
     def read(self, topic: str, queue_id: int, offset: int, count: int) -> Page:
         """Records of a queue from an offset; an empty page for a missing queue."""
         try:
