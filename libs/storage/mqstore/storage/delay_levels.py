@@ -26,6 +26,11 @@ class DelayLevels:
         """The highest level."""
         return len(self.delays_ms)
 
+    @property
+    def numbers(self) -> range:
+        """All levels, from 1."""
+        return range(1, self.max_level + 1)
+
     def delivery_time(self, level: int, store_timestamp_ms: int) -> int:
         """The due time of a message of this level; higher levels count as the last."""
         return store_timestamp_ms + self.delays_ms[min(level, self.max_level) - 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -10,19 +11,22 @@ from mqstore.storage.config import StoreConfig
 from mqstore.storage.delay.delivery import DeliveryService
 from mqstore.storage.delay.duplicates import DeliveredCopies
 from mqstore.storage.delay.progress import DelayProgress
-from mqstore.storage.delay.rewriting import queue_of
+from mqstore.storage.delay.rewriting import level_of_queue, queue_of
 from mqstore.storage.delay.timer import TimerService
 from mqstore.storage.delay_levels import DelayLevels
 from mqstore.storage.layout import SCHEDULE_TOPIC, StoreFormat
 from mqstore.storage.log.commit_log import CommitLog
 from mqstore.storage.lookup.lookups import Lookups
 from mqstore.storage.paths import StorePaths
+from mqstore.storage.queues.consume_queue import ConsumeQueue
 from mqstore.storage.queues.consume_queues import ConsumeQueues
 from mqstore.storage.recovery.report import LoweredOffset
 from mqstore.storage.retention.groups import next_record
 from mqstore.storage.retention.holds import Hold
 from mqstore.storage.seams import Seams
 from mqstore.storage.tables.config_tables import DelayOffsets
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +35,7 @@ class DelayLevelStatus:
 
     level: int
     delay: str
-    """The level's text in messageDelayLevel."""
+    """The level's text in messageDelayLevel; empty for a level that the setting does not have."""
     queue_min: int
     queue_max: int
     delivered_up_to: int
@@ -76,6 +80,11 @@ class DelayedMessages:
         )
         self.timer = TimerService(paths, seams, store_format, log, queues, copies, put)
         """Delivers the messages that name a time instead of a level."""
+        for level in self._missing_levels():
+            status = self._status(level)
+            _log.warning(
+                "%d delayed messages are not delivered: %s", status.pending, status.waiting
+            )
 
     def lower_to_ends(self) -> list[LoweredOffset]:
         """Lower the delivery offset of each level to its queue's end; returns the lowered offsets.
@@ -83,7 +92,7 @@ class DelayedMessages:
         Raises OSError."""
         ends = {
             level: self._log.offsets.next(SCHEDULE_TOPIC, queue_of(level))
-            for level in range(1, self.levels.max_level + 1)
+            for level in self.levels.numbers
         }
         return [
             LoweredOffset(
@@ -112,7 +121,7 @@ class DelayedMessages:
         """Hold each level's undelivered messages, from the oldest, and those that wait for their
         time; RocketMQ would delete them."""
         yield from self.timer.holds()
-        for level in range(1, self.levels.max_level + 1):
+        for level in (*self.levels.numbers, *self._missing_levels()):
             queue = self._queues.get(SCHEDULE_TOPIC, queue_of(level))
             if queue is None:
                 continue
@@ -127,20 +136,36 @@ class DelayedMessages:
                 )
 
     def status(self) -> list[DelayLevelStatus]:
-        """The status of every level, from 1."""
-        return [self._status(level) for level in range(1, self.levels.max_level + 1)]
+        """The status of every level of the setting, from 1, and of each further one that a broker
+        with more levels left messages in."""
+        return [self._status(level) for level in (*self.levels.numbers, *self._missing_levels())]
+
+    def _missing_levels(self) -> Iterator[int]:
+        for queue_id in self._queues.queue_ids(SCHEDULE_TOPIC):
+            level, queue = level_of_queue(queue_id), self._queues.get(SCHEDULE_TOPIC, queue_id)
+            if level > self.levels.max_level and queue is not None and self._pending(level, queue):
+                yield level
+
+    def _pending(self, level: int, queue: ConsumeQueue) -> int:
+        return max(0, queue.max_index - max(queue.min_index, self._progress.next(level)))
 
     def _status(self, level: int) -> DelayLevelStatus:
         queue = self._queues.get(SCHEDULE_TOPIC, queue_of(level))
         low, high = (queue.min_index, queue.max_index) if queue is not None else (0, 0)
-        following = self._progress.next(level)
+        following, is_missing = self._progress.next(level), level > self.levels.max_level
         return DelayLevelStatus(
             level=level,
-            delay=self.levels.names[level - 1],
+            delay="" if is_missing else self.levels.names[level - 1],
             queue_min=low,
             queue_max=high,
             delivered_up_to=following,
-            pending=max(0, high - max(low, following)),
+            pending=0 if queue is None else self._pending(level, queue),
             next_due_ms=self.service.due_ms(level),
-            waiting=self.service.waiting.get(level),
+            waiting=self._why_missing(level) if is_missing else self.service.waiting.get(level),
+        )
+
+    def _why_missing(self, level: int) -> str:
+        return (
+            f"messageDelayLevel has {self.levels.max_level} levels, and a broker with more stored "
+            f"messages of level {level}: give the setting that broker's levels"
         )

@@ -81,7 +81,7 @@ class DeliveryService:
 
     def step(self, now: float) -> float:
         """Deliver due messages, and save progress when that is due. Raises StoreFailed."""
-        waits = [self._deliver(level) for level in range(1, self._levels.max_level + 1)]
+        waits = [self._deliver(level) for level in self._levels.numbers]
         return min(now + min(waits), self._progress.step(now))
 
     def due_ms(self, level: int) -> int | None:

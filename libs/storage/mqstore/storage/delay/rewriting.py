@@ -51,6 +51,11 @@ def queue_of(level: int) -> int:
     return level - 1
 
 
+def level_of_queue(queue_id: int) -> int:
+    """The level whose messages a queue of SCHEDULE_TOPIC_XXXX holds."""
+    return queue_id + 1
+
+
 def delay_message(
     message: Message, levels: DelayLevels, store_format: StoreFormat, now_ms: int
 ) -> Message:

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from mqstore.storage.codec.record import Record
-from mqstore.storage.errors import StorageError
+from mqstore.storage.delay.rewriting import level_of_queue
+from mqstore.storage.errors import ConfigTableError, StorageError
 from mqstore.storage.layout import (
     EXT_ADDRESS_MIN,
     LMQ_PREFIX,
     QUEUE_ENTRY_SIZE,
     QUEUED_TYPES,
+    SCHEDULE_TOPIC,
     TRANSACTION_MASK,
 )
 from mqstore.storage.log.multi_dispatch import further_queues
@@ -22,6 +24,7 @@ from mqstore.storage.progress import Progress
 from mqstore.storage.queues.consume_queue import ConsumeQueue
 from mqstore.storage.queues.consume_queues import ConsumeQueues
 from mqstore.storage.queues.queue_entry import QueueEntry
+from mqstore.storage.tables.config_tables import DelayOffsets
 from mqstore.storage.verify.broker import refuses_file
 from mqstore.storage.verify.finding import REFUSES, REMOVES, Finding, Kind
 from mqstore.storage.verify.store_at_rest import StoreAtRest
@@ -195,7 +198,29 @@ class QueueCheck:
                 )
             expected = mapped.end_offset
 
+    def _of_level(self, queue: ConsumeQueue) -> Iterator[Finding]:
+        """Yield a note about delayed messages of a level that messageDelayLevel does not have."""
+        store, level = self._store, level_of_queue(queue.queue_id)
+        if queue.topic != SCHEDULE_TOPIC or level in self._store.delays.numbers:
+            return
+        try:
+            delivered = DelayOffsets.load(store.paths, store.format, store.seams).get(level)
+        except ConfigTableError:  # a finding of its own
+            return
+        count = queue.max_index - max(queue.first_index, delivered)
+        if count > 0:
+            what = (
+                f"{count} messages of delay level {level} wait, and messageDelayLevel has "
+                f"{self._store.delays.max_level} levels: they are delivered once it has their level"
+            )
+            does, name = (
+                store.broker.predict(Kind.STATE_NAMED),
+                f"{SCHEDULE_TOPIC}/{queue.queue_id}",
+            )
+            yield Finding(Kind.STATE_NAMED, f"consumequeue/{name}", what, does, topic=queue.topic)
+
     def _queue(self, queue: ConsumeQueue) -> Iterator[Finding]:
+        yield from self._of_level(queue)
         before, run, begun = -1, None, False
         for number, entry in queue.entries(queue.first_index, queue.max_index):
             self.entries_seen += 1

@@ -82,7 +82,7 @@ class StoreAtRest:
             self.end = min(max(state.dispatched_offset, self.min_offset), self.end)
         self.broker = Broker(crashed=view.abort)
         """The prediction for a real broker; complete after ``broker.foresee``."""
-        self._delays = DelayLevels(self.config.message_delay_level)
+        self.delays = DelayLevels(self.config.message_delay_level)
         self._bases = [segment.base for segment in view.segments.usable]
         self._open: tuple[Segment, memoryview] | None = None
 
@@ -195,7 +195,7 @@ class StoreAtRest:
         """The code that dispatch writes into the record's queue entry."""
         if found.topic == SCHEDULE_TOPIC:
             delay = (found.properties or {}).get(PROPERTY_DELAY)
-            code = self._delays.queue_code(delay, found.store_timestamp_ms)
+            code = self.delays.queue_code(delay, found.store_timestamp_ms)
             if code is not None:
                 return code
         return found.tags_code
