@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import signal
 import socket
 from collections.abc import Iterator
 from functools import partial
@@ -51,6 +52,27 @@ POST = b"/v1/topics/t/messages"
 BODY = b'{"messages":[{"body":"x"}]}'
 JSON = b"content-type: application/json"
 LENGTH = b"content-length: %d" % len(BODY)
+
+
+def test_bytes_behind_a_refused_head_change_nothing(tmp_path: Path) -> None:
+    twice = head(b"host: localhost", b"host: localhost")
+    with writer(tmp_path / "store") as process:
+        for garbage in (b"\x00\xff garbage\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", twice):
+            status, detail = answer(process, twice + garbage)
+            assert (status, detail) == (400, "header host is given 2 times; send it once")
+        process.process.send_signal(signal.SIGTERM)
+        code, log = process.ended()
+    assert (code, "write() after" in log) == (0, False)
+
+
+def test_every_reply_forbids_to_guess_its_type(process: Process) -> None:
+    for path in ("/v1/topics", "/v1/store", "/healthz/live", "/metrics", "/nowhere", "/docs"):
+        found = httpx.get(process.url + path)
+        assert found.headers.get_list("x-content-type-options") == ["nosniff"], path
+    sent = httpx.post(f"{process.url}/v1/topics/t/messages", json={"messages": [{"body": "x"}]})
+    assert sent.headers["x-content-type-options"] == "nosniff"
+    twice = head(b"host: localhost", b"host: localhost")
+    assert b"x-content-type-options: nosniff" in send(process, twice)
 
 
 @pytest.mark.parametrize("path", [b"/v1/topics", POST, b"/%68ealthz/live", b"/healthz/live"])

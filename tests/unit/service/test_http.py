@@ -1,12 +1,17 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import gzip
+import hashlib
+import re
 from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any
 
 import httpx
 import pytest
 from fastapi import Query
+from starlette.responses import StreamingResponse
 
 from mqstore.service.app import Api
 from mqstore.service.health import Health
@@ -16,6 +21,7 @@ from mqstore.storage.errors import TopicUnknown
 from mqstore.wire.operation import Role
 
 BODY_MAX = 4096
+LARGE = b'["a name of a topic"]' * 8_000
 
 
 async def _echo(request: HotRequest) -> Reply:
@@ -51,6 +57,20 @@ def send() -> Callable[..., httpx.Response]:
         return number + plus
 
     api.app.add_api_route("/cold/{number}", get, methods=["GET"])
+
+    async def many(request: HotRequest) -> Reply:
+        return Reply(LARGE, headers=((b"etag", b'"1"'),) if request.query() else ())
+
+    async def listed() -> list[str]:
+        return ["name"] * 2_000
+
+    async def streamed() -> StreamingResponse:
+        return StreamingResponse(iter([LARGE, LARGE]), media_type="application/json")
+
+    api.add_hot(HotRoute("GET", "/v1/large", None, many, OPERATION))
+    api.add_hot(HotRoute("GET", "/large", None, many, OPERATION))
+    api.app.add_api_route("/v1/listed", listed, methods=["GET"])
+    api.app.add_api_route("/v1/streamed", streamed, methods=["GET"])
     transport = httpx.ASGITransport(app=api.front(), raise_app_exceptions=False)
 
     def request(method: str, path: str, **options: Any) -> httpx.Response:
@@ -223,3 +243,60 @@ def test_a_request_without_a_valid_token_learns_nothing_else(
 
     _assert_problem(asyncio.run(call("b" * 16)), 401, "unauthenticated")
     assert asyncio.run(call("a" * 16)).status_code != 401
+
+
+@pytest.mark.parametrize(("method", "path"), [("POST", "/echo/a"), ("PUT", "/cold/1")])
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "gzip, identity"])
+def test_a_compressed_request_is_refused_as_such(
+    send: Send, method: str, path: str, coding: str
+) -> None:
+    headers = {"content-encoding": coding, "content-type": "application/json"}
+    response = send(method, path, content=gzip.compress(b"{}"), headers=headers)
+    _assert_problem(response, 415, "unsupported-media-type")
+    assert response.headers["accept-encoding"] == "identity"
+    assert "send the body as it is" in response.json()["detail"]
+
+
+def test_a_request_that_is_said_to_be_as_it_is_is_read(send: Send) -> None:
+    response = send("POST", "/echo/a", content=b"x", headers={"content-encoding": "identity"})
+    assert response.content == b"x"
+
+
+@pytest.mark.parametrize("path", ["/v1/large", "/v1/listed"])
+def test_a_large_reply_is_compressed_on_request(send: Send, path: str) -> None:
+    plain = send("GET", path, headers={"accept-encoding": "identity"})
+    assert "content-encoding" not in plain.headers
+    found = send("GET", path, headers={"accept-encoding": "br, gzip;q=0.5"})
+    assert found.headers["content-encoding"] == "gzip"
+    assert found.headers["vary"] == "accept-encoding"
+    assert int(found.headers["content-length"]) * 10 < len(plain.content)
+    assert found.content == plain.content
+    assert "x-request-id" in found.headers
+
+
+@pytest.mark.parametrize(
+    ("path", "accepts"),
+    [
+        *(("/v1/large", each) for each in ("identity", "gzip;q=0", "gzip;q=0.0", "br", "xgzip")),
+        ("/large", "gzip"),  # needs no token
+        ("/v1/large?a=1", "gzip"),  # has an etag of its bytes
+        ("/v1/streamed", "gzip"),
+        ("/cold/1", "gzip"),
+    ],
+)
+def test_other_replies_are_sent_as_they_are(send: Send, path: str, accepts: str) -> None:
+    found = send("GET", path, headers={"accept-encoding": accepts})
+    assert found.status_code == 200
+    assert "content-encoding" not in found.headers
+
+
+def test_the_page_of_the_api_runs_its_own_scripts_only(send: Send) -> None:
+    page = send("GET", "/docs")
+    policy = page.headers["content-security-policy"]
+    (script,) = re.findall("<script>(.*?)</script>", page.text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'self' 'sha256-{digest}';" in policy
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "http:" not in page.text.replace("http://localhost", "")
+    assert "https:" not in page.text

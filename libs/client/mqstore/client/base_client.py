@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from mqstore.client.otel import Tracing
 
 TIMEOUT_S: Final = 10.0
+_HEADERS: Final = {"accept-encoding": "identity"}
+"""Services compress a reply on request, which costs more time than a network near them saves."""
 
 
 Http = TypeVar("Http", httpx.Client, httpx.AsyncClient)
@@ -117,7 +119,8 @@ class BaseClient(ReadConditions, Generic[Http]):
         pid = os.getpid()
         found = self._http_by_process.get(pid)
         if found is None:
-            found = self._http_by_process.setdefault(pid, self._http_type(verify=self._tls))
+            http = self._http_type(verify=self._tls, headers=_HEADERS)
+            found = self._http_by_process.setdefault(pid, http)
         return found
 
     @property

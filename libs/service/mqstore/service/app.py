@@ -17,7 +17,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.routing import Match
 from starlette.types import Scope
 
-from mqstore.service import bodies, logs, problems
+from mqstore.service import api_page, bodies, logs, problems
 from mqstore.service.auth import Authenticator
 from mqstore.service.cold_routes import ColdRoute, Responses, requested_shard, wait_for_nothing
 from mqstore.service.documents import Document
@@ -94,7 +94,7 @@ class Api:
         self.metrics = HttpMetrics(self.limits, RocketmqNames(settings))
         self.auth = Authenticator(settings.tokens)
         self.app: FastAPI = FastAPIOffline(
-            docs_url="/docs",
+            docs_url=None,
             redoc_url=None,
             redirect_slashes=False,
             generate_unique_id_function=lambda route: route.name,
@@ -267,6 +267,9 @@ class Api:
             "/openapi.json", self._openapi_document, include_in_schema=False, response_model=None
         )
         self.app.add_api_route(
+            "/docs", self._api_page, include_in_schema=False, response_model=None
+        )
+        self.app.add_api_route(
             "/", lambda: RedirectResponse("/docs"), include_in_schema=False, response_model=None
         )
         self.app.add_api_route(
@@ -278,6 +281,9 @@ class Api:
             response_description="The metrics in Prometheus' text format.",
             response_class=PlainTextResponse,
         )
+
+    async def _api_page(self) -> Response:
+        return api_page.page(self.app.title, str(self.app.openapi_url))
 
     async def render_metrics(self) -> Response:
         """Return the metrics, at most a second old."""

@@ -105,7 +105,7 @@ class ForwardedRequest:
         return {
             "method": self.method,
             "url": base.rstrip("/") + self.target,
-            "headers": dict(self.headers),
+            "headers": {"accept-encoding": "identity", **self.headers},
             "content": self.content,
         }
 

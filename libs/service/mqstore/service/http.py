@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mqstore.service import integers, logs, problems
+from mqstore.service import compression, integers, logs, problems
 from mqstore.service.auth import Authenticator
 from mqstore.service.limits import (
     CONTROL_BODY_SIZE_MAX,
@@ -419,11 +419,12 @@ class Front:
         handler = None if hot is None else hot[0].handler
         if hot is not None and handler is not None:
             scope["mqstore.route"] = hot[0].template
-        is_read = hot is not None and hot[0].method in BODY_METHODS
-        if not is_read and has_body(scope["headers"]):
+        if has_body(scope["headers"]):
             if scope["path"].startswith(API):
                 self.auth.check(scope["headers"], None)
-            receive = await self._buffered(scope, receive)
+            compression.refuse_encoded(scope["headers"])
+            if hot is None or hot[0].method not in BODY_METHODS:
+                receive = await self._buffered(scope, receive)
         if hot is not None and handler is not None:
             route, params = hot
             self.auth.check(scope["headers"], route.role)
@@ -471,6 +472,7 @@ class _Exchange:
         "_limits",
         "_scope",
         "_send",
+        "_start",
         "integers_as_strings",
         "problem",
         "request_id",
@@ -483,6 +485,8 @@ class _Exchange:
         self._scope = scope
         self._limits = limits
         self._is_refused = False
+        self._start: Message | None = None
+        """The start of a response that is compressed if its body is whole."""
         self.integers_as_strings = integers.are_strings(scope)
         self.problem: str | None = None
         self.request_id = request_id
@@ -504,6 +508,16 @@ class _Exchange:
             self.started = True
             self.status = message["status"]
             message["headers"] = [*headers, (b"x-request-id", self.request_id.encode())]
+            if compression.is_wanted(self._scope, message["headers"]):
+                self._start = message
+                return
+        elif self._start is not None:
+            start, self._start = self._start, None
+            if not message.get("more_body", False):
+                body = await compression.compress(message["body"])
+                start["headers"] = compression.compressed_head(start["headers"], len(body))
+                message = {**message, "body": body}
+            await self._send(start)
         await self._send(message)
 
     async def send_reply(self, reply: Reply) -> None:
@@ -514,10 +528,13 @@ class _Exchange:
         self._limits.hold_answer(self._scope, len(reply.body))
         self.started = True
         self.status = reply.status
-        headers = list(reply.head(self.request_id))
+        headers, body = list(reply.head(self.request_id)), reply.body
+        if compression.is_wanted(self._scope, headers):
+            body = await compression.compress(body)
+            headers = compression.compressed_head(headers, len(body))
         start = {"type": "http.response.start", "status": reply.status, "headers": headers}
         await self._send(start)
-        await self._send({"type": "http.response.body", "body": reply.body})
+        await self._send({"type": "http.response.body", "body": body})
 
     async def send_problem(self, problem: Problem) -> None:
         """Send a problem, unless a response has begun."""

@@ -149,6 +149,7 @@ def _uvicorn(front: Front, settings: Settings, tls: ServerTls | None) -> _Server
         log_config=None,
         access_log=False,
         server_header=False,
+        headers=[("x-content-type-options", "nosniff")],
         proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=max(1, int(settings.shutdown_timeout_s / 3)),

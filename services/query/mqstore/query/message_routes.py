@@ -388,10 +388,9 @@ def _join(first: KeyAnswer, more: KeyAnswer) -> KeyAnswer:
 
 
 def _download(name: str, body: bytes, range_header: str | None) -> Response:
-    """Return the body as a file download. A browser must not guess its type."""
+    """Return the body as a file download."""
     headers = {
         "content-disposition": f'attachment; filename="{name}.bin"',
-        "x-content-type-options": "nosniff",
         "accept-ranges": "bytes",
     }
     found = parse_range(range_header, len(body))

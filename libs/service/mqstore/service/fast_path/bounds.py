@@ -254,6 +254,8 @@ class BoundedProtocol(HttpToolsProtocol):
         return self._in_head or not cycle.more_body or cycle.response_started or bool(self.pipeline)
 
     def _refuse(self, problem: Problem) -> None:
+        if self._refused:  # the parser goes on with the bytes behind
+            return
         self._refused = True
         if self._has_earlier_request():
             self.transport.close()
@@ -266,7 +268,8 @@ class BoundedProtocol(HttpToolsProtocol):
         head = (
             f"HTTP/1.1 {kind.status} {kind.title}\r\n{headers}"
             f"content-type: {problems.CONTENT_TYPE}\r\n"
-            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+            f"content-length: {len(body)}\r\nx-content-type-options: nosniff\r\n"
+            "connection: close\r\n\r\n"
         )
         self.transport.write(head.encode() + body)
         if self.transport.can_write_eof():

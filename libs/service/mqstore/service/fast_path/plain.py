@@ -22,7 +22,9 @@ CACHE_SIZE: Final = 1024
 _LINE: Final = re.compile(
     rb"(GET|POST) (/[A-Za-z0-9._~|:/-]*)(?:\?([A-Za-z0-9._~|=&%+,:@/*-]*))? HTTP/1\.1"
 )
-_ODD: Final = frozenset({b"content-length", b"expect", b"origin", b"transfer-encoding", b"upgrade"})
+_ODD: Final = frozenset(
+    {b"content-encoding", b"content-length", b"expect", b"origin", b"transfer-encoding", b"upgrade"}
+)
 """Header fields of requests that are not plain: they change the exchange or the reply's header, or
 repeat the length."""
 GIVEN_ONCE: Final = (b"host", b"authorization")
