@@ -335,6 +335,23 @@ def test_a_test_message_is_stored_and_can_be_opened(
     assert found.properties["region"] == "eu"
 
 
+def test_a_delayed_message_has_its_due_time_and_no_place_in_the_topic(
+    console: ConsolePage, pair: ServicePair
+) -> None:
+    page = console.page
+    console.open("send", topic="orders")
+    page.get_by_label("Body", exact=True).fill("later")
+    page.get_by_label("Delay in seconds").fill("3600")
+    page.get_by_role("button", name="Send message").click()
+    sent = page.get_by_role("region", name="Sent from here").get_by_role("listitem")
+    expect(sent).to_contain_text("orders, delayed, due ")
+    expect(sent).to_contain_text("until then in rmq_sys_wheel_timer")
+    expect(sent).not_to_contain_text("offset")
+    page.get_by_role("link", name="orders, delayed").click()
+    expect(page.get_by_text("no copy of it was put into its topic")).to_be_visible()
+    assert console.serious_findings() == []
+
+
 def test_a_refused_message_says_why(console: ConsolePage) -> None:
     page = console.page
     console.open("send", topic="orders")

@@ -86,6 +86,25 @@ def test_a_run_is_previewed_and_deletes_what_has_expired(
         assert client.store().min_offset == 2 * SEGMENT
 
 
+def test_a_store_that_keeps_everything_is_said_to_do_so(browser: Browser, tmp_path: Path) -> None:
+    with service_pair(tmp_path / "store", retention=False) as pair:
+        with pair.client() as client:
+            client.create_topic("orders", queues=4)
+            stored = client.produce("orders", NewMessage(body="x")).messages[0]
+            assert client.retention().oldest_ms == stored.store_timestamp
+        with opened(browser, pair.query_url) as console:
+            console.open("retention")
+            page = console.page
+            expect(page.get_by_text("kept for good")).to_be_visible()
+            expect(page.get_by_text("This store-writer deletes nothing.")).to_be_visible()
+            expect(page.get_by_text("876")).to_have_count(0)
+            oldest = page.get_by_text("Oldest message", exact=True).locator("..")
+            expect(oldest).to_contain_text(re.compile(r"\d+(\.\d)? m?s\b"))  # not an hour
+            expect(page.get_by_role("button", name="Delete expired now")).to_have_count(0)
+            console.open("")
+            expect(page.get_by_text("1 queue in use")).to_be_visible()
+
+
 def test_a_plan_that_cannot_be_loaded_can_be_tried_again(console: ConsolePage) -> None:
     console.enter("retention")
     page = console.page

@@ -125,3 +125,30 @@ def test_waiting_messages_survive_kills(tmp_path: Path) -> None:
             time.sleep(0.02)
         found = client.pull(TOPIC, 0, 0, max_messages=100).messages
         assert sorted(str(each.body) for each in found) == sorted(numbers)
+
+
+def test_the_place_of_a_delayed_message_is_named_as_that_of_its_waiting_topic(
+    client: Client,
+) -> None:
+    due = now_ms() + 3_600_000
+    sent = [
+        NewMessage(body="at once"),
+        NewMessage(body="timed", deliver_at=due, uniq_key="a-timed-one"),
+        NewMessage(body="level 18", delay_level=18, uniq_key="one-of-a-level"),
+    ]
+    plain, timed, level = client.produce(TOPIC, sent).messages
+    assert (plain.waits_in, plain.due_at) == (None, None)
+    assert (timed.waits_in, timed.due_at) == ("rmq_sys_wheel_timer", due)
+    assert level.waits_in == "SCHEDULE_TOPIC_XXXX"
+    assert level.due_at == level.store_timestamp + 7_200_000
+    for each in (timed, level):
+        found = client.message(each.offset_msg_id)
+        assert found.topic == each.waits_in
+        assert (found.queue_id, found.queue_offset) == (each.queue_id, each.queue_offset)
+    again = client.produce(TOPIC, sent[1:]).messages
+    assert [each.repeat for each in again] == [True, True]
+    assert [(each.waits_in, each.due_at) for each in again] == [
+        (timed.waits_in, timed.due_at),
+        (level.waits_in, level.due_at),
+    ]
+    assert not {"waits_in", "due_at"} & plain.model_fields_set  # left out

@@ -127,7 +127,7 @@ def test_command_line_prints_lag(traced: tuple[Process, str]) -> None:
     for arguments in ((), ("g",)):
         table = run_mqstore("lag", *arguments, "--query-url", process.url, "-o", "table")
         assert (table.returncode, table.stderr) == (0, "")
-        assert "the writer is down" in table.stdout
+        assert "store-writer (down) did not reply" in table.stdout
         assert "T " in table.stdout
 
 

@@ -53,6 +53,26 @@ def test_segments_are_planned_by_when_they_were_written_and_by_the_requested_hou
         assert planned[-1].why is Why.NEWEST
 
 
+@pytest.mark.parametrize("deletes", [True, False])
+def test_the_rule_is_that_of_the_process_that_had_the_store_last(
+    tmp_path: Path, *, deletes: bool
+) -> None:
+    root = tmp_path / "store"
+    config = CONFIG.model_copy(update={"file_reserved_time": 5})
+    with open_store(root, config, deletes=not deletes) as store:
+        put_some(store, 1000)
+    with open_store(root, config, deletes=deletes):
+        pass
+    first = min((root / "commitlog").iterdir())
+    os.utime(first, ns=(0, time.time_ns() - 6 * HOUR_MS * 1_000_000))
+    found = facts_at_path.look(root)
+    planned = found.planned([], found.config.file_reserved_time)
+    assert planned.deletes == deletes
+    assert (found.config.file_reserved_time == 5) == deletes
+    assert (planned.segments[0].not_before_ms is not None) == deletes
+    assert found.planned([], 5).segments[0].not_before_ms is not None  # what if
+
+
 def test_a_broker_that_had_the_store_last_heeds_no_holds(tmp_path: Path) -> None:
     root = written(tmp_path / "store", 10)
     (root / "lock").write_text("lock")

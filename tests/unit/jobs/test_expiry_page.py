@@ -10,6 +10,7 @@ import pytest
 
 from mqstore.jobs.expiry import page, words
 from mqstore.jobs.expiry.report import ExpiryReport, Level
+from mqstore.storage.retention import NO_DELETION
 from tests.unit.jobs.expiry_examples import HOUR_MS, NOW_MS, report, risk
 
 VOID = {"meta", "br", "line", "polyline", "polygon"}
@@ -173,3 +174,12 @@ def test_times_of_wrong_clocks_are_shown() -> None:
     assert words.span(1 << 62) == "a long time"
     assert words.span(-5 * HOUR_MS) == "0 min"
     assert words.moment(NOW_MS) == "2027-01-16 12:00"
+
+
+def test_a_store_that_deletes_nothing_is_not_said_to_have_a_rule_in_hours() -> None:
+    made = report()
+    kept = made.model_copy(update={"rule": made.rule.model_copy(update=NO_DELETION)})
+    html = page.html(kept)
+    assert "Nothing: the store was last opened with retention=false" in html
+    assert "876" not in html
+    assert "With fileReservedTime" in page.html(made)

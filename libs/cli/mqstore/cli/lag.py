@@ -15,7 +15,7 @@ from mqstore.cli.times import duration
 
 if TYPE_CHECKING:
     from mqstore.client import GroupLag, GroupLags, GroupSum
-    from mqstore.wire.lags import TopicSum
+    from mqstore.wire.lags import OffsetsSource, TopicSum
 
 Row = tuple[Any, ...]
 """A group or topic, and a topic or queue of it."""
@@ -135,14 +135,20 @@ def _exit_code(answer: GroupLags | GroupLag) -> int:
     return EXIT_OK if is_whole else EXIT_FINDINGS
 
 
+def source_text(offsets: OffsetsSource) -> str:
+    """Name where offsets come from, and how old they are."""
+    match offsets.source:
+        case "writer":
+            return "offsets of store-writer, as of now"
+        case "none":
+            return f"store-writer ({offsets.writer}) did not reply, and there is no file of offsets"
+    file = "the backup of a damaged file" if offsets.source == "backup" else "the saved file"
+    saved = "" if offsets.age_ms is None else f", {duration(offsets.age_ms)} old"
+    return f"offsets of {file}{saved}; store-writer ({offsets.writer}) did not reply"
+
+
 def _print_source(session: Session, answer: GroupLags | GroupLag) -> None:
-    offsets = answer.offsets
-    if offsets.saved_at is None:
-        session.out.line("no offset was ever saved")
-    else:
-        session.out.line(
-            f"offsets saved {duration(offsets.age_ms)} ago; the writer is {offsets.writer}"
-        )
+    session.out.line(source_text(answer.offsets))
     if answer.shards is not None:
         for number in answer.shards.missing:
             why = answer.shards.why[str(number)]

@@ -114,6 +114,9 @@ def retention_run(session: Session, yes: Yes = False, dry_run: DryRun = False) -
         _print_plan(session, plan)
         return
     session.confirm(f"Delete {size(plan.bytes_to_go)} of messages that have expired?", yes=yes)
+    if not plan.deletes:
+        session.out.done("nothing is deleted: store-writer was started with retention=false", plan)
+        return
     done = session.client.run_retention()
     session.out.done(f"retention deletes {size(done.bytes_to_go)}", done)
 
@@ -205,13 +208,17 @@ def _print_plan(session: Session, plan: Retention) -> None:
         session.out.item(plan, _plan_columns())
         return
     takes = "refused" if plan.puts_refused else "accepted"
-    session.out.line(
+    deletion = (
         f"{size(plan.bytes_to_go)} would be deleted now; hour of deletion at"
-        f" {show_time(plan.next_hour_ms)}; messages are {takes}"
+        f" {show_time(plan.next_hour_ms)}"
+        if plan.deletes
+        else "this store-writer deletes nothing (retention=false)"
     )
+    session.out.line(f"{deletion}; messages are {takes}")
     if plan.puts_refused_why is not None:
         session.out.line(f"refused: {plan.puts_refused_why}")
-    session.out.items(plan.segments, SEGMENTS)
+    shown = [each for each in SEGMENTS if plan.deletes or each.heading != "expires"]
+    session.out.items(plan.segments, shown)
 
 
 def _plan_columns() -> list[Column]:

@@ -256,7 +256,7 @@ def _note_places(span: Span, reply: ProduceReply | BegunTransaction) -> None:
     places: Sequence[MessagePlace] = reply.messages if isinstance(reply, ProduceReply) else ()
     if len(places) == 1:
         span.set_attribute("messaging.message.id", places[0].offset_msg_id)
-    if len({each.queue_id for each in places}) == 1:
+    if len({(each.waits_in, each.queue_id) for each in places}) == 1 and not places[0].waits_in:
         span.set_attribute("messaging.destination.partition.id", str(places[0].queue_id))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from mqstore.storage.codec.properties import decode
 from mqstore.storage.codec.record import Message
 from mqstore.storage.config import FlushDiskType, StoreConfig
 from mqstore.storage.delay.rewriting import delay_message
@@ -16,6 +17,7 @@ from mqstore.storage.dispatch.dispatcher import Dispatcher
 from mqstore.storage.errors import FilePending, MessageInvalid
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.log.commit_log import CommitLog, Placement
+from mqstore.storage.log.waiting import placement_in
 from mqstore.storage.options import Durability
 from mqstore.storage.queues.files_ahead import FilesAhead
 from mqstore.storage.seams import Clock
@@ -57,7 +59,8 @@ class Appends:
         One with a delay is appended to where it waits. Raises PutRefused, StoreFailed,
         FilePending.
         """
-        return self._append_single(self._delayed(message) if message.has_delay else message)
+        put = self._delayed(message) if message.has_delay else message
+        return self._placement(self._append_single(put), message, put)
 
     def append_all(self, messages: Sequence[Message], as_batch: bool) -> list[Placement]:
         """Append messages, contiguous and all or none, by the rules of ``MessageStore.append``.
@@ -101,6 +104,12 @@ class Appends:
     def _delayed(self, message: Message) -> Message:
         return delay_message(message, self._levels, self._format, self._clock.now_ms())
 
+    def _placement(self, placement: Placement, message: Message, put: Message) -> Placement:
+        """Return the placement of a message that was put as ``put``."""
+        if put.topic == message.topic:
+            return placement
+        return placement_in(put.topic, placement, decode(put.properties), self._levels)
+
     def _append_single(self, message: Message) -> Placement:
         if self._ahead is not None:
             self._ahead.require_all([message])
@@ -117,7 +126,8 @@ class Appends:
         put = [self._delayed(each) if each.has_delay else each for each in messages]
         if self._ahead is not None:
             self._ahead.require_all(put)
-        return self._dispatched(self._log.append_run(put))
+        placements = self._dispatched(self._log.append_run(put))
+        return [self._placement(*each) for each in zip(placements, messages, put, strict=True)]
 
     def _dispatched(self, placements: list[Placement]) -> list[Placement]:
         end = placements[-1].end

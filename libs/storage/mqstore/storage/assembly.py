@@ -213,7 +213,7 @@ class StoreParts:
         )
         self.receiver = self._make_receiver()
         """Takes a leader's bytes; None in a store that leads, or is only read."""
-        self.dedup = self._make_dedup()
+        self.dedup = self._make_dedup(levels)
         self.delays = self._make_delays(levels, delay_offsets)
         self.write_pause = WritePause(paths.write_pause, seams)
         self.retention = self._make_retention()
@@ -344,11 +344,13 @@ class StoreParts:
         if self.options.follows:
             raise StoreNotWritable("follower", why_follower(self.options))
 
-    def _make_dedup(self) -> DeduplicatedPuts | None:
+    def _make_dedup(self, levels: DelayLevels) -> DeduplicatedPuts | None:
         core, append = self.core, self.appends.append_all
         if core.read_keys is None:
             return None
-        return DeduplicatedPuts(core.read_keys, core.log, core.queues, core.dispatcher, append)
+        return DeduplicatedPuts(
+            core.read_keys, core.log, core.queues, core.dispatcher, append, levels
+        )
 
     def _make_delays(self, levels: DelayLevels, offsets: DelayOffsets) -> DelayedMessages:
         directory, core = self.directory, self.core

@@ -61,6 +61,7 @@ from mqstore.storage.recovery.view import (
     holds_a_store,
     read_checkpoint,
 )
+from mqstore.storage.retention.rule import NO_DELETION
 from mqstore.storage.seams import FileSystem, Seams
 from mqstore.storage.system.atomic_file import change_together, remove_file
 from mqstore.storage.tables import offsets_file
@@ -69,11 +70,6 @@ from mqstore.storage.tables.consumer_filters import ConsumerFilters
 from mqstore.storage.tables.subscription_groups import SubscriptionGroups
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-_NO_DELETION: Final = {
-    "file_reserved_time": 100 * 365 * 24,
-    "clean_file_forcibly_enable": False,
-}
-"""Settings with which retention deletes nothing; of one process, never the store's."""
 _INDEXES_ALL: Final = {"index_catch_up_size": sys.maxsize}
 """A setting of one process, as above."""
 
@@ -274,7 +270,7 @@ def _take_inventory(files: FileSystem, paths: StorePaths, aside: _Aside) -> None
 
 def _of_this_process(config: StoreConfig, options: StoreOptions) -> StoreConfig:
     """The settings with those that concern this opening only."""
-    update = {} if options.deletes else dict(_NO_DELETION)
+    update = {} if options.deletes else dict(NO_DELETION)
     return config.model_copy(update=update | (_INDEXES_ALL if options.indexes_all else {}))
 
 
@@ -488,6 +484,7 @@ def _next_format(
             "lock_modified_ms": lock.modified_ms,
             "owner": Owner(pid=options.pid, host=os.uname().nodename),
             "settings": settings,
+            "deletes": options.deletes,
         }
     )
 

@@ -22,6 +22,7 @@ from mqstore.storage.dedup.puts import Originals, Put, end_of
 from mqstore.storage.log.commit_log import Placement
 from mqstore.storage.log.put_checks import check_batch_size
 from mqstore.storage.log.requests import OffsetRequest, RequestService
+from mqstore.storage.log.waiting import WaitingPlacement
 from mqstore.storage.message_import import (
     ImportRefused,
     ImportRules,
@@ -50,6 +51,7 @@ __all__ = [
     "SendLane",
     "StoredSend",
     "UniqueKeys",
+    "WaitingPlacement",
     "check_batch_size",
     "decode_batch",
     "encode_batch",

@@ -10,7 +10,16 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from mqstore.wire import idempotency, problems
-from mqstore.wire.base import INT32_MAX, INT32_MIN, INT64_MAX, UINT32_MAX, Reply, Request, left_out
+from mqstore.wire.base import (
+    INT32_MAX,
+    INT32_MIN,
+    INT64_MAX,
+    UINT32_MAX,
+    Milliseconds,
+    Reply,
+    Request,
+    left_out,
+)
 from mqstore.wire.examples import stores as examples
 from mqstore.wire.limits import DELAY_S_MAX, ORDERING_KEY_LENGTH_MAX
 from mqstore.wire.operation import TOPIC_PARAMETER, Operation, Role, Target
@@ -65,7 +74,7 @@ class NewMessage(Content):
             strict=True,
             description="0: at once. Else the level of messageDelayLevel, from 1: the message "
             "is delivered to its topic after that time; until then it is in SCHEDULE_TOPIC_XXXX, "
-            "to which queueId and queueOffset of the reply refer.",
+            "as `waitsIn` of the reply says.",
             examples=[0, 3],
         ),
     ] = 0
@@ -75,8 +84,8 @@ class NewMessage(Content):
             description="The time at which the message is delivered to its topic, at most 40 days "
             "ahead: RFC 3339, or milliseconds since the epoch. It is never early, and up to a "
             "second late; a time that has passed means at once. Until then the message is in "
-            "rmq_sys_wheel_timer, to which queueId and queueOffset of the reply refer. Without "
-            "`delayS` and `delayLevel`.",
+            "rmq_sys_wheel_timer, as `waitsIn` of the reply says. Without `delayS` and "
+            "`delayLevel`.",
             examples=["2026-11-28T08:00:00Z"],
         ),
     ] = None
@@ -162,7 +171,7 @@ class MessagePlace(Reply, title="Placed"):
 
     offset_msg_id: str
     uniq_key: str
-    queue_id: int
+    queue_id: Annotated[int, Field(description="In `waitsIn`, if that is given.")]
     queue_offset: int
     physical_offset: int
     size: Annotated[int, Field(description="Bytes of its record.")]
@@ -170,6 +179,14 @@ class MessagePlace(Reply, title="Placed"):
     shard: int
     repeat: bool = left_out(
         "Stored before, under this unique key; left out when false.", default=False
+    )
+    waits_in: str | None = left_out(
+        "The topic in which a delayed message waits: `queueId` and `queueOffset` are its place"
+        " there, and it gets another one in its own topic. Left out for other messages."
+    )
+    due_at: Milliseconds | None = left_out(
+        "When a delayed message is delivered to its own topic, where it gets another offset "
+        "message id. Left out for other messages."
     )
 
 

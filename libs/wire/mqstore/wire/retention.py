@@ -86,6 +86,12 @@ class Retention(Reply):
 
     made_ms: int
     rule: dict[str, Any]
+    deletes: Annotated[
+        bool, Field(description="False: this process deletes nothing, whatever the rule is.")
+    ] = True
+    oldest_ms: Annotated[
+        int | None, Field(description="When the oldest message was stored; null: not known.")
+    ] = None
     triggers: tuple[str, ...]
     next_hour_ms: int
     puts_refused: bool

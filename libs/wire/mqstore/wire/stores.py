@@ -30,7 +30,9 @@ class Store(Reply):
     segments: int
     segment_size: int
     topics: int
-    queues: int
+    queues: Annotated[
+        int, Field(description="Queues in use: a queue that never had a message has no file.")
+    ]
     index_files: int
     index_complete: bool
     disk_total: int

@@ -297,10 +297,13 @@ def _topic_sums(
 
 
 def _oldest(sources: Iterable[replies.OffsetsSource]) -> replies.OffsetsSource:
-    """Return the oldest source, and one whose writer is not alive before any other."""
+    """Return the oldest source: one whose writer is not alive before any other, then one that is no
+    writer."""
     nothing = replies.OffsetsSource(source="none", saved_at=None, age_ms=None, writer="down")
     return max(
-        sources, key=lambda each: (each.writer != "alive", each.age_ms or 0), default=nothing
+        sources,
+        key=lambda each: (each.writer != "alive", each.source != "writer", each.age_ms or 0),
+        default=nothing,
     )
 
 

@@ -41,6 +41,7 @@ from mqstore.storage.puts import (
     Put,
     StoredSend,
     UniqueKeys,
+    WaitingPlacement,
     encode_batch,
     end_of,
     placements_json,
@@ -446,9 +447,18 @@ class ProduceRoute:
     def _encode_placements(self, put: Put, keys: list[str]) -> bytes:
         """Encode each message's ``MessagePlace``."""
         placements, duplicates = put
-        return placements_json(
-            placements, keys, self._service.settings.shard, duplicates, produce.quote
-        )
+        shard = self._service.settings.shard
+        if WaitingPlacement not in map(type, placements):
+            return placements_json(placements, keys, shard, duplicates, produce.quote)
+        found = []
+        for number, (each, key) in enumerate(zip(placements, keys, strict=True)):
+            repeats = (0,) if number in duplicates else ()
+            text = placements_json([each], [key], shard, repeats, produce.quote)[1:-1]
+            if isinstance(each, WaitingPlacement):
+                waiting = {"waitsIn": each.topic, "dueAt": each.due_ms}
+                text = text[:-1] + b"," + msgspec.json.encode(waiting)[1:]
+            found.append(text)
+        return b"[%b]" % b",".join(found)
 
 
 def _defer(reply: Coroutine[Any, Any, Reply]) -> FutureReply:

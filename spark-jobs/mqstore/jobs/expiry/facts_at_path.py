@@ -22,6 +22,7 @@ from mqstore.storage.directory import has_sign_of_ours
 from mqstore.storage.errors import StorageError
 from mqstore.storage.host import PosixFileSystem, PrivateBase, production_seams
 from mqstore.storage.retention import (
+    NO_DELETION,
     DiskWatch,
     Hold,
     RetentionRule,
@@ -44,9 +45,15 @@ def look(root: Path, settings: Path | None = None) -> ShardFacts:
     try:
         base = cast(PrivateBase, seams.files)
         store = StoreAtRest.open(root.absolute(), StoreConfig(), seams, base, lambda *_: None)
-        return _facts(store, store.config if settings is None else _config(settings))
+        return _facts(store, _rule_in_force(store) if settings is None else _config(settings))
     except (StorageError, OSError) as error:
         raise NoStore(str(error)) from error
+
+
+def _rule_in_force(store: StoreAtRest) -> StoreConfig:
+    """Return the store's settings, with which nothing is deleted if its last process said so."""
+    deletes = store.content is None or store.content.deletes
+    return store.config if deletes else store.config.model_copy(update=NO_DELETION)
 
 
 def _facts(store: StoreAtRest, config: StoreConfig) -> ShardFacts:

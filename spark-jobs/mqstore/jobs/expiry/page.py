@@ -294,7 +294,7 @@ def _rule(report: ExpiryReport) -> dict[str, str]:
     return {
         name: _with_unit(name, value)
         for name, value in report.rule.model_dump(by_alias=True).items()
-    }
+    } | ({} if report.rule.deletes else {"fileReservedTime": "none: retention=false"})
 
 
 def _with_unit(name: str, value: Any) -> str:

@@ -84,8 +84,8 @@ test("a run deletes from the oldest segment up to the first that stays", () => {
 });
 
 test("a reader has not read the segment with its oldest unread message, and those behind", () => {
-  const segments = plan.stretches([segment("a", 100), segment("b", 200), segment("c", 300)]);
-  assert.deepEqual(segments.map((each) => each.fromMs), [0, 100, 200]);
+  const segments = plan.stretches({ segments: [segment("a", 100), segment("b", 200), segment("c", 300)], oldestMs: 50 });
+  assert.deepEqual(segments.map((each) => each.fromMs), [50, 100, 200]);
   const lags = { atMs: 1000, groups: [{ group: "g", lag: 2, age: 850 }, { group: "done", lag: 0, age: 0 }] };
   const readers = plan.readersOf(lags, (each) => each.age);
   assert.deepEqual(readers, [{ group: "g", lag: 2, fromMs: 150 }]);

@@ -414,3 +414,13 @@ def test_a_clock_that_is_set_makes_no_segment_older_or_younger(days: int) -> Non
     assert machine.run(60) == 0
     machine.age(24)
     assert machine.run(60) == 4
+
+
+def test_the_plan_has_the_time_of_the_oldest_message_as_it_was_read(machine: Machine) -> None:
+    store = machine.store
+    assert store.retention.plan().oldest_ms is None
+    machine.fill(2)
+    assert store.retention.plan().oldest_ms == store.log.record_at(0).store_timestamp_ms
+    assert store.expire(1) == 1
+    first = store.log.record_at(store.log.min_offset)
+    assert store.retention.plan().oldest_ms == first.store_timestamp_ms

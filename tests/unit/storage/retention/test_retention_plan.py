@@ -12,6 +12,7 @@ from mqstore.storage.retention import plan
 from mqstore.storage.retention.disk import Disks, Volume
 from mqstore.storage.retention.holds import Hold
 from mqstore.storage.retention.plan import RetentionPlan, SegmentFacts, Situation, Trigger, Why
+from mqstore.storage.retention.rule import NO_DELETION
 
 SIZE = 1000
 HOUR_MS = 3_600_000
@@ -261,3 +262,12 @@ def test_a_plan_says_by_which_settings_it_was_made() -> None:
     config = StoreConfig(file_reserved_time=5, keep_for_groups="g", delete_when="03;15")
     made = plan.make(Situation(NOON_MS, config, [], 0, Disks()))
     assert made.rule.apply_to(StoreConfig()) == config
+
+
+def test_a_process_that_deletes_nothing_names_no_time_of_a_deletion() -> None:
+    config = StoreConfig().model_copy(update=NO_DELETION)
+    made = plan.make(situation(config=config, disks=disks(99)))
+    assert not made.deletes
+    assert [each.not_before_ms for each in made.segments] == [None, None, None]
+    assert goes(made) == [False, False, False]
+    assert plan.make(situation()).deletes

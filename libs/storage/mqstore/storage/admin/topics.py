@@ -120,8 +120,8 @@ class Topics:
         if self._queues.queue_ids(name):
             return self._from_queues(name)
         raise TopicUnknown(
-            f"there is no topic {name}; `mqstore topic ls` lists the topics, and `mqstore topic "
-            f"create {name}` creates it"
+            f"there is no topic {name}; GET /v1/topics lists the topics, and PUT /v1/topics/NAME "
+            f"creates one (`mqstore topic ls`, `mqstore topic create {name}`)"
         )
 
     def put(self, name: str, change: TopicChange) -> TopicConfig:

@@ -14,10 +14,12 @@ from typing import Final, NamedTuple
 from mqstore.storage._kernel import EncodedBatch, KeyTables, key_digests
 from mqstore.storage.codec.record import Message, Record
 from mqstore.storage.dedup.window import KeyWindow
+from mqstore.storage.delay_levels import DelayLevels
 from mqstore.storage.dispatch.dispatcher import Dispatcher
 from mqstore.storage.errors import OriginalsUnread, PutRefused, StorageError, UniqueKeyTaken
 from mqstore.storage.layout import HALF_TOPIC, PROPERTY_REAL_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from mqstore.storage.log.commit_log import CommitLog, Placement
+from mqstore.storage.log.waiting import placement_in
 from mqstore.storage.queues.consume_queues import ConsumeQueues
 
 Put = tuple[list[Placement], frozenset[int]]
@@ -58,12 +60,14 @@ class DeduplicatedPuts:
         queues: ConsumeQueues,
         dispatcher: Dispatcher,
         append: Append,
+        levels: DelayLevels,
     ) -> None:
         """``read`` loads the keys that were put before the store was opened."""
         self.repeats = 0
         """Number of duplicates that were not stored."""
         self._log = log
         self._append = append
+        self._levels = levels
         self._queues = queues
         self._dispatcher = dispatcher
         self.lock = threading.Lock()
@@ -196,7 +200,7 @@ class DeduplicatedPuts:
                 if original is not None:
                     _refuse_half(key, topic, original, number)
                     _require_same(key, topic, original.body, message, number)
-                    found[key] = _placement(original)
+                    found[key] = _placement(original, self._levels)
         return found
 
     def _append_the_others(
@@ -260,8 +264,8 @@ def end_of(put: Put) -> int:
     return max(each.end for each in placements) if repeats else placements[-1].end
 
 
-def _placement(found: Record) -> Placement:
-    return Placement(
+def _placement(found: Record, levels: DelayLevels) -> Placement:
+    place = Placement(
         found.physical_offset,
         found.size,
         found.queue_id,
@@ -269,6 +273,7 @@ def _placement(found: Record) -> Placement:
         found.store_timestamp_ms,
         found.store_host,
     )
+    return placement_in(found.topic, place, found.properties or {}, levels)
 
 
 def _all_differ(keys: Keys) -> bool:

@@ -11,7 +11,6 @@ Called from the query service. Every method may be called from any thread.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -24,16 +23,15 @@ from mqstore.storage.layout import (
     HALF_TOPIC,
     OP_TOPIC,
     PROPERTY_DECISION,
-    PROPERTY_DELIVER_AT,
     PROPERTY_ORIGIN_MESSAGE_ID,
     PROPERTY_REAL_TOPIC,
     PROPERTY_RETRY_TOPIC,
-    PROPERTY_TIMER_OUT,
     PROPERTY_TRANSACTION_KEY,
     SCHEDULE_TOPIC,
     TIMER_TOPIC,
     TRANSACTION_GROUP,
 )
+from mqstore.storage.log.waiting import timed_delivery
 from mqstore.storage.lookup.answers import Unreadable
 from mqstore.storage.lookup.hidden_messages import HiddenKind, by_key, topics_of
 from mqstore.storage.lookup.key_query import KeyQuery
@@ -42,7 +40,6 @@ from mqstore.storage.lookup.record_place import RecordPlace, RecordPlaces
 from mqstore.storage.tables.config_tables import ConsumerOffsets, DelayOffsets
 from mqstore.storage.topic_names import DLQ_PREFIX, RETRY_PREFIX, returning_group
 
-_TIME: Final = re.compile(r"[0-9]{1,18}")
 COPIES_MAX: Final = 64
 """Maximum number of copies examined in one topic; RocketMQ sends a message back 16 times by
 default."""
@@ -255,7 +252,7 @@ class MessageTraces:
         kind = _kind_of(record.topic)
         copy = Copy(record, place, kind, _returning_group_of(record))
         if record.topic == TIMER_TOPIC:
-            copy.due_ms = _time_of(record)
+            copy.due_ms = timed_delivery(record.properties or {})
         elif record.topic == SCHEDULE_TOPIC and place is not None and place.entry is not None:
             copy.due_ms = place.entry.tags_code
         return copy
@@ -335,15 +332,6 @@ def _returning_group_of(record: Record) -> str | None:
 
 def _property(record: Record, name: str) -> str | None:
     return (record.properties or {}).get(name)
-
-
-def _time_of(record: Record) -> int | None:
-    """The delivery time of a timed record; a broker that got a delay stores the timer's only."""
-    for name in (PROPERTY_DELIVER_AT, PROPERTY_TIMER_OUT):
-        text = _property(record, name)
-        if text is not None and _TIME.fullmatch(text):
-            return int(text)
-    return None
 
 
 def _decision_keys(records: Iterable[Record]) -> set[str]:

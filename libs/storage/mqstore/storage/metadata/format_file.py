@@ -99,6 +99,9 @@ class FormatFile(BaseModel):
     """Ranges of the log that are known to be absent: a broker left the store so, or their loss was
     accepted."""
     owner: Owner | None = None
+    deletes: bool = True
+    """Whether the process that opened the store last deletes segments; if not, its settings of
+    retention are not in force."""
 
 
 def load(files: FileSystem, paths: StorePaths) -> FormatFile | None:

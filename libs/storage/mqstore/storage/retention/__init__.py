@@ -25,13 +25,14 @@ from mqstore.storage.retention.plan import (
     Why,
 )
 from mqstore.storage.retention.plan import make as make_plan
-from mqstore.storage.retention.rule import RetentionRule
+from mqstore.storage.retention.rule import NO_DELETION, RetentionRule
 from mqstore.storage.retention.unlinked_bytes import SHOWN_WITHIN_S
 from mqstore.storage.retention.value import Value
 
 __all__ = [
     "FORCED_DELETION",
     "GOING",
+    "NO_DELETION",
     "PIN_NAME",
     "SHOWN_WITHIN_S",
     "Archive",

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.dispatch.dispatcher import Dispatcher
+from mqstore.storage.errors import StorageError
 from mqstore.storage.log.commit_log import CommitLog
 from mqstore.storage.metadata.clock_steps import StepsView
 from mqstore.storage.paths import StorePaths
@@ -209,7 +210,15 @@ class Retention:
         before.
         """
         with self._lock:
-            return self._make_plan(limit)
+            found = self._make_plan(limit)
+        return found.model_copy(update={"oldest_ms": self._oldest_ms()})
+
+    def _oldest_ms(self) -> int | None:
+        """Read when the oldest message was stored; None if it cannot be read."""
+        try:
+            return self._log.record_at(self._log.min_offset).store_timestamp_ms
+        except StorageError:
+            return None
 
     def run(self) -> RetentionPlan:
         """Let the next rounds remove expired segments at any hour (executeDeleteFilesManually).

@@ -117,6 +117,10 @@ class RetentionPlan(Value):
     made_ms: int
     rule: RetentionRule
     """The settings of the plan."""
+    deletes: bool = True
+    """False: this process deletes nothing, whatever the store's settings are."""
+    oldest_ms: int | None = None
+    """When the oldest message was stored; None if it is not known."""
     triggers: tuple[Trigger, ...]
     """Reasons why files are deleted now."""
     next_hour_ms: int
@@ -149,11 +153,13 @@ class RetentionPlan(Value):
 
 def make(situation: Situation) -> RetentionPlan:
     """Make the plan; a pure function of the situation."""
-    judge = _Judge(situation)
+    rule = RetentionRule.of(situation.config)
+    judge = _Judge(situation, deletes=rule.deletes)
     segments = tuple(judge.judge_all())
     return RetentionPlan(
         made_ms=situation.now_ms,
-        rule=RetentionRule.of(situation.config),
+        rule=rule,
+        deletes=rule.deletes,
         triggers=judge.triggers,
         next_hour_ms=hours.next_time(situation.now_ms, judge.hours),
         puts_refused=situation.puts_refused is not None,
@@ -167,8 +173,9 @@ def make(situation: Situation) -> RetentionPlan:
 
 
 class _Judge:
-    def __init__(self, situation: Situation) -> None:
+    def __init__(self, situation: Situation, *, deletes: bool) -> None:
         self._situation = situation
+        self._deletes = deletes
         config, disks = situation.config, situation.disks
         self.hours = hours.parse(config.delete_when)
         self.triggers = tuple(_triggers(situation, self.hours))
@@ -226,7 +233,7 @@ class _Judge:
         now_ms = self._situation.now_ms
         if why in GOING:
             return now_ms
-        if why in (Why.NEWEST, Why.NOT_DISPATCHED):
+        if why in (Why.NEWEST, Why.NOT_DISPATCHED) or not self._deletes:
             return None
         age_ms = self._min_age_ms if why is Why.YOUNG else self._reserved_ms
         moment = max(now_ms, segment.modified_ms + age_ms)

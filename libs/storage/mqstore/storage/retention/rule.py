@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Final, Self
 
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.retention.value import Value
+
+NO_DELETION: Final = {
+    "file_reserved_time": 100 * 365 * 24,
+    "clean_file_forcibly_enable": False,
+}
+"""Settings with which retention deletes nothing; of one process, never the store's."""
 
 
 class RetentionRule(Value):
@@ -27,6 +33,11 @@ class RetentionRule(Value):
     def of(cls, config: StoreConfig) -> Self:
         """The retention settings of a config."""
         return cls(**{name: getattr(config, name) for name in cls.model_fields})
+
+    @property
+    def deletes(self) -> bool:
+        """Whether retention deletes anything by these settings."""
+        return any(getattr(self, name) != value for name, value in NO_DELETION.items())
 
     def apply_to(self, config: StoreConfig) -> StoreConfig:
         """A config with these settings, checked, as a rule may come from another store.

@@ -105,6 +105,8 @@ RETENTION: Final[dict[str, Any]] = {
         "keepForGroups": "billing",
         "keepDiskCeilingRatio": 88,
     },
+    "deletes": True,
+    "oldestMs": 1794913200000,
     "triggers": ["hour"],
     "nextHourMs": 1795273269654,
     "putsRefused": False,

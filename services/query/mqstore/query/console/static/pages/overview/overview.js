@@ -82,7 +82,7 @@ function Figures({ states }) {
     <${Tile} label="In" value=${rate(latest?.messagesIn, (value) => `${compact(value)}/s`)} note=${rate(latest?.bytesIn, (value) => `${bytes(value)}/s`)} />
     <${Tile} label="Out" value=${rate(latest?.messagesOut, (value) => `${compact(value)}/s`)} note=${rate(latest?.bytesOut, (value) => `${bytes(value)}/s`)} />
     <${Tile} label="Log" value=${bytes(log)} note=${plural(sum("segments"), "segment")} />
-    <${Tile} label="Topics" value=${html`<a href=${href("topics")}>${count(topics)}</a>`} note=${plural(sum("queues"), "queue")} />
+    <${Tile} label="Topics" value=${html`<a href=${href("topics")}>${count(topics)}</a>`} note=${`${plural(sum("queues"), "queue")} in use`} />
     <${Tile} label="Index" value=${complete ? "Complete" : "Not complete"} note=${plural(sum("indexFiles"), "file")} />
     <${Tile} label="Not on disk yet" value=${bytes(sum("flushBehind"))} note=${`${bytes(sum("dispatchBehind"))} not in queues`} />
   </div>`;

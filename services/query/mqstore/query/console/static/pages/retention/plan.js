@@ -13,20 +13,14 @@
  * @property {string} why
  * @property {string[]} heldBy
  */
-/** @typedef {Segment & {fromMs: number}} Stretch fromMs: about when its first message was stored */
+/** @typedef {Segment & {fromMs: number}} Stretch fromMs: when its first message was stored, or the last one before it */
 /** @typedef {{group: string, fromMs: number, lag: number}} Reader fromMs: when its oldest unread message was stored */
 
-/** The segments with the times of their messages: each begins where the one before was last written.
- * @param {Segment[]} segments oldest first @returns {Stretch[]}
+/** The segments with the times of their messages: each begins where the one before was last written,
+ * the first one with the oldest message. Where that time is not known, it has no length.
+ * @param {{segments: Segment[], oldestMs?: number | null}} plan segments: oldest first @returns {Stretch[]}
  */
-export const stretches = (segments) => segments.map((each, i) => ({ ...each, fromMs: segments[i - 1]?.modifiedMs ?? firstOf(segments) }));
-
-/** The first segment is taken to be as long as the next one. @param {Segment[]} segments */
-function firstOf(segments) {
-  const [first, second] = segments;
-  if (!first) return 0;
-  return second ? first.modifiedMs - Math.max(1, second.modifiedMs - first.modifiedMs) : first.modifiedMs - 3_600_000;
-}
+export const stretches = ({ segments, oldestMs }) => segments.map((each, i) => ({ ...each, fromMs: segments[i - 1]?.modifiedMs ?? oldestMs ?? each.modifiedMs }));
 
 /** Groups that are behind, with the time of their oldest unread message, the oldest first.
  * @param {import("../../lib/lags.js").Lags} lags @param {(group: import("../../lib/lags.js").GroupSum) => number} ageOf

@@ -32,7 +32,7 @@ export default function Retention({ state }) {
   const chosen = plans.data && shardOf(plans.data, state.shard);
   const plan = chosen === undefined ? undefined : plans.data?.answers.get(chosen);
   const run = html`<button class="button" onClick=${() => setRunning(true)}><${Icon} name="play" />Delete expired now</button>`;
-  return html`<${Page} title="Retention" actions=${may("admin") && plan && run}>
+  return html`<${Page} title="Retention" actions=${may("admin") && plan && plan.deletes !== false && run}>
     <${Shown} of=${plans} lines=${8}>
       ${(/** @type {Plans} */ found) => html`
         <${MissingShards} missing=${missingOf(found.missing, lags.data?.missing)} />
@@ -58,11 +58,10 @@ function Shards({ plans, selected }) {
 
 /** @param {{plan: any, readers: Reader[]}} props */
 function Plan({ plan, readers }) {
-  const segments = useMemo(() => stretches(plan.segments), [plan]);
+  const segments = useMemo(() => stretches(plan), [plan]);
   const going = segments.filter((each) => each.goes);
   const next = segments.find((each) => each.notBeforeMs !== null);
   const losing = readers.filter((each) => going.some((segment) => segment.modifiedMs >= each.fromMs));
-  const oldest = segments[0];
   return html`
     ${plan.putsRefused && html`<${Notice} kind="bad" title="Messages are refused">${plan.putsRefusedWhy}<//>`}
     ${!plan.holdsHonoured && html`<${Notice} kind="bad" title="Nothing is held any more">The volume is fuller than keepDiskCeilingRatio (${plan.rule.keepDiskCeilingRatio} %): pins, groups and the archive keep nothing.<//>`}
@@ -70,7 +69,7 @@ function Plan({ plan, readers }) {
     <div class="tiles">
       <${Tile} label="Goes now" value=${bytes(plan.bytesToGo)} note=${going.length ? plural(going.length, "segment") : "nothing"} />
       <${Tile} label="Next deletion" value=${going.length ? "now" : next ? duration(Math.max(0, /** @type {number} */ (next.notBeforeMs) - plan.madeMs)) : "–"} note=${going.length ? plan.triggers.map(triggerInWords).join("; ") : next ? "at the earliest" : "none is planned"} />
-      <${Tile} label="Oldest message" value=${oldest ? duration(Math.max(0, plan.madeMs - oldest.fromMs)) : "–"} note=${`kept for ${plan.rule.fileReservedTime} h, deleted at ${plan.rule.deleteWhen} h`} />
+      <${Tile} label="Oldest message" value=${plan.oldestMs ? duration(Math.max(0, plan.madeMs - plan.oldestMs)) : "–"} note=${plan.deletes === false ? "kept for good" : `kept for ${plan.rule.fileReservedTime} h, deleted at ${plan.rule.deleteWhen} h`} />
       ${plan.volumes.map((/** @type {any} */ each) => html`<${Tile} key=${each.name} label=${`Volume of ${each.name}`} value=${percent(each.usedPercent / 100)} note=${`${bytes(each.freeBytes)} free of ${bytes(each.totalBytes)}`} />`)}
     </div>
     <${Card} title="What goes when" aside=${html`<span class="muted small">by the time that messages were stored</span>`}>
@@ -114,8 +113,12 @@ function Holds({ plan }) {
     <div class="stack">
       <${Facts}
         of=${[
-          ["fileReservedTime", `${rule.fileReservedTime} h`, "How long messages are kept."],
-          ["deleteWhen", `${rule.deleteWhen} h`, html`Next: <${Time} ms=${plan.nextHourMs} />`],
+          ...(plan.deletes === false
+            ? [["retention", "false", "This store-writer deletes nothing."]]
+            : [
+                ["fileReservedTime", `${rule.fileReservedTime} h`, "How long messages are kept."],
+                ["deleteWhen", `${rule.deleteWhen} h`, html`Next: <${Time} ms=${plan.nextHourMs} />`],
+              ]),
           ["Forced deletion", rule.cleanFileForciblyEnable ? `above ${rule.diskSpaceCleanForciblyRatio} %` : "off"],
           ["keepForGroups", rule.keepForGroups || "none", `Holds count up to ${rule.keepDiskCeilingRatio} % of the volume.`],
         ]}

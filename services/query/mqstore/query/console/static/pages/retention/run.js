@@ -13,7 +13,7 @@ import { deletedByRun, inWords, stretches, unreadIn } from "./plan.js";
 export function RunDialog({ shard, plan, readers, onClose, onDone }) {
   const [problem, setProblem] = useState(/** @type {any} */ (null));
   const [isBusy, setBusy] = useState(false);
-  const segments = stretches(plan.segments);
+  const segments = stretches(plan);
   const deleted = deletedByRun(plan, segments);
   const last = deleted.at(-1);
   const losing = last ? unreadIn(last, readers) : [];

@@ -90,9 +90,23 @@ function SentList({ all }) {
     ${all.map(({ atMs, topic, placed }) => html`<li key=${atMs}>
       <${Time} ms=${atMs} />
       <span>
-        ${may("consume") ? html`<a href=${href("messages", { id: placed.offsetMsgId, message: placed.offsetMsgId })}>${topic}, queue ${placed.queueId}, offset ${count(placed.queueOffset)}</a>` : `${topic}, queue ${placed.queueId}, offset ${count(placed.queueOffset)}`}
+        ${placed.waitsIn ? html`<${Waiting} topic=${topic} placed=${placed} />` : html`<${Stored} topic=${topic} placed=${placed} />`}
         ${placed.repeat && " (it had been stored before)"}
       </span>
     </li>`)}
   </ol>`;
+}
+
+/** @param {{topic: string, placed: any}} props */
+function Stored({ topic, placed }) {
+  const text = `${topic}, queue ${placed.queueId}, offset ${count(placed.queueOffset)}`;
+  return may("consume") ? html`<a href=${href("messages", { id: placed.offsetMsgId, message: placed.offsetMsgId })}>${text}</a>` : text;
+}
+
+/** A delayed message: its place in the topic is not known before it is delivered; its trace finds it.
+ * @param {{topic: string, placed: any}} props
+ */
+function Waiting({ topic, placed }) {
+  const text = `${topic}, delayed`;
+  return html`${may("consume") ? html`<a href=${href("trace", { topic, key: placed.uniqKey })}>${text}</a>` : text}, due <${Time} ms=${placed.dueAt} />; until then in ${placed.waitsIn}`;
 }
