@@ -328,3 +328,43 @@ def test_the_live_view_is_printed_in_a_pipe(use: Use) -> None:
     looks = lines(use("top", "-n", "2", "--interval", "0.1"))
     assert [each["bytesPerS"] is None for each in looks] == [True, False]
     assert "GROUP" in use("top", "-n", "1", form="table").stdout
+
+
+def test_a_delayed_message_is_shown_with_its_due_time_and_no_place_in_the_topic(use: Use) -> None:
+    head, row = use("produce", "orders", "--delay", "1h", "x", form="table").stdout.splitlines()
+    cells = dict(zip(head.split(), row.split(), strict=True))
+    assert (cells["QUEUE"], cells["OFFSET"]) == ("-", "-")
+    assert cells["DUE"] > cells["STORED"]
+    (document,) = lines(use("produce", "orders", "--delay", "1h", "x"))
+    assert document["waitsIn"] == "rmq_sys_wheel_timer"
+    assert document["dueAt"] - document["storeTimestamp"] >= 3_599_000
+    assert "DUE" not in use("produce", "orders", "x", form="table").stdout
+
+
+def test_the_source_of_offsets_is_named_as_it_was_looked_up(use: Use) -> None:
+    use("group", "seek", "billing", "orders", "--queue", "0", "--to", "1")
+    for words in (("group", "lag"), ("group", "lag", "billing")):
+        assert use(*words, form="table").stdout.startswith("offsets of store-writer, as of now\n")
+
+
+def test_lines_of_stdin_go_to_all_queues_in_turn(use: Use) -> None:
+    use("topic", "create", "spread", "--queues", "4")
+    stored = lines(use("produce", "spread", stdin="".join(f"{n}\n" for n in range(40))))
+    assert [each["queueId"] for each in stored] == [*range(4)] * 10
+    given = [{"body": "a", "queueId": 3}, {"body": "b"}, {"body": "c", "orderingKey": "k"}]
+    text = "".join(f"{json.dumps(each)}\n" for each in given)
+    first, second, _ = lines(use("produce", "spread", "--jsonl", stdin=text))
+    assert (first["queueId"], second["queueId"]) == (3, 0)
+    assert [each["queueId"] for each in lines(use("produce", "spread", "x", "y"))] == [0, 1]
+    assert "not stored" in use("produce", "no-such-topic", stdin="x\n", code=2).stderr
+
+
+def test_a_message_can_be_delivered_in_three_hours_and_not_two_hours_ago(use: Use) -> None:
+    (stored,) = lines(use("produce", "orders", "--at", "in 3h", "x"))
+    assert stored["dueAt"] - stored["storeTimestamp"] > 10_000_000
+    assert "has passed" in use("produce", "orders", "--at", "2h ago", "x", code=2).stderr
+
+
+def test_an_unknown_topic_names_the_call_before_the_command(use: Use) -> None:
+    text = use("topic", "info", "no-such-topic", code=2).stderr
+    assert 0 < text.index("GET /v1/topics") < text.index("mqstore topic ls")

@@ -172,7 +172,8 @@ def test_each_command_of_the_table_has_its_function_and_says_the_same() -> None:
 def test_each_command_has_examples_of_itself() -> None:
     for name, command in made().items():
         _, _, examples = command.help.partition("Examples:")
-        shown = "group lag" if name == "lag" else name
+        same = {"lag": "group lag", "tx show": "tx info", "context show": "context info"}
+        shown = same.get(name, name)
         assert f"mqstore {shown}" in examples, name
 
 
@@ -240,3 +241,56 @@ def test_a_name_of_mqadmin_prints_a_command_that_there_is(name: str) -> None:
 def test_the_root_is_a_group_for_typer() -> None:
     root = typer.main.get_command(app)
     assert {each.name for each in root.params} >= {"version"}
+
+
+@pytest.mark.parametrize(
+    ("words", "suggested"),
+    [
+        (("topci", "ls"), "'topic'"),
+        (("topic", "crate"), "'create'"),
+        (("tx", "resolv"), "'resolve'"),
+        (("mesage", "ls"), "'message'"),
+    ],
+)
+def test_a_wrong_name_of_a_command_gets_a_suggestion(
+    words: tuple[str, ...], suggested: str
+) -> None:
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2
+    assert "Did you mean" in done.stderr
+    assert suggested in done.stderr
+
+
+def test_a_name_that_is_like_no_command_gets_none() -> None:
+    assert "Did you mean" not in CliRunner().invoke(app, ("xyzzy",)).stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "former", "present"),
+    [
+        (("message", "ls", "t"), "--to", "--until"),
+        (("message", "find", "t", "k"), "--to", "--until"),
+        (("dlq", "ls", "g"), "--since", "--from"),
+        (("dlq", "resend", "g"), "--since", "--from"),
+        (("dlq", "export", "g", "-"), "--since", "--from"),
+        (("dlq", "purge", "g"), "--since", "--from"),
+    ],
+)
+def test_an_earlier_name_of_an_option_is_accepted_and_not_shown(
+    words: tuple[str, ...], former: str, present: str
+) -> None:
+    shown = CliRunner().invoke(app, (*words[:2], "--help")).stdout
+    assert present in shown
+    assert f"{former} " not in shown
+    for given in ((former, "no time"), (f"{former}=no time",)):
+        done = CliRunner().invoke(app, (*words, *given))
+        assert (done.exit_code, "no time" in done.stderr) == (2, True), done.output
+        assert "No such option" not in done.stderr
+
+
+def test_a_thing_is_shown_by_info_in_each_group() -> None:
+    names = [name for name, entry in leaves(COMMANDS) if not entry.hidden]
+    assert not [name for name in names if name.endswith(" show")]
+    for name in ("tx", "context"):
+        shown = CliRunner().invoke(app, (name, "show", "--help"))
+        assert (shown.exit_code, f"mqstore {name} info" in shown.stdout) == (0, True)

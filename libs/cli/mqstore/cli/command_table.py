@@ -7,6 +7,9 @@ from typing import Final
 
 from mqstore.cli.lazy_group import Entry, Group, Leaf
 
+_TO: Final = {"--to": "--until"}
+_SINCE: Final = {"--since": "--from"}
+
 COMMANDS: Final[Mapping[str, Entry]] = {
     "topic": Group(
         "Topics: list, show, create, change and delete them.",
@@ -24,8 +27,8 @@ COMMANDS: Final[Mapping[str, Entry]] = {
         "Messages: find, trace and resend them.",
         {
             "get": Leaf("get:get", "Print messages by their ids, in the order of the ids."),
-            "find": Leaf("message:find", "Find the messages of a topic with a key."),
-            "ls": Leaf("message:ls", "List the messages of a topic by store time."),
+            "find": Leaf("message:find", "Find the messages of a topic with a key.", former=_TO),
+            "ls": Leaf("message:ls", "List the messages of a topic by store time.", former=_TO),
             "trace": Leaf("trace:trace", "Print the copies of a message and the groups past it."),
             "resend": Leaf("message:resend", "Store messages again."),
         },
@@ -47,17 +50,20 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "dlq": Group(
         "Dead letters of a group: list, resend, export and purge them.",
         {
-            "ls": Leaf("dlq_ls:ls", "Print the dead letters of a group."),
-            "resend": Leaf("dlq_resend:resend", "Resend dead letters of a group."),
-            "export": Leaf("dlq_export:export", "Write the dead letters of a group to a file."),
-            "purge": Leaf("dlq_purge:purge", "End the listing of dead letters."),
+            "ls": Leaf("dlq_ls:ls", "Print the dead letters of a group.", former=_SINCE),
+            "resend": Leaf("dlq_resend:resend", "Resend dead letters of a group.", former=_SINCE),
+            "export": Leaf(
+                "dlq_export:export", "Write the dead letters of a group to a file.", former=_SINCE
+            ),
+            "purge": Leaf("dlq_purge:purge", "End the listing of dead letters.", former=_SINCE),
         },
     ),
     "tx": Group(
         "Transactions: list and show them, and resolve one by hand.",
         {
             "ls": Leaf("tx:ls", "List transactions, the oldest first."),
-            "show": Leaf("tx:show", "Show a transaction: state, checks and half messages."),
+            "info": Leaf("tx:info", "Show a transaction: state, checks and half messages."),
+            "show": Leaf("tx:info", "The same as `tx info`.", hidden=True),
             "resolve": Leaf("tx:resolve", "Commit or roll back a transaction by hand."),
         },
     ),
@@ -130,7 +136,8 @@ COMMANDS: Final[Mapping[str, Entry]] = {
             "use": Leaf("context_commands:use", "Use a context for the commands that name none."),
             "ls": Leaf("context_commands:ls", "List the contexts."),
             "rm": Leaf("context_commands:rm", "Remove a context. Its token file stays."),
-            "show": Leaf("context_commands:show", "Show a context, by default the one in use."),
+            "info": Leaf("context_commands:info", "Show a context, by default the one in use."),
+            "show": Leaf("context_commands:info", "The same as `context info`.", hidden=True),
         },
     ),
     "backup": Group(

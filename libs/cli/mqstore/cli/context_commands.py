@@ -140,7 +140,7 @@ def ls(output: Form = Format.TABLE) -> None:
     _exit(print_all)
 
 
-def show(
+def info(
     name: Annotated[
         str | None,
         typer.Argument(
@@ -154,8 +154,8 @@ def show(
     Examples:
 
     \b
-        mqstore context show
-        mqstore context show prod -o yaml
+        mqstore context info
+        mqstore context info prod -o yaml
     """
 
     def print_one() -> int:

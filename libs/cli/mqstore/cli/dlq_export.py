@@ -41,7 +41,7 @@ def export(
 
     \b
         mqstore dlq export billing letters.jsonl
-        mqstore dlq export billing - --since "1d ago" | mqstore produce repaired --jsonl
+        mqstore dlq export billing - --from "1d ago" | mqstore produce repaired --jsonl
         mqstore dlq export billing letters.jsonl --dry-run
     """
     wanted = selection.filter()

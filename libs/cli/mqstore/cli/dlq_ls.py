@@ -42,7 +42,7 @@ def ls(
 
     \b
         mqstore dlq ls billing
-        mqstore dlq ls billing --since "1d ago" --reason timeout -o json
+        mqstore dlq ls billing --from "1d ago" --reason timeout -o json
     """
     wanted = selection.filter()
     listing = options.Listing(session, group, wanted)

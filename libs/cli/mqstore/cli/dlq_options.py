@@ -33,7 +33,7 @@ Key = Annotated[
 Tag = Annotated[str | None, typer.Option(help="Only with this tag.")]
 Reason = Annotated[str | None, typer.Option(help="Only with this text in the reason.")]
 Since = Annotated[
-    str | None, typer.Option("--since", help=f"Only dead since then, {TIME_HELP}.", metavar="TIME")
+    str | None, typer.Option("--from", help=f"Only dead since then, {TIME_HELP}.", metavar="TIME")
 ]
 Until = Annotated[
     str | None, typer.Option("--until", help=f"Only dead until then, {TIME_HELP}.", metavar="TIME")

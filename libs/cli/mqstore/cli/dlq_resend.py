@@ -38,7 +38,7 @@ def resend(
 
     \b
         mqstore dlq resend billing --id 7F0000010000AEE00000000000000000
-        mqstore dlq resend billing --since "1d ago" --dry-run
+        mqstore dlq resend billing --from "1d ago" --dry-run
         mqstore dlq resend billing --all --to group
     """
     wanted = selection.filter()

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from mqstore.cli.exit_codes import EXIT_REFUSED, refuse
 
@@ -23,6 +23,8 @@ class Leaf:
     function: str
     help: str
     hidden: bool = False
+    former: Mapping[str, str] = field(default_factory=dict)
+    """Options by their earlier names, which are still accepted and no longer shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,11 @@ class LazyGroup(TyperGroup):
     foreign: Mapping[str, str] = {}
     """Commands of another program, with ours; they are hidden, and print ours."""
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        shown = (name for name, each in self.table.items() if not each.hidden)
+        self.commands = dict.fromkeys(shown)  # type: ignore[assignment] # names, for suggestions
+
     def list_commands(self, ctx: Any) -> list[str]:
         """The names of all commands."""
         return list(self.table)
@@ -61,6 +68,21 @@ class LazyGroup(TyperGroup):
         rows = [(name, each.help) for name, each in self.table.items() if not each.hidden]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
+
+
+class RenamingCommand(TyperCommand):
+    """A command that accepts earlier names of its options."""
+
+    former: Mapping[str, str] = {}
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse arguments, with the present names of options."""
+        end = args.index("--") if "--" in args else len(args)
+        return super().parse_args(ctx, [*map(self._renamed, args[:end]), *args[end:]])
+
+    def _renamed(self, argument: str) -> str:
+        name, equals, value = argument.partition("=")
+        return self.former.get(name, name) + equals + value
 
 
 def make_app(name: str, help_text: str, table: Mapping[str, Entry], **options: Any) -> typer.Typer:
@@ -92,7 +114,10 @@ def _nothing() -> None:
 def _command(name: str, entry: Leaf) -> Any:
     module, _, attribute = entry.function.partition(":")
     function = getattr(importlib.import_module(f"{_PACKAGE}.{module}"), attribute)
-    return _made(name, function, hidden=entry.hidden)
+    if not entry.former:
+        return _made(name, function, hidden=entry.hidden)
+    renaming = type("_Renaming", (RenamingCommand,), {"former": entry.former})
+    return _made(name, function, hidden=entry.hidden, cls=renaming)
 
 
 def _made(name: str, function: Callable[..., None], *, hidden: bool, **options: Any) -> Any:

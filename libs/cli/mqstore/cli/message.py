@@ -23,7 +23,7 @@ Since = Annotated[
 ]
 Until = Annotated[
     str | None,
-    typer.Option("--to", metavar="TIME", help=f"Only stored then or before, {TIME_HELP}."),
+    typer.Option("--until", metavar="TIME", help=f"Only stored then or before, {TIME_HELP}."),
 ]
 Count = Annotated[int, typer.Option("-n", min=1, help="Maximum number of messages.")]
 LIMIT: Final = 100
@@ -76,7 +76,7 @@ def ls(
 
     \b
         mqstore message ls orders -n 10
-        mqstore message ls orders --from "2h ago" --to "1h ago" -o csv
+        mqstore message ls orders --from "2h ago" --until "1h ago" -o csv
     """
     from_ms, to_ms = _time_of(since), _time_of(until)
     return _print_pages(

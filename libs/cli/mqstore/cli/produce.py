@@ -17,7 +17,7 @@ from mqstore.cli.exit_codes import EXIT_OK, EXIT_REFUSED, EXIT_UNREACHABLE, refu
 from mqstore.cli.output import Column
 from mqstore.cli.session import DryRun, Session, service_command
 from mqstore.cli.stored_message import copy_fields
-from mqstore.cli.times import TIME_HELP, parse_duration, parse_when, show_time
+from mqstore.cli.times import FUTURE_HELP, parse_duration, parse_future, show_time
 from mqstore.cli.topic import TopicName, pairs
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ QueueId = Annotated[int | None, typer.Option(min=0, help="Queue. [default: in tu
 Delay = Annotated[
     str | None, typer.Option(metavar="DURATION", help="Deliver after it, as 90s or 1h30m.")
 ]
-At = Annotated[str | None, typer.Option(metavar="TIME", help=f"Deliver then, {TIME_HELP}.")]
+At = Annotated[str | None, typer.Option(metavar="TIME", help=f"Deliver then, {FUTURE_HELP}.")]
 JsonLines = Annotated[
     bool,
     typer.Option(
@@ -72,11 +72,16 @@ _FIELDS: Final[Mapping[str, tuple[str, type | tuple[type, ...]]]] = {
 _COLUMNS: Final = (
     Column("stored", lambda place: place.store_timestamp, show_time, width=24),
     Column("shard", lambda place: place.shard, right=True),
-    Column("queue", lambda place: place.queue_id, right=True),
-    Column("offset", lambda place: place.queue_offset, right=True, width=10),
+    Column("queue", lambda place: None if place.waits_in else place.queue_id, right=True),
+    Column(
+        "offset", lambda place: None if place.waits_in else place.queue_offset, right=True, width=10
+    ),
     Column("message-id", lambda place: place.offset_msg_id, width=32),
     Column("unique-key", lambda place: place.uniq_key),
 )
+
+
+_DUE: Final = Column("due", lambda place: place.due_at, show_time, width=24)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,16 +138,19 @@ def produce(
             "ordering_key": ordering_key,
             "queue_id": queue,
             "delay_s": None if delay is None else parse_duration(delay) / 1000,
-            "deliver_at": None if at is None else parse_when(at),
+            "deliver_at": None if at is None else parse_future(at),
         }
     )
     messages = _messages(template, body, jsonl=jsonl)
     if dry_run:
         session.out.done(f"would store {sum(1 for _ in messages)} messages in {topic}")
         return EXIT_OK
+    if not body or len(body) > 1:
+        messages = in_turn(messages, _write_queues(session, topic))
     if rate is not None:
         messages = paced(messages, rate)
     sender = _Sender(session)
+    may_wait = jsonl or delay is not None or at is not None
     with session.client.producer(
         topic,
         durability="sync" if sync else None,
@@ -151,7 +159,8 @@ def produce(
         linger_ms=0 if body else 5,
         on_delivery=lambda _: None,  # without one the producer logs each failure too
     ) as producer:
-        session.out.rows(sender.places(map(producer.send, messages)), _COLUMNS)
+        columns = (_COLUMNS[0], _DUE, *_COLUMNS[1:]) if may_wait else _COLUMNS
+        session.out.rows(sender.places(map(producer.send, messages)), columns)
     return sender.code
 
 
@@ -207,6 +216,31 @@ class _Sender:
         )
         refuse(f"{which} {self._why}")
         self._first = 0
+
+
+def _write_queues(session: Session, topic: str) -> int:
+    """Return the number of write queues of a topic; 0 if it is not known here: the token may not
+    read it, or its first message creates it."""
+    from mqstore.client import ProblemError
+
+    try:
+        return session.client.topic(topic).write_queues
+    except ProblemError:
+        return 0
+
+
+def in_turn(messages: Iterable[NewMessage], queues: int) -> Iterator[NewMessage]:
+    """Yield messages, each without a queue or an ordering key with the next queue.
+
+    One request stores its messages in one queue, and a producer sends many in one request.
+    """
+    turn = 0
+    for each in messages:
+        if queues and each.queue_id is None and each.ordering_key is None:
+            yield each.model_copy(update={"queue_id": turn % queues})
+            turn += 1
+        else:
+            yield each
 
 
 def paced(messages: Iterable[NewMessage], rate: float) -> Iterator[NewMessage]:

@@ -6,9 +6,9 @@ import re
 import time
 from typing import Final
 
-TIME_HELP: Final = (
-    "as `2h ago`, `now`, in RFC 3339, as 2026-11-26T12:00:00Z, or in milliseconds since the epoch"
-)
+_ABSOLUTE: Final = "in RFC 3339, as 2026-11-26T12:00:00Z, or in milliseconds since the epoch"
+TIME_HELP: Final = f"as `2h ago`, `now`, {_ABSOLUTE}"
+FUTURE_HELP: Final = f"as `in 3h`, {_ABSOLUTE}"
 _UNIT_MS: Final = {
     "ms": 1,
     "s": 1_000,
@@ -19,7 +19,8 @@ _UNIT_MS: Final = {
 }
 _PART: Final = r"(\d{1,9})\s*(ms|[smhdw])"
 _DURATION: Final = re.compile(rf"(?:{_PART}\s*)+", re.ASCII)
-_RELATIVE: Final = re.compile(r"(.+?)\s+ago", re.ASCII)
+_AGO: Final = re.compile(r"(.+?)\s+ago", re.ASCII)
+_AHEAD: Final = re.compile(r"in\s+(.+)", re.ASCII)
 
 
 def parse_when(text: str, *, now_ms: int | None = None) -> int:
@@ -30,15 +31,24 @@ def parse_when(text: str, *, now_ms: int | None = None) -> int:
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     if text.strip() == "now":
         return now_ms
-    relative = _RELATIVE.fullmatch(text.strip())
-    if relative is not None:
-        return max(0, now_ms - parse_duration(relative[1]))
+    if (ago := _AGO.fullmatch(text.strip())) is not None:
+        return max(0, now_ms - parse_duration(ago[1]))
+    if (ahead := _AHEAD.fullmatch(text.strip())) is not None:
+        return now_ms + parse_duration(ahead[1])
     from mqstore.wire.times import parse_time  # slow to import, and mostly not needed
 
     try:
         return parse_time(text)
     except ValueError as error:
-        raise ValueError(f"{error}; or relative to now, as '2h ago'") from None
+        raise ValueError(f"{error}; or relative to now, as '2h ago' or 'in 3h'") from None
+
+
+def parse_future(text: str, *, now_ms: int | None = None) -> int:
+    """Parse a time to come, as ``parse_when``. Raises ValueError for one relative to now that has
+    passed, too; an absolute one may have passed meanwhile."""
+    if _AGO.fullmatch(text.strip()):
+        raise ValueError(f"{text[:40]!r} has passed; give a time to come, as 'in 3h'")
+    return parse_when(text, now_ms=now_ms)
 
 
 def parse_duration(text: str) -> int:

@@ -95,14 +95,14 @@ def ls(
 
 
 @service_command
-def show(session: Session, transaction: Id) -> None:
+def info(session: Session, transaction: Id) -> None:
     """Show a transaction: its state, its checks, and its half messages.
 
     Examples:
 
     \b
-        mqstore tx show 0-7F0000010000AEE0
-        mqstore tx show 0-7F0000010000AEE0 -o yaml
+        mqstore tx info 0-7F0000010000AEE0
+        mqstore tx info 0-7F0000010000AEE0 -o yaml
     """
     found = session.client.transaction(transaction)
     session.out.item(found, _DETAILS)
