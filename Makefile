@@ -72,13 +72,13 @@ test: $(TEST_READY) ## run all tests that need no cluster; names those that it h
 test-ci: $(SPARK_READY) ## run the longer tests: simulation, fuzz, random stores, Spark
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "slow and not nightly" --timeout 1200 $(AGAIN) $(ARGS)
 
-images: ## build the images of the services and of Spark, by docker, podman or buildah, or IMAGE_BUILD=TOOL; IMAGE_PREFIX=…/
-	@build='$(IMAGE_BUILD)'; for name in $(IMAGES); do \
+images: ## build the images of the services and of Spark, by docker, podman or buildah, or IMAGE_BUILD=TOOL; IMAGE_PREFIX=…/ BASE_IMAGE=NAME@sha256:…
+	@build='$(IMAGE_BUILD)' base='$(BASE_IMAGE)'; for name in $(IMAGES); do \
 		file=docker/$$name.Dockerfile tag=$(IMAGE_PREFIX)mqstore/$$name:$(VERSION); \
 		if [ -n "$$build" ]; then $$build $$file . $$tag; \
-		elif command -v docker >/dev/null; then docker build -f $$file -t $$tag .; \
-		elif command -v podman >/dev/null; then podman build --format docker -f $$file -t $$tag .; \
-		elif command -v buildah >/dev/null; then buildah build --layers --format docker -f $$file -t $$tag .; \
+		elif command -v docker >/dev/null; then docker build $${base:+--build-arg BASE_IMAGE=$$base} -f $$file -t $$tag .; \
+		elif command -v podman >/dev/null; then podman build $${base:+--build-arg BASE_IMAGE=$$base} --format docker -f $$file -t $$tag .; \
+		elif command -v buildah >/dev/null; then buildah build $${base:+--build-arg BASE_IMAGE=$$base} --layers --format docker -f $$file -t $$tag .; \
 		else echo "make images needs docker, podman or buildah, or IMAGE_BUILD=TOOL" >&2; exit 2; fi || exit; \
 	done
 

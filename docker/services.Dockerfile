@@ -1,5 +1,6 @@
 # One image with an entry point for each of store-writer, query, coordinator and the mqstore command.
 # They share almost all files, and a node pulls one image once.
+# Name a digest (NAME@sha256:…) for an image that can be built again; the tag moves with its security updates.
 ARG BASE_IMAGE=python:3.11-slim-bookworm
 
 FROM ${BASE_IMAGE} AS build
@@ -39,9 +40,11 @@ COPY --from=build /opt/mqstore /opt/mqstore
 COPY docker/health.py /usr/local/lib/mqstore/
 COPY --chmod=755 docker/entrypoint.sh /usr/local/bin/mqstore-entrypoint
 ARG VERSION=0.1.0
+ARG BASE_IMAGE
 LABEL org.opencontainers.image.title="mqstore services" \
       org.opencontainers.image.description="RocketMQ's message store as services: store-writer, query, coordinator" \
       org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.base.name="${BASE_IMAGE}" \
       org.opencontainers.image.version="${VERSION}"
 ENV PATH=/opt/mqstore/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
     MQSTORE_STORE=/var/lib/mqstore/store

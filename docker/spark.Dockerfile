@@ -1,4 +1,5 @@
 # Driver and executors of the jobs: pyspark with its own Spark, a Java runtime, and mqstore-jobs.
+# Name a digest (NAME@sha256:…) for an image that can be built again; the tag moves with its security updates.
 ARG BASE_IMAGE=python:3.11-slim-bookworm
 
 FROM ${BASE_IMAGE} AS build
@@ -40,9 +41,11 @@ COPY --from=build /opt/mqstore /opt/mqstore
 RUN ln -s "$(/opt/mqstore/bin/python -c 'import pathlib, pyspark; print(pathlib.Path(pyspark.__file__).parent)')" /opt/spark
 COPY --chmod=755 docker/spark-entrypoint.sh /usr/local/bin/spark-entrypoint
 ARG VERSION=0.1.0
+ARG BASE_IMAGE
 LABEL org.opencontainers.image.title="mqstore Spark jobs" \
       org.opencontainers.image.description="The commit log as a Spark data source, and the jobs that run over it" \
       org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.base.name="${BASE_IMAGE}" \
       org.opencontainers.image.version="${VERSION}"
 ENV PATH=/opt/mqstore/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
     JAVA_HOME=/opt/java SPARK_HOME=/opt/spark PYSPARK_PYTHON=/opt/mqstore/bin/python

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import tomllib
 from importlib.metadata import metadata
 from pathlib import Path
@@ -56,3 +58,31 @@ def test_images_are_labelled_with_the_version_that_they_are_tagged_with() -> Non
         lines = (ROOT / "docker" / f"{name}.Dockerfile").read_text(encoding="utf-8").splitlines()
         assert f"ARG VERSION={chart['version']}" in lines
     assert chart["appVersion"] == chart["version"]
+
+
+@pytest.mark.parametrize("tool", ["docker", "podman", "buildah"])
+def test_an_image_is_built_on_the_base_that_is_named(tmp_path: Path, tool: str) -> None:
+    (tmp_path / tool).write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/called\n')
+    (tmp_path / tool).chmod(0o755)
+    base = "registry.example.org/python@sha256:" + "0" * 64
+    make = shutil.which("make")
+    assert make is not None
+    for given in ([f"BASE_IMAGE={base}"], []):
+        subprocess.run(
+            [make, "-s", "images", *given],
+            cwd=ROOT,
+            env={"PATH": str(tmp_path)},
+            check=True,
+        )
+    named, default = (
+        (tmp_path / "called").read_text().splitlines()[start : start + 2] for start in (0, 2)
+    )
+    assert all(f"--build-arg BASE_IMAGE={base} " in line for line in named)
+    assert not any("BASE_IMAGE" in line for line in default)
+
+
+def test_images_are_labelled_with_their_base() -> None:
+    for name in ("services", "spark"):
+        text = (ROOT / "docker" / f"{name}.Dockerfile").read_text(encoding="utf-8")
+        assert 'org.opencontainers.image.base.name="${BASE_IMAGE}"' in text
+        assert "FROM ${BASE_IMAGE}" in text
