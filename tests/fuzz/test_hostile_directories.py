@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ from mqstore.jobs.errors import NoStore
 from mqstore.jobs.log import at_path
 from mqstore.storage.errors import DirectoryNotUsable, StorageError, StoreUnsupported
 from mqstore.storage.layout import SMALL_FILE_MAX
+from mqstore.storage.metadata import sealed_json
 from mqstore.storage.paths import StorePaths, segment_name
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
@@ -129,6 +131,52 @@ def test_a_link_is_refused_and_nothing_is_changed_behind_it(hostile: Hostile, na
     hostile.link(name)
     before = hostile.content()
     refuse(hostile.root)
+    assert hostile.content() == before
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_hard_link_is_refused_before_a_write_goes_through_it(hostile: Hostile, name: str) -> None:
+    path, target = hostile.root / name, hostile.outside / name.replace("/", "-")
+    if not path.exists():
+        path.write_bytes(b"")
+    os.link(path, target)
+    before = hostile.content()
+    with pytest.raises((StorageError, OSError), match="hard links"):
+        open_store(hostile.root).close()
+    assert hostile.content() == before
+
+
+def test_a_snapshot_by_hard_links_is_read_and_a_copy_of_it_is_opened(
+    hostile: Hostile, tmp_path: Path
+) -> None:
+    snapshot = tmp_path / "snapshot"
+    shutil.copytree(hostile.root, snapshot, copy_function=os.link)
+    with StoreReader.open(snapshot, production_seams()) as reader:
+        assert reader.format.store_id
+    assert CliRunner().invoke(app, ["store", "verify", str(snapshot)]).exit_code in (0, 1)
+    for root in (snapshot, hostile.root):
+        with pytest.raises(StorageError, match="hard links"):
+            open_store(root).close()
+    shutil.copytree(snapshot, tmp_path / "copy")
+    with open_store(tmp_path / "copy") as store:
+        assert bodies(store) == all_bodies(500)
+    shutil.rmtree(snapshot)
+    with open_store(hostile.root) as store:
+        assert bodies(store) == all_bodies(500)
+
+
+def test_a_log_that_only_format_json_names_is_not_written(hostile: Hostile) -> None:
+    log = hostile.outside / "log"
+    log.mkdir()
+    (log / "mine").write_text("x")
+    path = hostile.root / "mqstore" / "format.json"
+    content = json.loads(sealed_json.unseal(path.read_bytes()))
+    content["storePathCommitLog"] = str(log)
+    path.write_bytes(sealed_json.seal(json.dumps(content)))
+    shutil.rmtree(hostile.root / "commitlog")
+    before = hostile.content()
+    with pytest.raises(StorageError):
+        open_store(hostile.root).close()
     assert hostile.content() == before
 
 

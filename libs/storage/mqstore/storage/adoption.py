@@ -48,7 +48,7 @@ def plan(files: FileSystem, root: Path, commit_log: Path | None) -> Adoption:
     stat = files.stat(root)
     if stat is None or not stat.is_directory:
         raise DirectoryNotUsable(f"{root} is no directory; name a store directory")
-    regular_files.require(files, StorePaths(root))
+    regular_files.require(files, StorePaths(root), writes=True)
     content = format_file.load(files, StorePaths(root))
     if content is None and commit_log is None:
         raise DirectoryNotUsable(f"{root} holds no store; name the log with --commit-log")

@@ -167,7 +167,7 @@ def open_directory(
     _refuse_several(options.store_path_commit_log)
     with _usable(root):
         root = seams.files.real_path(root)
-        regular_files.require(seams.files, StorePaths(root))
+        regular_files.require(seams.files, StorePaths(root), writes=options.in_place)
         paths = log_owner.locate(seams.files, root, options.store_path_commit_log)
     lock = store_lock.take(seams.files, paths, create=options.create)
     try:
@@ -292,7 +292,8 @@ def _read_facts(
         format_file.refuse_another(found, options.store_id, options.shard)
         if paths.commit_log_dir is None and found.store_path_commit_log is not None:
             paths = log_owner.locate(files, paths.root, found.store_path_commit_log)
-    regular_files.require(files, paths)
+            log_owner.require_marked(files, paths, found)
+    regular_files.require(files, paths, writes=options.in_place)
     is_gone = not files.list(paths.commit_log)  # its volume may not be mounted
     owner = None if is_gone else _hold_log(files, paths, found, lock, options)
     trusted = found is not None and lock.modified_before_ms == found.lock_modified_ms

@@ -25,6 +25,8 @@ class FileStat:
     is_directory: bool
     place: tuple[int, int] = (0, 0)
     """Volume and number of the file: another file at the same path has others."""
+    links: int = 1
+    """Names of the file: several are hard links."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +142,9 @@ class FileSystem(Protocol):
         """
 
     def write(self, path: Path, data: bytes) -> None:
-        """Create or replace a small file's content and sync the file; not atomic by itself."""
+        """Create or replace a small file's content and sync the file; not atomic by itself.
+
+        OSError (EMLINK) for a file with several names."""
 
     def append(self, path: Path, data: bytes) -> None:
         """Add bytes to the end of a small file, made when missing, and sync its content.
@@ -183,7 +187,8 @@ class FileSystem(Protocol):
 
         Of a ``sparse`` one few pages are in use, and there are many such files: no page is read
         ahead or made around one that is in use, and no descriptor is kept, so that ``sync`` opens
-        the file again and ``write`` is not possible.
+        the file again and ``write`` is not possible. A ``writable`` map of a file with several
+        names is an OSError (EMLINK): each store to it would change another file.
         """
 
     def map_memory(self, size: int) -> MappedBytes:

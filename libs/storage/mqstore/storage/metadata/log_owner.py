@@ -116,6 +116,20 @@ def hold(
     return check(files, paths, content)
 
 
+def require_marked(files: FileSystem, paths: StorePaths, content: FormatFile) -> None:
+    """Require that a log which only format.json names has an owner file: otherwise a store
+    directory could make any other directory its log. Raises StoreOfAnother, OSError.
+    """
+    is_apart = paths.commit_log_dir is not None and not content.commit_log_is_marked
+    if is_apart and files.stat(paths.log_owner) is None:
+        _refuse_unmarked(files, paths, content)
+        raise StoreOfAnother(
+            f"{paths.root} names {paths.commit_log} as its commit log, which is outside of it and "
+            f"has no {paths.log_owner.name} that names this root: set storePathCommitLog to it, or "
+            f"run `{ADOPT} {paths.root} --commit-log {paths.commit_log}`"
+        )
+
+
 def take_lock(files: FileSystem, paths: StorePaths, lock: StoreLock) -> None:
     """Lock a log outside of the root. Raises StoreLocked, OSError."""
     files.make_directories(paths.log_identity)

@@ -9,14 +9,15 @@ from mqstore.storage.errors import StoreUnsupported
 from mqstore.storage.layout import SMALL_FILE_MAX
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import FileSystem
-from mqstore.storage.system.file_limits import size_text
+from mqstore.storage.system.file_limits import LINKED, size_text
 
 
-def require(files: FileSystem, paths: StorePaths) -> None:
-    """Check that the store's paths are regular files and directories. Raises StoreUnsupported.
+def require(files: FileSystem, paths: StorePaths, *, writes: bool = False) -> None:
+    """Check that the store's paths are regular files and directories, and before the store is
+    changed (``writes``), that no other name leads to them. Raises StoreUnsupported.
 
     The root and storePathCommitLog may be links. The file system rejects irregular files in deeper
-    directories when they are opened.
+    directories, and writable maps of files with several names, when they are opened.
     """
     directories = (
         paths.root,
@@ -38,6 +39,15 @@ def require(files: FileSystem, paths: StorePaths) -> None:
     for directory in (paths.ours, paths.config):
         for name in files.list(directory):
             _require_small(files, directory / name)
+    for directory in (*directories, paths.blocks) if writes else ():
+        for name in files.list(directory):
+            _require_one_name(files, directory / name)
+
+
+def _require_one_name(files: FileSystem, path: Path) -> None:
+    found = files.stat(path)
+    if found is not None and found.links > 1:
+        raise StoreUnsupported(f"{path} {LINKED}")
 
 
 def _require_small(files: FileSystem, path: Path) -> None:

@@ -1,11 +1,17 @@
-"""The error of a small file that is too large to be read whole."""
+"""The errors of a small file that is too large to be read whole, and of one with several names."""
 
 from __future__ import annotations
 
 import errno
 from pathlib import Path
+from typing import Final
 
 from mqstore.storage.layout import SMALL_FILE_MAX
+
+LINKED: Final = (
+    "has several names (hard links, as in a snapshot by cp -al), and a write to it would change "
+    "the file under each: copy the store (cp -a) and open the copy, or remove the other names"
+)
 
 
 def too_large(path: Path, size: int) -> OSError:

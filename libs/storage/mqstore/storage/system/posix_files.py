@@ -23,7 +23,7 @@ from mqstore.storage.errors import StoreLocked
 from mqstore.storage.layout import SMALL_FILE_MAX
 from mqstore.storage.seams import DiskUsage, FileLock, FileStat, MappedBytes
 from mqstore.storage.system import native
-from mqstore.storage.system.file_limits import too_large
+from mqstore.storage.system.file_limits import LINKED, too_large
 
 LOCK_CONTENT: Final = b"lock"
 """The content of RocketMQ's ``lock`` file; its first byte is locked."""
@@ -167,7 +167,9 @@ class PosixFileSystem:
             raise _irregular(path)
         modified_ms = found.st_mtime_ns // 1_000_000
         place = found.st_dev, found.st_ino
-        return FileStat(found.st_size, modified_ms, stat.S_ISDIR(found.st_mode), place)
+        is_directory = stat.S_ISDIR(found.st_mode)
+        links = 1 if is_directory else found.st_nlink
+        return FileStat(found.st_size, modified_ms, is_directory, place, links)
 
     def watch_places(self, places: Mapping[Path, tuple[int, int]]) -> Callable[[], bool]:
         """A check whether each path still has its file, in about 2 µs."""
@@ -252,7 +254,9 @@ class PosixFileSystem:
 
     def write(self, path: Path, data: bytes) -> None:
         """Create or replace a small file's content, and sync it."""
-        with _open_for(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as descriptor:
+        with _open_for(path, os.O_WRONLY | os.O_CREAT) as descriptor:
+            _require_one_name(path, descriptor)
+            os.ftruncate(descriptor, 0)
             _write_all(descriptor, data)
             os.fsync(descriptor)
 
@@ -317,6 +321,8 @@ class PosixFileSystem:
     def map(self, path: Path, *, writable: bool, sparse: bool = False) -> MappedBytes:
         """Map a whole file."""
         descriptor = _Descriptor(_open(path, os.O_RDWR if writable else os.O_RDONLY))
+        if writable:
+            _require_one_name(path, descriptor.number)
         found = os.fstat(descriptor.number)
         view = native.map_shared(descriptor.number, found.st_size, writable=writable)
         if sparse:
@@ -423,6 +429,11 @@ def _is_regular(entry: os.DirEntry[str]) -> bool:
 def _irregular(path: Path) -> OSError:
     why = "is a symbolic link, a pipe, a socket or a device, and a store has regular files only"
     return OSError(errno.ELOOP, why, str(path))
+
+
+def _require_one_name(path: Path, descriptor: int) -> None:
+    if os.fstat(descriptor).st_nlink > 1:
+        raise OSError(errno.EMLINK, LINKED, str(path))
 
 
 @contextlib.contextmanager
