@@ -91,6 +91,13 @@ class Cluster:
                 _await_list(process, wanted, self.settings.get("token_system"))
         for each in self.shards:
             each.await_status("ready")
+        if not more:
+            self.await_owners(*wanted)
+
+    def await_owners(self, *wanted: int) -> None:
+        """Wait until all shards know that these own keys."""
+        for each in self.shards:
+            _await_owners(each.writer, list(wanted))
 
     def restart_writer(self, number: int) -> None:
         """Another store-writer at the address of the last one, which may still run."""
@@ -134,6 +141,15 @@ def _await_list(process: Process, wanted: list[int], token: str | None) -> None:
         assert time.monotonic() < deadline, f"{process.url} knows the shards {known}"
         answer = httpx.get(f"{process.url}/v1/store", headers=headers)
         known = [each["shard"] for each in answer.json().get("shards", ())]
+
+
+def _await_owners(process: Process, wanted: list[int]) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    known: object = None
+    while known != wanted:
+        assert time.monotonic() < deadline, f"{process.url}: shards {known} own keys"
+        health = httpx.get(f"{process.url}/healthz/ready").json()
+        known = health.get("keyOwners", {}).get("shards")
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import random
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -317,15 +316,14 @@ def test_a_begin_repeated_after_its_key_moved_finds_its_transaction(tmp_path: Pa
     with two_at(tmp_path) as shards, coordinator_of(shards) as process:
         keys, entries = [key_of(0, 1), f"{key_of(0, 1)}~2"], [e.entry() for e in shards.shards]
         write_list(shards.listed, entries, shards=[0])
-        for number in (0, 1):
-            shards.restart_writer(number)
+        shards.await_owners(0)
         before = [begin_under(process, key).json()["transactionId"] for key in keys]
         assert before == [f"0-{key}" for key in keys]
         assert end(process, before[0], "commit").is_success
-        now_ms = time.time_ns() // 1_000_000
-        write_list(shards.listed, entries, shards=[0, 1], before=[0], changedAtMs=now_ms)
+        write_list(shards.listed, entries)
         for number in (0, 1):
             shards.restart_writer(number)
+        shards.await_owners(0, 1)
         for way in (process, *(each.writer for each in shards.shards)):
             again = [begin_under(way, key).json() for key in keys]
             assert [each["transactionId"] for each in again] == before

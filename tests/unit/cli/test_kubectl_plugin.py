@@ -8,7 +8,7 @@ import shlex
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -162,6 +162,8 @@ class OfOneSegment(Release):
     """Its last shard has a segment that is the newest, and so never goes."""
 
     segment: dict[str, Any]
+    released: list[int] = field(default_factory=list)
+    """Shards whose keys were moved to the others."""
 
     def shards(self) -> list[Shard]:
         return [Shard(number, f"shard-{number}", {}) for number in self.numbers]
@@ -170,7 +172,9 @@ class OfOneSegment(Release):
     def client(self, shard: Shard) -> Iterator[Any]:
         plan = SimpleNamespace(made_ms=1000, segments=(self.segment,))
         store = SimpleNamespace(max_offset=1 << 20)
-        yield SimpleNamespace(retention=lambda limit: plan, store=lambda: store)
+        yield SimpleNamespace(
+            retention=lambda limit: plan, store=lambda: store, release_keys=self.released.append
+        )
 
 
 @pytest.mark.parametrize(
@@ -200,6 +204,7 @@ def test_a_shard_goes_once_its_messages_have_expired(
     stateful_set = {"metadata": {"name": "shop-mqstore-shard"}, "spec": {"replicas": 2}}
     release = OfOneSegment(Kubectl(), "shop", (stateful_set,), segment)
     assert scaled(release, 1, force=False) == (0 if may_go else 2)
+    assert release.released == ([1] if may_go else [])
     assert ("shard 1 holds 1.0 MiB of messages" in capsys.readouterr().err) is not may_go
 
 

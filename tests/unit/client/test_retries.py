@@ -155,7 +155,14 @@ def test_operations_say_which_posts_may_be_repeated() -> None:
     assert repeated == {
         *("acknowledge", "give_back", "extend", "resend_dead_letters", "purge_dead_letters"),
         *("messages_by_id", "offsets_by_time", "promote"),
-        *("reset_offsets", "run_retention", "flush", "commit_transaction", "rollback_transaction"),
+        *(
+            "reset_offsets",
+            "run_retention",
+            "flush",
+            "release_keys",
+            "commit_transaction",
+            "rollback_transaction",
+        ),
     }
 
 

@@ -180,9 +180,7 @@ def test_a_begin_under_a_key_is_sent_again_while_the_shards_do_not_agree_on_its_
 def test_a_shard_that_is_named_is_used(tmp_path: Path) -> None:
     with fakes(begun(0), begun(1)) as shards:
         send(shards, tmp_path, BEGIN, times=2, json=spec("k1", shard=1))
-        (refused,) = send(shards, tmp_path, BEGIN, json=spec(shard=7))
         assert [len(each.seen) for each in shards] == [0, 2]
-    assert (refused.status_code, kind_of(refused)) == (422, "body-invalid")
 
 
 @pytest.mark.parametrize(
@@ -206,7 +204,7 @@ def test_a_body_that_names_no_place_is_rejected_by_a_shard(body: bytes, tmp_path
         (BEGIN, {"content": b"[" + b"1," * 30_000 + b"1]"}, "body-too-large"),
         (f"{BEGIN}/0-k:commit?x=1", {}, "bad-parameter"),
         (f"{BEGIN}/0-{'k' * 300}:commit", {}, "bad-parameter"),
-        (f"{BEGIN}/7-k:commit", {}, "transaction-unknown"),
+        (f"{BEGIN}/7:commit", {}, "transaction-unknown"),
         (f"{BEGIN}/nothing:rollback", {}, "transaction-unknown"),
         (f"{BEGIN}/-k:resolve", {"json": {"decision": "commit", "reason": "r"}}, None),
         (f"{BEGIN}/0-k:resolve", {"json": {"decision": "maybe", "reason": "r"}}, "body-invalid"),
@@ -220,6 +218,18 @@ def test_what_is_wrong_for_every_shard_is_rejected_here(
         (answer,) = send(shards, tmp_path, path, **request_)
         assert not shards[0].seen
     assert kind_of(answer) == (kind or "transaction-unknown")
+
+
+@pytest.mark.parametrize(("path", "given"), [(f"{BEGIN}/7-k:commit", None), (BEGIN, spec(shard=7))])
+def test_a_shard_that_is_not_in_the_list_here_is_known_to_the_others(
+    path: str, given: dict[str, Any] | None, tmp_path: Path
+) -> None:
+    """A shard was added, and this coordinator has the list of its start."""
+    with fakes(refusing(problems.STORE_NOT_READY), None, begun(7)) as shards:
+        (answer,) = send(shards, tmp_path, path, json=given)
+        (sent,) = shards[2].seen
+    assert (answer.status_code, answer.json()["transactionId"]) == (201, "7-k")
+    assert FORWARDED not in sent.headers
 
 
 def test_a_shard_that_cannot_be_reached_is_passed_over_by_a_begin_of_any_shard(

@@ -8,17 +8,20 @@ import json
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from mqstore.service.forwarding import ForwardedRequest
 from mqstore.service.http import Reply
 from mqstore.service.key_shards import shard_of
-from mqstore.service.problems import SHARD_UNKNOWN, SHARD_UNREACHABLE, WRONG_SHARD, Problem
+from mqstore.service.problems import SHARD_UNREACHABLE, STORE_NOT_READY, WRONG_SHARD, Problem
 from mqstore.service.settings import load
-from mqstore.service.shards import Shards
-from mqstore.writer.key_routing import MOVING_WINDOWS, KeyRouting, Parts, divide_json, join
+from mqstore.service.shards import ShardHealth, Shards
+from mqstore.storage import MessageStore
+from mqstore.storage.admin import FormerOwners, KeyOwners
+from mqstore.writer.key_ownership import MOVING_WINDOWS, KeyOwnership
+from mqstore.writer.key_routing import KeyRouting, Parts, divide_json, join
 from tests.services.shard_processes import entry_at
 
 WINDOW_MS = 1_000
@@ -43,16 +46,31 @@ async def knows(is_known: bool, *_: list[int]) -> bool:
     return is_known
 
 
+class _File:
+    current: KeyOwners
+
+
+class _Store:
+    def __init__(self) -> None:
+        self.key_owners = _File()
+
+
 class Cluster:
     """Shard ``own`` of three; ``others`` are the replies of the other two."""
 
     def __init__(self, path: Path, own: int, before: list[int]) -> None:
-        listed: dict[str, Any] = {"shards": [entry_at(each, "http://h") for each in range(3)]}
-        listed["keys"] = {"shards": [0, 1, 2], "before": before, "changedAtMs": CHANGED_AT_MS}
-        path.write_text(json.dumps(listed))
+        path.write_text(json.dumps({"shards": [entry_at(each, "http://h") for each in range(3)]}))
         self.shards = Shards(load(shards_file=path, shard=own), lambda entry: entry.writer_url)
         self.now_s = CHANGED_AT_MS / 1000
-        self.routing = KeyRouting(self.shards, lambda: self.now_s)
+        store = _Store()
+        self.file = store.key_owners
+        ownership = KeyOwnership(self.shards, lambda: True, lambda: self.now_s)
+        ownership.serve(cast(MessageStore, store))
+        former = tuple(
+            FormerOwners(shards=(*each,), ended_ms=CHANGED_AT_MS) for each in [before] if each
+        )
+        self.file.current = KeyOwners(version=1, shards=(0, 1, 2), former=former)
+        self.routing = KeyRouting(self.shards, ownership)
         self.others: Others = {}
         self.visited: list[int] = []
         self.shards.reply = self._reply  # type: ignore[method-assign]
@@ -169,13 +187,70 @@ def test_a_request_is_divided_by_where_its_keys_belong(cluster: Callable[..., Cl
     assert not routing.are_own(routing.parts([STAYED, MOVED], WINDOW_MS))
 
 
+GENERATED = "006D714300000009" + "0" * 16
+"""A generated key of shard 9, which is not in the list."""
+
+
 @running
-async def test_a_key_of_a_shard_that_is_not_in_the_list_is_refused(
+async def test_a_key_that_names_a_removed_shard_belongs_to_another_one(
     cluster: Callable[..., Cluster],
 ) -> None:
+    first = cluster(before=())
+    ((visits, _),) = first.routing.parts([GENERATED], WINDOW_MS).items()
+    assert visits == (shard_of(GENERATED, [0, 1, 2], lambda _: False),)
+    first.file.current = KeyOwners(version=2, shards=(0, 1), released={2: 0})
+    released = "006D714300000002" + "0" * 16
+    ((visits, _),) = first.routing.parts([released], WINDOW_MS).items()
+    assert visits == (shard_of(released, [0, 1], lambda _: False),)
+
+
+@running
+async def test_a_key_of_an_unknown_shard_waits_while_the_lists_may_differ(
+    cluster: Callable[..., Cluster],
+) -> None:
+    other = cluster(own=1, before=())
+    for health in (None, ShardHealth(shards=frozenset({0, 1, 2, 9}))):
+        other.shards.first_health = health
+        with pytest.raises(Problem) as refused:
+            other.routing.parts([GENERATED], WINDOW_MS)
+        assert refused.value.kind is SHARD_UNREACHABLE and refused.value.extra["sent"] is False
+    other.shards.first_health = ShardHealth(shards=frozenset({0, 1, 2}))
+    assert other.routing.parts([GENERATED], WINDOW_MS)
+
+
+def choices(key: str) -> tuple[int, int]:
+    return shard_of(key, [0, 1, 7]), shard_of(key, [0, 1])
+
+
+@running
+async def test_a_removed_former_owner_is_left_out(cluster: Callable[..., Cluster]) -> None:
+    relay = cluster(own=0)
+    former = (FormerOwners(shards=(0, 1, 7), ended_ms=CHANGED_AT_MS),)
+    relay.file.current = KeyOwners(version=2, shards=(0, 1), former=former)
+    key = next(key for key in map(str, range(100)) if choices(key) == (7, 1))
+    relay.others = {1: STORED}
+    assert await relay.produce(key) is STORED
+    assert relay.visited == [1]
+
+
+@running
+async def test_shards_that_do_not_agree_yet_refuse_for_a_moment(
+    cluster: Callable[..., Cluster],
+) -> None:
+    relay = cluster(own=1, before=())
+    relay.others = {2: MISDIRECTED}
     with pytest.raises(Problem) as refused:
-        await cluster().produce("006D714300000009" + "0" * 16)
-    assert refused.value.kind is SHARD_UNKNOWN
+        await relay.produce(MOVED)
+    assert (refused.value.kind, refused.value.extra["sent"]) == (SHARD_UNREACHABLE, False)
+
+
+def test_keys_wait_for_the_first_list_of_owners(cluster: Callable[..., Cluster]) -> None:
+    found = cluster(own=1)
+    found.file.current = None  # type: ignore[assignment]
+    assert found.routing.parts([None], WINDOW_MS) == {}
+    with pytest.raises(Problem) as refused:
+        found.routing.parts(["k"], WINDOW_MS)
+    assert refused.value.kind is STORE_NOT_READY
 
 
 def test_a_part_has_the_request_with_some_messages_under_their_keys() -> None:

@@ -29,7 +29,7 @@ class Writers:
     def __init__(self, root: Path, count: int, settings: dict[str, Any]) -> None:
         self.listed = root / "shards.json"
         self._root = root
-        self._count = count
+        self.count = count
         self._settings = settings
         self._services: dict[int, WriterService] = {}
 
@@ -42,7 +42,7 @@ class Writers:
         return self._services[shard]
 
     def put_list(self, keys: dict[str, Any] | None = None) -> None:
-        """Write the list of shards; every running shard has read it then."""
+        """Write the list of shards; ``check`` reads it."""
         entries = [
             {
                 "shard": each,
@@ -50,14 +50,17 @@ class Writers:
                 "writerUrl": url_of(each),
                 "queryUrl": url_of(each),
             }
-            for each in range(self._count)
+            for each in range(self.count)
         ]
         listed = {"shards": entries} | ({} if keys is None else {"keys": keys})
         staged = self.listed.with_suffix(".new")
         staged.write_text(json.dumps(listed))
         staged.rename(self.listed)
-        for service in self._services.values():
-            service.shards.members.reload_if_changed()
+
+    async def check(self) -> None:
+        """Have every running shard read the list, and the owners of keys, shard 0 first."""
+        for _, service in sorted(self._services.items()):
+            await service.shards.check()
 
     async def start(self, shard: int) -> None:
         """Returns once the shard is ready."""
@@ -115,9 +118,10 @@ async def writers(root: Path, count: int, settings: dict[str, Any]) -> AsyncIter
     found.put_list()
     try:
         await asyncio.gather(*(found.start(each) for each in range(count)))
+        await found.check()
         yield found
     finally:
-        for each in range(count):
+        for each in range(found.count):
             with contextlib.suppress(KeyError):
                 await found.stop(each)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
-from typing import Self
+from typing import Any, Self
 
 import httpx
 from httpx_sse import EventSource
@@ -19,6 +19,7 @@ from mqstore.client.methods import asynchronous, streaming_asynchronously, worki
 from mqstore.client.replies import answer, problem_error, redirect, unreachable
 from mqstore.client.requests import Answer, Call
 from mqstore.client.streams import Event, Place, Stream
+from mqstore.wire.produce import RELAY
 
 
 class AsyncClient(BaseClient[httpx.AsyncClient]):
@@ -49,10 +50,24 @@ class AsyncClient(BaseClient[httpx.AsyncClient]):
         try:
             response = await self._http.request(**request)
             if redirected := redirect(request, response):
-                response = await self._http.request(**redirected)
+                response = await self._send_redirected(request, redirected)
         except httpx.HTTPError as error:
             raise unreachable(call, error) from error
         return answer(call, response)
+
+    async def _send_redirected(
+        self, request: dict[str, Any], redirected: dict[str, Any]
+    ) -> httpx.Response:
+        """Send a request to the shard that is meant, or have it forwarded there.
+
+        A shard's address may be known inside a cluster only. Then no later request is sent to one.
+        """
+        try:
+            return await self._http.request(**redirected)
+        except (httpx.ConnectError, httpx.ConnectTimeout):
+            self._relay = {RELAY: "1"}
+        headers = {**request["headers"], **self._relay}
+        return await self._http.request(**request | {"headers": headers})
 
     async def stream(self, stream: Stream[Event]) -> AsyncGenerator[Event, None]:
         """Yield the events of a stream, and reconnect when the connection is lost.
@@ -142,6 +157,7 @@ class AsyncClient(BaseClient[httpx.AsyncClient]):
     flush = asynchronous(lazy.store_calls.flush)
     writes = asynchronous(lazy.store_calls.writes)
     put_writes = asynchronous(lazy.store_calls.put_writes)
+    release_keys = asynchronous(lazy.store_calls.release_keys)
     setting = asynchronous(lazy.store_calls.setting)
     settings = asynchronous(lazy.store_calls.settings)
     replication = asynchronous(lazy.store_calls.replication)

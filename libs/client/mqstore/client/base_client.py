@@ -88,6 +88,8 @@ class BaseClient(ReadConditions, Generic[Http]):
         self._shard = shard
         self._patience_s = patience_s
         self.tracing = tracing
+        self._relay: dict[str, str] = {}
+        """Header that has requests forwarded, once the address of a single shard has failed."""
         self._up: int | None = None
         """The shard that stored the latest messages."""
 
@@ -136,7 +138,7 @@ class BaseClient(ReadConditions, Generic[Http]):
             "params": self._params(call),
             "json": call.json,
             "content": call.content,
-            "headers": {**self._headers, **call.headers},
+            "headers": {**self._headers, **self._relay, **call.headers},
             "timeout": self._timeout_s + call.wait_s,
         }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator
 from contextlib import closing
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import httpx
 from httpx_sse import EventSource
@@ -19,6 +19,7 @@ from mqstore.client.methods import blocking, streaming, working
 from mqstore.client.replies import answer, problem_error, redirect, unreachable
 from mqstore.client.requests import Answer, Call
 from mqstore.client.streams import Event, Place, Stream
+from mqstore.wire.produce import RELAY
 
 if TYPE_CHECKING:
     from mqstore.client.async_client import AsyncClient
@@ -55,10 +56,24 @@ class Client(BaseClient[httpx.Client]):
         try:
             response = self._http.request(**request)
             if redirected := redirect(request, response):
-                response = self._http.request(**redirected)
+                response = self._send_redirected(request, redirected)
         except httpx.HTTPError as error:
             raise unreachable(call, error) from error
         return answer(call, response)
+
+    def _send_redirected(
+        self, request: dict[str, Any], redirected: dict[str, Any]
+    ) -> httpx.Response:
+        """Send a request to the shard that is meant, or have it forwarded there.
+
+        A shard's address may be known inside a cluster only. Then no later request is sent to one.
+        """
+        try:
+            return self._http.request(**redirected)
+        except (httpx.ConnectError, httpx.ConnectTimeout):
+            self._relay = {RELAY: "1"}
+        headers = {**request["headers"], **self._relay}
+        return self._http.request(**request | {"headers": headers})
 
     def stream(self, stream: Stream[Event]) -> Generator[Event, None, None]:
         """Yield the events of a stream, and reconnect when the connection is lost.
@@ -153,6 +168,7 @@ class Client(BaseClient[httpx.Client]):
     flush = blocking(lazy.store_calls.flush)
     writes = blocking(lazy.store_calls.writes)
     put_writes = blocking(lazy.store_calls.put_writes)
+    release_keys = blocking(lazy.store_calls.release_keys)
     setting = blocking(lazy.store_calls.setting)
     settings = blocking(lazy.store_calls.settings)
     replication = blocking(lazy.store_calls.replication)

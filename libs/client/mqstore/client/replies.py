@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import httpx
 from pydantic import BaseModel, ValidationError
@@ -13,6 +13,9 @@ from mqstore.client.errors import ClientError, ProblemError, Unreachable
 from mqstore.client.models import Download
 from mqstore.client.requests import Call
 from mqstore.client.streams import Stream
+
+REDIRECT_CONNECT_S: Final = 2.0
+"""Seconds to connect to the address of a shard, which may be known inside a cluster only."""
 
 Answer = TypeVar("Answer", bound=BaseModel)
 
@@ -24,7 +27,8 @@ def redirect(request: dict[str, Any], response: httpx.Response) -> dict[str, Any
     url, target = httpx.URL(request["url"]), _problem(response).get("url")
     if not isinstance(target, str) or not target.startswith(f"{url.scheme}://"):
         return None  # a token for https is not sent by http
-    return request | {"url": target.rstrip("/") + str(url.raw_path, "ascii")}
+    timeout = httpx.Timeout(request["timeout"], connect=min(REDIRECT_CONNECT_S, request["timeout"]))
+    return request | {"url": target.rstrip("/") + str(url.raw_path, "ascii"), "timeout": timeout}
 
 
 def answer(call: Call[Answer], response: httpx.Response) -> Answer:

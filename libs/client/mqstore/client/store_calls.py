@@ -16,6 +16,7 @@ from mqstore.wire.replication import (
     Switchover,
 )
 from mqstore.wire.settings import SETTING, SETTINGS, Setting, SettingList
+from mqstore.wire.shards import RELEASE_KEYS, KeyShards
 from mqstore.wire.stores import (
     DELAYS,
     FLUSH,
@@ -110,6 +111,11 @@ def put_writes(*, paused: bool, reason: str = "") -> Call[Writes]:
     """Pause writes, with a reason for the clients, or resume them."""
     body = document(PUT_WRITES, paused=paused, reason=reason)
     return call(PUT_WRITES, json=body)
+
+
+def release_keys(shard: int) -> Call[KeyShards]:
+    """Move the keys of a shard that is about to be removed to the other shards, at once."""
+    return call(RELEASE_KEYS, at={"number": shard})
 
 
 def replication() -> Call[Replication]:

@@ -45,6 +45,8 @@ class Health:
         """Returns a detail for the report of a ready service, or None."""
         self.shards: Callable[[], list[int]] = list
         """Returns the numbers in this process's list of shards; none without a list."""
+        self.key_owners: Callable[[], dict[str, Any] | None] = lambda: None
+        """Returns the record of the shards that own keys; None in a service that keeps none."""
         self._clock = clock
         self._moved: tuple[object, float] = (None, clock())
 
@@ -122,4 +124,6 @@ class Health:
             report |= self.progress()
         if shards := self.shards():
             report["shards"] = shards
+        if (owners := self.key_owners()) is not None:
+            report["keyOwners"] = owners
         return report

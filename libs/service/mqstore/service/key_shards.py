@@ -7,16 +7,16 @@ to one shard.
 An ordering key chooses a shard by a hash of all of it. It takes precedence over the unique key of
 its message, whose duplicates are then found on the shard of the ordering key.
 
-When the shards of the hash change, some keys move. Only a key's previous shard can find duplicates
-of messages that it stored before. So for some time a request goes to the previous shard first,
-which stores no new message under the key, and then to the new shard unless the previous one has
-the messages.
+When the shards of the hash change, some keys move. Only a key's former shards can find duplicates
+of messages that they stored before. So for some time a request goes to the former shards first,
+which store no new message under the key, and then to the new shard unless one of them has the
+messages.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from mqstore.wire import unique_keys
@@ -27,10 +27,15 @@ _MULTIPLIER: Final = 2862933555777941757
 _MASK: Final = (1 << 64) - 1
 
 
-def shard_of(key: str, shards: Sequence[int]) -> int:
-    """Return the shard of ``key`` among ``shards`` (ascending, one at least)."""
+def shard_of(
+    key: str, shards: Sequence[int], exists: Callable[[int], bool] = lambda shard: True
+) -> int:
+    """Return the shard of ``key`` among ``shards`` (ascending, one at least).
+
+    A key that names a shard that does not exist has a hash as any other.
+    """
     named = unique_keys.shard_of(key)
-    if named is not None:
+    if named is not None and exists(named):
         return named
     return _shard_of_hash(key.partition(SEPARATOR)[0], shards)
 
@@ -61,11 +66,10 @@ def jump_hash(value: int, buckets: int) -> int:
 def shards_to_visit(
     key: str,
     shards: Sequence[int],
-    before: Sequence[int] | None,
+    former: Iterable[Sequence[int]],
     choose: Callable[[str, Sequence[int]], int] = shard_of,
 ) -> tuple[int, ...]:
-    """Return the key's shard, preceded by its shard among ``before`` if that is another one."""
+    """Return the key's shard, preceded by its shards among ``former`` that are other ones."""
     found = choose(key, shards)
-    if not before or (previous := choose(key, before)) == found:
-        return (found,)
-    return previous, found
+    previous = dict.fromkeys(choose(key, each) for each in former)
+    return *(each for each in previous if each != found), found

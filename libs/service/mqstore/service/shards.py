@@ -30,6 +30,7 @@ from mqstore.service.forwarding import (
     select_response_headers,
     was_forwarded,
 )
+from mqstore.service.health import Phase
 from mqstore.service.http import BODY_METHODS, Reply, problem_of
 from mqstore.service.joining import Joining
 from mqstore.service.membership import Membership, ShardEntry
@@ -98,8 +99,19 @@ class ShardReplies:
         raise found
 
 
-class _Health(msgspec.Struct):
+class ShardHealth(msgspec.Struct, rename="camel"):
+    """A service's report of its health (``Health``)."""
+
+    status: str = ""
     shards: frozenset[int] | None = None
+    """The numbers in its list of shards; None in an early release."""
+    key_owners: dict[str, Any] | None = None
+    """The record of the shards that own keys; None in an earlier release, and in query."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether all requests are served."""
+        return self.status == Phase.READY
 
 
 class _ReplyTooLarge(Exception):
@@ -120,6 +132,10 @@ class Shards:
         self._timeout_s = settings.shard_timeout_s
         self._tls = None if settings.shards_file is None else UpstreamTls.of(settings)
         self.joining = Joining(self.members, self._fetch_list)
+        self.first_health: ShardHealth | None = None
+        """The latest report of the first shard of the list; None: it is this one, or no reply."""
+        self.on_check: Callable[[], Awaitable[None]] | None = None
+        """Called each second, after the list and ``first_health`` were read."""
         self._watching: asyncio.Task[None] | None = None
         self._in_progress = 0
         self._held = 0
@@ -146,18 +162,56 @@ class Shards:
 
     async def _watch(self) -> None:
         while True:
-            self.members.reload_if_changed()
-            if self._tls is not None:
-                self._tls.reload_if_changed()
-            await self.joining.check()
+            await self.check()
             await asyncio.sleep(RELOAD_INTERVAL_S)
+
+    async def check(self) -> None:
+        """Read changed files, and the lists of other shards as far as they matter."""
+        self.members.reload_if_changed()
+        if self._tls is not None:
+            self._tls.reload_if_changed()
+        self.first_health = None if self.is_first else await self.health_of(self.first)
+        await self.joining.check()
+        if self.on_check is not None:
+            await self.on_check()
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this shard is the first one of the list, or the only one."""
+        members = self.members
+        return members.alone or (members.lists_own and self.own == members.numbers[0])
+
+    @property
+    def first(self) -> ShardEntry:
+        """The first shard of the list, which is another one."""
+        return self.members.others[0]
+
+    @property
+    def lists_agree(self) -> bool:
+        """Whether the first shard's list is known to be the same as this shard's.
+
+        A new shard takes part only after all others list it. So a number that both lists lack is
+        of no shard, and another one may be of a shard that the list here does not have yet.
+        """
+        found = self.first_health
+        return self.is_first or (
+            found is not None and found.shards == frozenset(self.members.entries)
+        )
+
+    async def health_of(self, entry: ShardEntry) -> ShardHealth | None:
+        """Fetch the report of another shard's service of this kind; None without a reply."""
+        return await self._fetch_health(self._url_of(entry))
 
     async def _fetch_list(self, url: str) -> frozenset[int] | None:
         """Fetch the list of a service, as ``joining.FetchList``; an early release has none."""
+        found = await self._fetch_health(url)
+        return None if found is None else found.shards
+
+    async def _fetch_health(self, url: str) -> ShardHealth | None:
         try:
             async with asyncio.timeout(self._timeout_s):
-                answer = await self._http.get(f"{url.rstrip('/')}/healthz/startup")
-            return msgspec.json.decode(answer.content, type=_Health).shards
+                answer = await self._http.get(f"{url.rstrip('/')}/healthz/ready")
+            return msgspec.json.decode(answer.content, type=ShardHealth)
         except (TimeoutError, httpx.HTTPError, httpx.InvalidURL, ValueError):
             return None
 
@@ -181,12 +235,14 @@ class Shards:
     def find_remote(self, shard: int | None, scope: Scope) -> ShardEntry | None:
         """Return the shard to forward a request to; None if this shard serves it.
 
-        Raises Problem: 404 for an unknown shard, 421 for a request that was forwarded here.
+        Raises Problem: 404 for an unknown shard, or 503 while lists may differ, 421 for a request
+        that was forwarded here.
         """
         if shard is None or shard == self.own:
             return None
         entry = self.members.entries.get(shard)
         if entry is None:
+            self.require_lists(shard)
             known = ", ".join(map(str, self.members.numbers))
             raise Problem(
                 problems.SHARD_UNKNOWN,
@@ -196,6 +252,16 @@ class Shards:
         if was_forwarded(scope):
             raise self.misdirected(entry)
         return entry
+
+    def require_lists(self, shard: int) -> None:
+        """Raise Problem (503) if another list may have a shard that is not in the list here."""
+        if not self.lists_agree:
+            raise Problem(
+                problems.SHARD_UNREACHABLE,
+                f"shard {shard} is not in the list of shard {self.own}, which may be about to "
+                "change; try again",
+                extra={"shard": shard, "sent": False},
+            )
 
     def misdirected(self, entry: ShardEntry) -> Problem:
         """Return the problem (421) that names the shard to send the request to."""

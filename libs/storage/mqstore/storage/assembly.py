@@ -46,6 +46,7 @@ from mqstore.storage.mapped.warm_up import MemoryLocks
 from mqstore.storage.metadata.block_guard import BlockGuard
 from mqstore.storage.metadata.clock_steps import ClockSteps
 from mqstore.storage.metadata.expired_unread import ExpiredUnread
+from mqstore.storage.metadata.key_owners import KeyOwnersFile
 from mqstore.storage.metadata.quarantine_service import QuarantineService
 from mqstore.storage.metadata.write_pause import WritePause
 from mqstore.storage.opening import OpenedDirectory
@@ -216,6 +217,7 @@ class StoreParts:
         self.dedup = self._make_dedup(levels)
         self.delays = self._make_delays(levels, delay_offsets)
         self.write_pause = WritePause(paths.write_pause, seams)
+        self.key_owners = KeyOwnersFile(paths.key_owners, seams)
         self.retention = self._make_retention()
         self.rebuilds = self._make_rebuilds()
         self.admin = self._make_administration(bitmaps)

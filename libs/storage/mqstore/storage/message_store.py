@@ -153,6 +153,8 @@ class MessageStore:
         self.delays = parts.delays
         self.write_pause = parts.write_pause
         """For services that put on behalf of clients; the engine itself ignores it."""
+        self.key_owners = parts.key_owners
+        """For services of several shards; the engine itself ignores it."""
         self.retention = parts.retention
         self.rebuilds = parts.rebuilds
         self.groups = parts.admin.groups

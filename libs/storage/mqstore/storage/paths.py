@@ -177,6 +177,11 @@ class StorePaths:
         return self.ours / "write-pause.json"
 
     @cached_property
+    def key_owners(self) -> Path:
+        """The shards that own unique keys and ordering keys."""
+        return self.ours / "key-owners.json"
+
+    @cached_property
     def follower_note(self) -> Path:
         """Note that the log was copied from a leader."""
         return self.ours / "follower.json"

@@ -267,6 +267,13 @@ RANGE_NOT_SATISFIABLE = register(
     "`Range` begins behind the last byte; `Content-Range` has the length.",
     "Request bytes below the length in `Content-Range`.",
 )
+RELEASE_REFUSED = register(
+    "release-refused",
+    409,
+    "The shard keeps its keys",
+    "It is the first shard of the list, which decides the shards of keys, and is never removed.",
+    "Release another shard; shards are removed from the end of the list.",
+)
 WRONG_SHARD = register(
     "wrong-shard",
     421,

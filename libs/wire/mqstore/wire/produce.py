@@ -25,6 +25,8 @@ from mqstore.wire.limits import DELAY_S_MAX, ORDERING_KEY_LENGTH_MAX
 from mqstore.wire.operation import TOPIC_PARAMETER, Operation, Role, Target
 from mqstore.wire.times import checked_ms, format_time, parse_time
 
+RELAY: Final = "X-Mqstore-Relay"
+"""Header of a produce that any shard forwards to the shard that is meant."""
 Durability = Literal["sync", "async", "replicated"]
 Int32 = Annotated[int, Field(ge=INT32_MIN, le=INT32_MAX, strict=True)]
 QueueId = Annotated[int, Field(ge=0, le=INT32_MAX, strict=True)]
@@ -240,7 +242,8 @@ _PARAMETERS: Final[tuple[Mapping[str, Any], ...]] = (
         "name": "shard",
         "in": "query",
         "schema": {"type": "integer", "minimum": 0, "maximum": INT32_MAX},
-        "description": "The shard that is meant: another one answers 421 with its address. "
+        "description": "The shard that is meant: another one answers 421 with its address, or "
+        "forwards the request if it has `X-Mqstore-Relay`. "
         "Without it messages with an `orderingKey`, `uniqKey` or Idempotency-Key (the first that "
         "is given) are stored on the shard that the key names, all others on the one that got "
         "them.",
@@ -250,6 +253,13 @@ _PARAMETERS: Final[tuple[Mapping[str, Any], ...]] = (
         "in": "query",
         "schema": {"enum": ["sync", "async", "replicated"]},
         "description": "Only with application/x-rocketmq-batch.",
+    },
+    {
+        "name": RELAY,
+        "in": "header",
+        "schema": {"const": "1"},
+        "description": "With `?shard=` of another shard: forward the request, for clients that do "
+        "not reach the addresses of single shards.",
     },
     {
         "name": "X-Mqstore-Crc32c",

@@ -19,6 +19,7 @@ from mqstore.writer.replication.routes import ReplicationRoutes
 from mqstore.writer.retention_routes import RetentionRoutes
 from mqstore.writer.scrub_routes import ScrubRoutes
 from mqstore.writer.service import WriterService
+from mqstore.writer.shard_routes import ShardRoutes
 from mqstore.writer.store_routes import StoreRoutes
 from mqstore.writer.subscription_routes import SubscriptionRoutes
 from mqstore.writer.topic_routes import TopicRoutes
@@ -39,6 +40,7 @@ def add(api: Api, service: WriterService) -> None:
     SubscriptionRoutes(service).add(api)
     StoreRoutes(service).add(api)
     WriteRoutes(service).add(api)
+    ShardRoutes(service).add(api)
     SettingsRoutes(service.settings, lambda: service.store.config).add(api)
     EventRoutes(service).add(api)
     RetentionRoutes(service).add(api)

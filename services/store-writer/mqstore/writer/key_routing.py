@@ -10,8 +10,8 @@ message chooses the shard.
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -19,13 +19,11 @@ import msgspec
 
 from mqstore.service.forwarding import ForwardedRequest
 from mqstore.service.http import Reply
-from mqstore.service.key_shards import shard_of_ordering_key, shards_to_visit
+from mqstore.service.key_shards import shard_of, shard_of_ordering_key, shards_to_visit
 from mqstore.service.problems import SHARD_UNREACHABLE, Problem
 from mqstore.service.shards import Shards
+from mqstore.writer.key_ownership import KeyOwnership
 
-MOVING_WINDOWS: Final = 2
-"""Times ``uniqueKeyWindow`` for which the shards that keys had before are visited first: once for
-the window itself, once for the time that a changed list takes to reach all shards."""
 _MISDIRECTED: Final = int(HTTPStatus.MISDIRECTED_REQUEST)
 _OF_WHOLE_BODY: Final = frozenset({"x-mqstore-crc32c", "idempotency-key"})
 """Headers that hold for an undivided request only."""
@@ -46,9 +44,10 @@ class _Stored(msgspec.Struct):
 class KeyRouting:
     """Used on the event loop only."""
 
-    def __init__(self, shards: Shards, clock_s: Callable[[], float] = time.time) -> None:
+    def __init__(self, shards: Shards, ownership: KeyOwnership) -> None:
         self._shards = shards
-        self._clock_s = clock_s
+        self._ownership = ownership
+        self._shard_of = partial(shard_of, exists=ownership.lists)
 
     def parts(
         self,
@@ -59,16 +58,21 @@ class KeyRouting:
         """Assign the messages of a request to shards; no parts if no message has a key.
 
         ``given`` are their unique keys, ``ordering`` their ordering keys, which take precedence.
-        Messages without a key go with the first message that has one.
+        Messages without a key go with the first message that has one. Raises Problem (503) while
+        the shards that own keys are unknown.
         """
-        keys = self._shards.members.keys
-        moving_until_ms = keys.changed_at_ms + MOVING_WINDOWS * window_ms
-        before = keys.before if self._clock_s() * 1000 < moving_until_ms else None
-        visits = [shards_to_visit(key, keys.shards, before) if key else None for key in given]
+        if not any(given) and not any(ordering or ()):
+            return {}
+        owners = self._ownership.current
+        former = self._ownership.former(owners, window_ms)
+        visits = [
+            shards_to_visit(key, owners.shards, former, self._shard_of) if key else None
+            for key in given
+        ]
         for number, key in enumerate(ordering or ()):
             if key:  # no duplicate is on another shard of a message without a unique key
-                former = before if given[number] else None
-                visits[number] = shards_to_visit(key, keys.shards, former, shard_of_ordering_key)
+                before = former if given[number] else ()
+                visits[number] = shards_to_visit(key, owners.shards, before, shard_of_ordering_key)
         first = next((each for each in visits if each is not None), None)
         found: Parts = {}
         if first is not None:
@@ -103,12 +107,15 @@ class KeyRouting:
     ) -> Reply:
         """The reply of the shard that stores the messages of one part, or knows them.
 
-        Raises Problem: 404 for a shard that is not in the list, 503 for one that does not reply,
-        which then names this shard as one that takes messages.
+        A former owner that was removed or released has nothing that counts. Raises Problem: 503
+        for a shard that does not reply, which then names this shard as one that takes messages, and
+        while shards have different lists of owners.
         """
         for number, shard in enumerate(visits, 1):
-            entry = self._shards.find_remote(shard, _NOT_FORWARDED)
             is_last = number == len(visits)
+            if not is_last and not self._ownership.lists(shard):
+                continue
+            entry = self._shards.find_remote(shard, _NOT_FORWARDED)
             if entry is None:
                 if is_last or await is_known():
                     return await store()
@@ -119,8 +126,15 @@ class KeyRouting:
                 if problem.kind is SHARD_UNREACHABLE:
                     problem.extra["writable"] = self._shards.place_of(self._shards.own)
                 raise
-            if is_last or reply.status != _MISDIRECTED:
+            if reply.status != _MISDIRECTED:
                 return reply
+            if is_last:
+                raise Problem(
+                    SHARD_UNREACHABLE,
+                    f"shards {self._shards.own} and {shard} do not agree yet on the shard of this "
+                    "key; try again",
+                    extra={"shard": shard, "sent": False},
+                )
         raise AssertionError("a part is stored at one shard or more")
 
 

@@ -25,6 +25,7 @@ from mqstore.service.http import (
     problem_of,
     refuse_unknown,
 )
+from mqstore.service.membership import ShardEntry
 from mqstore.service.problems import Problem
 from mqstore.service.slave_errors import ChangeUnconfirmed
 from mqstore.storage import topic_names
@@ -59,6 +60,7 @@ from mqstore.writer.synced_reply import SyncedReply
 from mqstore.writer.waits import DISK, REPLICA
 
 BATCH_TYPE: Final = operations.BATCH_TYPE.encode()
+_RELAY: Final = operations.RELAY.lower().encode()
 _CREATED: Final = int(HTTPStatus.CREATED)
 _DURABILITIES: Final = {"sync": DISK, "async": 0, "replicated": DISK | REPLICA}
 
@@ -121,7 +123,9 @@ class ProduceRoute:
 
     async def _produce(self, request: HotRequest) -> Reply:
         service = self._service
-        self._require_own(request)
+        if (other := self._find_named(request)) is not None:
+            forwarded = service.build_forwarded(request.scope, await request.body())
+            return await service.shards.reply(other, forwarded)
         service.require_puts()
         name = request.params["topic"]
         topic = self._topics.get(name) or await self._look_up(name)
@@ -147,7 +151,8 @@ class ProduceRoute:
     def _prepare(self, request: HotRequest) -> Prepared:
         """Prepare a put into a known topic, which is answered at once if it needs no wait."""
         service, name = self._service, request.params["topic"]
-        self._require_own(request)
+        if self._find_named(request) is not None:
+            return Prepared(lambda body, _: None, _CREATED)
         head = self._parse_head(request)
 
         def begin(body: bytes, _: Mapping[str, str]) -> HotResult:
@@ -282,14 +287,18 @@ class ProduceRoute:
         placed = msgspec.Raw(self._encode_placements(put, keys))
         return Problem(problem_of(error).kind, str(error), extra={"messages": placed})
 
-    def _require_own(self, request: HotRequest) -> None:
-        """Raises Problem (421), with the shard's address, for a message of another shard."""
+    def _find_named(self, request: HotRequest) -> ShardEntry | None:
+        """Return the other shard that a client names and to which it wants the request forwarded.
+
+        Raises Problem (421), with the shard's address, for a client that sends it there itself.
+        """
         if not request.scope["query_string"]:
-            return
+            return None
         shards = self._service.shards
         other = shards.find_remote(_number("shard", request.query().get("shard")), request.scope)
-        if other is not None:
+        if other is not None and request.header(_RELAY) is None:
             raise shards.misdirected(other)
+        return other
 
     def _put(self, topic: TopicConfig, batch: Batch | RawBatch) -> Put:
         store = self._service.store

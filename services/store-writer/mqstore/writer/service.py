@@ -43,6 +43,7 @@ from mqstore.writer.consumers.metrics import GroupStateMetrics
 from mqstore.writer.consumers.waiting import SharedConsumers
 from mqstore.writer.durability import DurabilityWaiter
 from mqstore.writer.initial_state import InitialState
+from mqstore.writer.key_ownership import KeyOwnership
 from mqstore.writer.key_routing import KeyRouting
 from mqstore.writer.opening import Opening
 from mqstore.writer.pending_files import PendingFiles
@@ -143,7 +144,10 @@ class WriterService:
         self.pending_files = PendingFiles()
         self._own_token = OwnToken(settings.tokens)
         self.writable_shards = WritableShards(self.shards, self._own_token)
-        self.key_routing = KeyRouting(self.shards)
+        self.key_ownership = KeyOwnership(self.shards, lambda: self.health.is_ready()[0])
+        self.key_routing = KeyRouting(self.shards, self.key_ownership)
+        self.shards.on_check = self.key_ownership.check
+        self.health.key_owners = self.key_ownership.report
         self._initial_state: InitialState | None = None
         self._copying_state: asyncio.Task[None] | None = None
         self.producers = Producers(time.monotonic)
@@ -437,6 +441,7 @@ class WriterService:
 
     def _lead(self, store: MessageStore) -> None:
         """Start what changes the store besides its clients: it takes their changes."""
+        self.key_ownership.serve(store)
         self._initial_state = InitialState(self.shards, store, self._own_token)
         self._copying_state = self._loop.create_task(self._initial_state.run(self.topics.clear))
         self._transactions = self._begin_transactions(store)
@@ -462,6 +467,7 @@ class WriterService:
     async def reopen(self, store: MessageStore) -> None:
         """Close the store, and open it again in another role. Raises StorageError."""
         self._store = None
+        self.key_ownership.serve(None)
         try:
             await asyncio.to_thread(store.close)
             if not await self._try_to_open():
@@ -528,6 +534,7 @@ class WriterService:
             await self._transactions.stop()
         if self._consumers is not None:
             await self._consumers.stop()
+        self.key_ownership.serve(None)
         store, self._store = self._store, None
         if store is not None:
             await asyncio.to_thread(self._close, store)

@@ -66,14 +66,21 @@ class Relay:
 
     async def decide(self, transaction_id: str, scope: Scope, body: bytes) -> Reply:
         """The reply of the shard that the id names. Raises Problem."""
-        shard = self._shards.of_transaction(transaction_id)
-        return _reply(await _sent(shard, ForwardedRequest.of(scope, BY, body)))
+        return _reply(await self._decided(transaction_id, scope, body))
 
     async def pass_on(self, transaction_id: str, request: Request) -> Response:
         """As ``decide``, for FastAPI. Raises Problem."""
-        shard = self._shards.of_transaction(transaction_id)
         body = await request.body() if request.method == "POST" else b""
-        return response_of(await _sent(shard, ForwardedRequest.of(request.scope, BY, body)))
+        return response_of(await self._decided(transaction_id, request.scope, body))
+
+    async def _decided(self, transaction_id: str, scope: Scope, body: bytes) -> httpx.Response:
+        """The reply of a transaction's shard. A shard that is not in the list here is new or was
+        removed, which any other shard knows: it forwards the request. Raises Problem."""
+        shard = self._shards.of_transaction(transaction_id)
+        if shard is None:
+            marked = ForwardedRequest.of(scope, None, body)
+            return await self._sent_in_turn(marked, _REFUSED_BEFORE)
+        return await _sent(shard, ForwardedRequest.of(scope, BY, body))
 
     async def begin(self, scope: Scope, body: bytes, idempotency_key: str | None) -> Reply:
         """The reply of the shard that the request names, that the unique key of its first message
@@ -81,13 +88,14 @@ class Relay:
         place = place_of(body)
         if place is None or (place.shard is None and not place.has_key(idempotency_key)):
             marked = self._build_forwarded(scope, BY, body)
-            return _reply(await self._begin_in_turn(marked, _STORED_NOTHING))
-        if place.shard is not None:
-            named = self._shards.of_number(place.shard)
+            return _reply(await self._sent_in_turn(marked, _STORED_NOTHING))
+        named = None if place.shard is None else self._shards.of_number(place.shard)
+        if named is not None:
             reply = await _sent(named, self._build_forwarded(scope, BY, body))
         else:
-            # Not marked, so that the shard that gets it forwards it to the one of the key.
-            reply = await self._begin_in_turn(self._build_forwarded(scope, None, body), frozenset())
+            # Not marked, so that the shard that gets it forwards it to the one of the key, or to
+            # one that is not in the list here.
+            reply = await self._sent_in_turn(self._build_forwarded(scope, None, body), frozenset())
         await self._refuse_early(place, reply)
         return _reply(reply)
 
@@ -97,7 +105,7 @@ class Relay:
         request = ForwardedRequest.of(scope, by, body)
         return request.with_client((client[0], client[1]), self._shards.token())
 
-    async def _begin_in_turn(
+    async def _sent_in_turn(
         self, request: ForwardedRequest, passed_over: frozenset[str]
     ) -> httpx.Response:
         """The first reply that is no problem of the types ``passed_over``. A shard that surely did

@@ -147,23 +147,21 @@ class Shards:
             self._probing.cancel()
         await self._http.aclose()
 
-    def of_transaction(self, transaction_id: str) -> Shard:
-        """The shard that an id names. Raises Problem (404)."""
-        ordinal, _, key = transaction_id.partition("-")
-        shard = self._shards.get(int(ordinal)) if ordinal.isascii() and ordinal.isdigit() else None
-        if shard is None or not key:
-            known = ", ".join(map(str, self._shards))
-            raise Problem(
-                problems.TRANSACTION_UNKNOWN,
-                f"{transaction_id!r} is no transaction of shards {known}",
-            )
-        return shard
+    def of_transaction(self, transaction_id: str) -> Shard | None:
+        """The shard that an id names; None if the list that was read at the start lacks it.
 
-    def of_number(self, ordinal: int) -> Shard:
-        """Raises Problem (422)."""
-        if ordinal not in self._shards:
-            raise Problem(problems.BODY_INVALID, f"there is no shard {ordinal} here")
-        return self._shards[ordinal]
+        Raises Problem (404) for an id that names no shard.
+        """
+        ordinal, _, key = transaction_id.partition("-")
+        if not (ordinal.isascii() and ordinal.isdigit() and len(ordinal) <= 10 and key):
+            raise Problem(
+                problems.TRANSACTION_UNKNOWN, f"{transaction_id!r} is no id of a transaction"
+            )
+        return self.of_number(int(ordinal))
+
+    def of_number(self, ordinal: int) -> Shard | None:
+        """The shard with a number; None if the list that was read at the start lacks it."""
+        return self._shards.get(ordinal)
 
     def in_turn(self) -> list[Shard]:
         """Shards that can be used, each in its turn the first."""

@@ -8,7 +8,7 @@ import typer
 
 from mqstore.cli.exit_codes import EXIT_OK, refuse
 from mqstore.cli.kube.commands import exit_of
-from mqstore.cli.kube.kubectl import EXIT_REFUSED
+from mqstore.cli.kube.kubectl import EXIT_REFUSED, KubeError
 from mqstore.cli.kube.release import Release
 from mqstore.cli.output import size
 from mqstore.cli.session import DryRun
@@ -32,7 +32,8 @@ def scale(
 ) -> None:
     """Reduce the number of shards. Their volumes are kept, unless persistence.retain is false.
 
-    The command refuses to remove a shard with messages that have not expired or that a pin, a group
+    Unique keys of a shard that goes belong to the others at once. The command refuses to remove a
+    shard with messages that have not expired or that a pin, a group
     or a delay keeps: clients could not read them until the shard is back. It refuses more shards
     too: the chart lists the shards and their Services.
     Exit code 0: scaled; 2: refused; 3: a shard does not answer.
@@ -63,6 +64,11 @@ def scaled(release: Release, shards: int, *, force: bool, dry_run: bool = False)
     if dry_run:
         print(f"would remove the shards {', '.join(map(str, release.numbers[shards:]))}")
         return EXIT_OK
+    if (why := _release_keys(release, shards)) is not None and not force:
+        refuse(f"{why}; --force removes the shards anyway")
+        return EXIT_REFUSED
+    if why is not None:
+        print(f"{why}; messages under them are rejected until the shards have the new list")
     if release.has_replicas:
         for number in release.numbers[shards:]:
             print(release.scale(number, 0).strip())
@@ -73,6 +79,18 @@ def scaled(release: Release, shards: int, *, force: bool, dry_run: bool = False)
         "the old one, and the next upgrade undoes this"
     )
     return EXIT_OK
+
+
+def _release_keys(release: Release, shards: int) -> str | None:
+    """Move the keys of the shards that go to those that stay; why that failed, or None."""
+    numbers = release.numbers[shards:]
+    try:
+        with release.client(release.shards()[0]) as client:
+            for number in numbers:
+                client.release_keys(number)
+    except (ClientError, KubeError) as error:
+        return f"the unique keys of shards {', '.join(map(str, numbers))} stay with them ({error})"
+    return None
 
 
 def _held(release: Release, shards: int) -> list[str]:

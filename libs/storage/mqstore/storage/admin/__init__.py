@@ -8,6 +8,7 @@ from mqstore.storage.admin.group_offsets import Commit, GroupOffset, OffsetChang
 from mqstore.storage.admin.groups import Group
 from mqstore.storage.admin.table_texts import TableTexts
 from mqstore.storage.admin.topics import TopicChange
+from mqstore.storage.metadata.key_owners import FormerOwners, KeyOwners, KeyOwnersFile
 from mqstore.storage.tables.config_tables import (
     ConsumerOffsets,
     DelayOffsets,
@@ -26,9 +27,12 @@ __all__ = [
     "DelayOffsets",
     "FilterData",
     "FollowedTable",
+    "FormerOwners",
     "Group",
     "GroupConfig",
     "GroupOffset",
+    "KeyOwners",
+    "KeyOwnersFile",
     "OffsetChange",
     "Position",
     "Source",

@@ -115,6 +115,7 @@ class HotRoutes:
         members = service.shards.members
         if spec.shard is not None:
             if spec.shard not in members.numbers:
+                service.shards.require_lists(spec.shard)
                 raise Problem(problems.BODY_INVALID, f"there is no shard {spec.shard} here")
             return {(spec.shard,): [0]}
         if members.alone:
