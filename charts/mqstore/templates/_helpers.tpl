@@ -209,6 +209,7 @@ that a change of their number restarts none. Called with (dict "root" $ "number"
 - name: MQSTORE_REPLICA_HOST
   valueFrom: {fieldRef: {fieldPath: status.podIP}}
 - {name: MQSTORE_REPLICA_PODS, value: {{ include "mqstore.replicaPods" . }}}
+- {name: MQSTORE_REPLICAS_FILE, value: /etc/mqstore/shards/replicas}
 - {name: MQSTORE_REPLICA_SECRET_FILE, value: /etc/mqstore/replicas/secret}
 {{- if include "mqstore.replicaTls" .root }}
 - {name: MQSTORE_HA_TLS_CERT, value: /etc/mqstore/replica-tls/tls.crt}

@@ -25,7 +25,7 @@ SET_BY_THE_CHART: Final = frozenset([
     "storeId", "storePathCommitLog", "coordinatorPort", "writerUrl", "upstreamCa", "configFile",
     "shardStatefulSet", "shardNamespace", "callbackHosts", "callbackCa", "queryPort", "logFormat",
     "shardsFile", "coordinatorUrl", "haTlsCert", "haTlsKey", "haTlsCa",
-    "replicaSecretFile", "replicaNames",
+    "replicaSecretFile", "replicaNames", "replicasFile",
 ])
 # fmt: on
 """Settings that say how the parts of a release find each other; no value of their own."""

@@ -19,7 +19,7 @@ HEALTHY = {
     f'mqstore_coordinator_shard_usable{{{MINE},pod="c",shard="0"}}': "0x30",
     f'rocketmq_brokeruntime_commitlog_disk_ratio{{{MINE},pod="a"}}': "0.8x30",
     f'mqstore_replication_in_sync{{{MINE},pod="a"}}': "1x30",
-    f'mqstore_replication_in_sync_min{{{MINE},pod="a"}}': "1x30",
+    f'mqstore_replication_wanted{{{MINE},pod="a"}}': "1x30",
 } | {
     f'mqstore_{metric}{{namespace="{space}",app_kubernetes_io_instance="{name}",pod="z"}}': "1x30"
     for space, name in (("default", "another"), ("another", "shop"))
@@ -38,7 +38,7 @@ BAD = {
     "DiskFilling": ("rocketmq_brokeruntime_commitlog_disk_ratio", 'pod="a"', "0.86x30"),
     "FlushBehind": ("rocketmq_storage_flush_behind_bytes", 'pod="a"', "300000000x30"),
     "DispatchBehind": ("rocketmq_storage_dispatch_behind_bytes", 'pod="a"', "70000000x30"),
-    "ReplicasNotEnough": ("mqstore_replication_in_sync_min", 'pod="a"', "2x30"),
+    "ReplicasNotEnough": ("mqstore_replication_wanted", 'pod="a"', "2x30"),
     "ReplicaBehind": ("mqstore_replication_lag_seconds", 'pod="a",slave="b"', "61x30"),
     "LogDamaged": ("mqstore_scrub_findings", 'pod="a"', "1x30"),
     "LogRecordLost": ("mqstore_log_repairs_total", 'pod="a",kind="tombstone"', "0+1x30"),

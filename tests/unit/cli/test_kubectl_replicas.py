@@ -94,6 +94,9 @@ def calls(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         def flush(self) -> None:
             note(f"flush {self._shard.name}")
 
+        def release_keys(self, number: int) -> None:
+            note(f"release the keys of shard {number}")
+
         def switch_over(self, to: str | None) -> Any:
             note(f"switch over {self._shard.name} to {to}")
             return SimpleNamespace(successor=f"{to or SET + '-0-0'}/0a1b2c3d")
@@ -172,6 +175,7 @@ def test_a_removed_shard_has_no_replica_and_the_others_are_as_before(
     )
     ran = does("scale", "1")
     assert (ran.exit_code, ran.stderr) == (0, "")
+    assert calls == [f"release the keys of shard {number}" for number in (1, 2)]
     names = [f"statefulset/{SET}-{number}" for number in (1, 2)]
     assert cluster.commands("^scale") == [f"scale {name} --replicas=0" for name in names]
     assert does("scale", "4").exit_code == 2

@@ -53,6 +53,9 @@ def check(
 ) -> int:
     """Check the services, the store, the disk and the groups, for monitoring.
 
+    The findings are those of the alerts, the console and `kubectl mqstore status`: replicas that
+    are not in sync, stuck transactions, dead letters, groups ten minutes behind, and more.
+
     Exit code 0: all is well; 1: a check warns; 2: refused; 3: a service does not reply.
 
     Examples:
@@ -88,6 +91,11 @@ def _checks(client: Client, limits: Limits) -> Iterator[dict[str, Any]]:
     finding_count = client.scrub().finding_count
     yield _row("scrub", not finding_count, f"{finding_count} damaged ranges")
     yield from _of_groups(client, limits)
+    listed = client.findings().findings
+    for each in listed:
+        yield _row(each.kind, False, f"{each.text} (docs: how-to/{each.page})")
+    if not listed:
+        yield _row("findings", True, "none")
 
 
 def _of_store(store: Store, limits: Limits) -> Iterator[dict[str, Any]]:

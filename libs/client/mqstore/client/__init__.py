@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         ResentLetters,
     )
     from mqstore.wire.environment import COORDINATOR_URL, QUERY_URL, WRITER_URL
+    from mqstore.wire.findings import Finding, Findings
     from mqstore.wire.groups import (
         Group,
         GroupOffset,
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
         Subscription,
         Subscriptions,
     )
+    from mqstore.wire.key_shards import KeyShards
     from mqstore.wire.lags import GroupLag, GroupLags, GroupSum, LagStates, TopicLag, TopicSum
     from mqstore.wire.members import LeavingQueue, Member, MemberQueue, Members
     from mqstore.wire.messages import (
@@ -149,6 +151,8 @@ __all__ = [
     "Election",
     "EndedIndexRebuild",
     "EventUnknown",
+    "Finding",
+    "Findings",
     "FlushReply",
     "Following",
     "Group",
@@ -162,6 +166,7 @@ __all__ = [
     "IndexPart",
     "IndexRebuild",
     "IndexRebuilds",
+    "KeyShards",
     "LagStates",
     "Leading",
     "LeasedMessage",
@@ -320,6 +325,10 @@ _MODULES: Final[Mapping[str, tuple[str, ...]]] = {
         "QUERY_URL",
         "WRITER_URL",
     ),
+    "mqstore.wire.findings": (
+        "Finding",
+        "Findings",
+    ),
     "mqstore.wire.groups": (
         "Group",
         "GroupOffset",
@@ -330,6 +339,7 @@ _MODULES: Final[Mapping[str, tuple[str, ...]]] = {
         "Subscription",
         "Subscriptions",
     ),
+    "mqstore.wire.key_shards": ("KeyShards",),
     "mqstore.wire.lags": (
         "GroupLag",
         "GroupLags",

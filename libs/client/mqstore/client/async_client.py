@@ -19,7 +19,7 @@ from mqstore.client.methods import asynchronous, streaming_asynchronously, worki
 from mqstore.client.replies import answer, problem_error, redirect, unreachable
 from mqstore.client.requests import Answer, Call
 from mqstore.client.streams import Event, Place, Stream
-from mqstore.wire.produce import RELAY
+from mqstore.wire.operation import RELAY
 
 
 class AsyncClient(BaseClient[httpx.AsyncClient]):
@@ -158,6 +158,7 @@ class AsyncClient(BaseClient[httpx.AsyncClient]):
     writes = asynchronous(lazy.store_calls.writes)
     put_writes = asynchronous(lazy.store_calls.put_writes)
     release_keys = asynchronous(lazy.store_calls.release_keys)
+    store_findings = asynchronous(lazy.store_calls.store_findings)
     setting = asynchronous(lazy.store_calls.setting)
     settings = asynchronous(lazy.store_calls.settings)
     replication = asynchronous(lazy.store_calls.replication)
@@ -204,6 +205,7 @@ class AsyncClient(BaseClient[httpx.AsyncClient]):
     trace = asynchronous(lazy.lag_calls.trace)
     traces = asynchronous(lazy.lag_calls.traces)
     lags = asynchronous(lazy.lag_calls.lags)
+    findings = asynchronous(lazy.lag_calls.findings)
     lag = asynchronous(lazy.lag_calls.lag)
     health = asynchronous(lazy.store_calls.health)
     events = streaming_asynchronously(lazy.events.store_events)

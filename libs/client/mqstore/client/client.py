@@ -19,7 +19,7 @@ from mqstore.client.methods import blocking, streaming, working
 from mqstore.client.replies import answer, problem_error, redirect, unreachable
 from mqstore.client.requests import Answer, Call
 from mqstore.client.streams import Event, Place, Stream
-from mqstore.wire.produce import RELAY
+from mqstore.wire.operation import RELAY
 
 if TYPE_CHECKING:
     from mqstore.client.async_client import AsyncClient
@@ -169,6 +169,7 @@ class Client(BaseClient[httpx.Client]):
     writes = blocking(lazy.store_calls.writes)
     put_writes = blocking(lazy.store_calls.put_writes)
     release_keys = blocking(lazy.store_calls.release_keys)
+    store_findings = blocking(lazy.store_calls.store_findings)
     setting = blocking(lazy.store_calls.setting)
     settings = blocking(lazy.store_calls.settings)
     replication = blocking(lazy.store_calls.replication)
@@ -215,6 +216,7 @@ class Client(BaseClient[httpx.Client]):
     trace = blocking(lazy.lag_calls.trace)
     traces = blocking(lazy.lag_calls.traces)
     lags = blocking(lazy.lag_calls.lags)
+    findings = blocking(lazy.lag_calls.findings)
     lag = blocking(lazy.lag_calls.lag)
     health = blocking(lazy.store_calls.health)
     events = streaming(lazy.events.store_events)

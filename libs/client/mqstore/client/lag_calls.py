@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mqstore.client.requests import Call, call, given
+from mqstore.wire.findings import FINDINGS, Findings
 from mqstore.wire.lags import LAG, LAGS, GroupLag, GroupLags
 from mqstore.wire.traces import MESSAGE_TRACE, TRACES, MessageTrace, Traces
 
@@ -18,6 +19,11 @@ def traces(
     """Trace the messages of a topic with a key, newest first."""
     params = given(key=key, limit=limit, cursor=cursor)
     return call(TRACES, at={"topic": topic}, params=params)
+
+
+def findings() -> Call[Findings]:
+    """Return the present findings, by the conditions of the alerts; none: all is well."""
+    return call(FINDINGS)
 
 
 def lags(

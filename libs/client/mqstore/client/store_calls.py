@@ -7,6 +7,8 @@ from typing import Final
 
 from mqstore.client.models import Health
 from mqstore.client.requests import Call, call, document, given
+from mqstore.wire.findings import STORE_FINDINGS, Findings
+from mqstore.wire.key_shards import RELEASE_KEYS, KeyShards
 from mqstore.wire.operation import Nothing, Target
 from mqstore.wire.replication import (
     PROMOTE,
@@ -16,7 +18,6 @@ from mqstore.wire.replication import (
     Switchover,
 )
 from mqstore.wire.settings import SETTING, SETTINGS, Setting, SettingList
-from mqstore.wire.shards import RELEASE_KEYS, KeyShards
 from mqstore.wire.stores import (
     DELAYS,
     FLUSH,
@@ -111,6 +112,11 @@ def put_writes(*, paused: bool, reason: str = "") -> Call[Writes]:
     """Pause writes, with a reason for the clients, or resume them."""
     body = document(PUT_WRITES, paused=paused, reason=reason)
     return call(PUT_WRITES, json=body)
+
+
+def store_findings() -> Call[Findings]:
+    """Return the findings about a store alone; ``findings`` has those of groups and all shards."""
+    return call(STORE_FINDINGS)
 
 
 def release_keys(shard: int) -> Call[KeyShards]:

@@ -230,6 +230,9 @@ class Settings(BaseSettings):
     all_ack_in_sync_state_set: bool = False
     """A reply that waits for replicas waits for all copies that are in sync, instead of
     `inSyncReplicas`."""
+    replicas_file: Path | None = None
+    """File with the number of replicas that this shard is to have, this one included; read again at
+    each use. Without it the number is `minInSyncReplicas`. Fewer in sync are reported."""
     min_in_sync_replicas: Annotated[int, Field(ge=1)] = 1
     """Copies, the leader included, that must be in sync; with fewer, messages whose replies wait
     for replicas are refused."""

@@ -21,6 +21,8 @@ Content = Mapping[str, Mapping[str, Any]]
 """An OpenAPI ``content`` object, by media type."""
 BINARY: Final = "application/octet-stream"
 BYTES: Final[Content] = {BINARY: {"schema": {"type": "string", "format": "binary"}}}
+RELAY: Final = "X-Mqstore-Relay"
+"""Header of a produce that any shard forwards to the shard that is meant."""
 TOPIC_PARAMETER: Final[Mapping[str, Any]] = {
     "name": "topic",
     "in": "path",

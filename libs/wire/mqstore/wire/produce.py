@@ -22,11 +22,9 @@ from mqstore.wire.base import (
 )
 from mqstore.wire.examples import stores as examples
 from mqstore.wire.limits import DELAY_S_MAX, ORDERING_KEY_LENGTH_MAX
-from mqstore.wire.operation import TOPIC_PARAMETER, Operation, Role, Target
+from mqstore.wire.operation import RELAY, TOPIC_PARAMETER, Operation, Role, Target
 from mqstore.wire.times import checked_ms, format_time, parse_time
 
-RELAY: Final = "X-Mqstore-Relay"
-"""Header of a produce that any shard forwards to the shard that is meant."""
 Durability = Literal["sync", "async", "replicated"]
 Int32 = Annotated[int, Field(ge=INT32_MIN, le=INT32_MAX, strict=True)]
 QueueId = Annotated[int, Field(ge=0, le=INT32_MAX, strict=True)]

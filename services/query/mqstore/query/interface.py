@@ -7,6 +7,7 @@ from mqstore.query.console.relay import ConsoleRelay
 from mqstore.query.console.routes import ConsoleRoutes
 from mqstore.query.dead_letter_routes import DeadLetterRoutes
 from mqstore.query.event_routes import EventRoutes
+from mqstore.query.finding_routes import FindingRoutes
 from mqstore.query.group_routes import GroupRoutes
 from mqstore.query.lot_route import LotRoute
 from mqstore.query.message_routes import MessageRoutes
@@ -32,6 +33,7 @@ def add(api: Api, service: QueryService) -> None:
     EventRoutes(service).add(api)
     SegmentRoutes(service).add(api)
     StoreRoute(service).add(api)
+    FindingRoutes(service).add(api)
     AccessRoute(api.auth).add(api)
     relay = ConsoleRelay(
         api,

@@ -60,6 +60,17 @@ class LagSource:
 
 
 @dataclass(frozen=True, slots=True)
+class LagOfGroup:
+    """The lag of a group in one topic."""
+
+    group: str
+    topic: str
+    messages: int
+    age_ms: int | None
+    """Age of the oldest message that is not consumed; None if it cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Snapshot:
     lags: list[_Lag] = field(default_factory=list)
     left_out: int = 0
@@ -137,6 +148,17 @@ class LagMetrics(Collector):
             "Groups with dead letters beyond metricsLagsMax, which have no metric of their own.",
             value=found.dead_left_out,
         )
+
+    def current(self) -> tuple[list[LagOfGroup], dict[str, int]]:
+        """Return lags of groups other than RocketMQ's own, and dead letters by group, the most
+        first. Waits for the disk."""
+        found, now_ms = self._current(), self._now_ms()
+        lags = [
+            LagOfGroup(each.group, each.found.topic, each.found.lag, each.found.age_ms(now_ms))
+            for each in found.lags
+            if not each.is_system
+        ]
+        return lags, {group: count for group, count in found.dead.items() if count}
 
     def forget(self) -> None:
         """Expire the known lags, because the store was replaced: the next scrape reads them."""

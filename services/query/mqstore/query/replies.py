@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mqstore.wire.dead_letters import *  # noqa: F403
+    from mqstore.wire.findings import *  # noqa: F403
     from mqstore.wire.lags import *  # noqa: F403
     from mqstore.wire.messages import *  # noqa: F403
     from mqstore.wire.queues import *  # noqa: F403
@@ -17,6 +18,17 @@ if TYPE_CHECKING:
     from mqstore.wire.traces import *  # noqa: F403
 else:
     from mqstore.service.structs import structs_of
-    from mqstore.wire import dead_letters, lags, messages, queues, segments, shards, traces
+    from mqstore.wire import (
+        dead_letters,
+        findings,
+        lags,
+        messages,
+        queues,
+        segments,
+        shards,
+        traces,
+    )
 
-    globals().update(structs_of(dead_letters, lags, messages, queues, segments, shards, traces))
+    globals().update(
+        structs_of(dead_letters, findings, lags, messages, queues, segments, shards, traces)
+    )

@@ -146,8 +146,8 @@ class QueryService:
         self.traffic = Traffic(settings.metrics_topics_max, OTHER_TOPICS)
         """Counts the messages and bytes that pulls returned."""
         self.api.metrics.registry.register(_TrafficOut(self.api.metrics.rocketmq, self.traffic))
-        self._lags = self._lag_metrics()
-        self.api.metrics.registry.register(self._lags)
+        self.lag_metrics = self._make_lag_metrics()
+        self.api.metrics.registry.register(self.lag_metrics)
         self._replacements = _ReplacementCounter()
         self.api.metrics.registry.register(self._replacements)
         Gauge(
@@ -294,7 +294,7 @@ class QueryService:
             f"the store in {self._root} was replaced ({why}); it is being opened again"
         )
         self._replacements.count += 1
-        self._lags.forget()
+        self.lag_metrics.forget()
         self.arrivals.wake()  # offsets that long polls wait for mean nothing in another store
         self._opening = self._loop.create_task(self._open_replacement(store))
 
@@ -457,7 +457,7 @@ class QueryService:
         except (QueueUnknown, StoreNotOpen):
             return 0
 
-    def _lag_metrics(self) -> LagMetrics:
+    def _make_lag_metrics(self) -> LagMetrics:
         def read_lags() -> LagSource | None:
             store = self._store
             if store is None:

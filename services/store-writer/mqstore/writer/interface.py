@@ -10,6 +10,7 @@ from mqstore.writer.consumers.routes import ConsumerRoutes
 from mqstore.writer.dead_letter_routes import DeadLetterRoutes
 from mqstore.writer.event_routes import EventRoutes
 from mqstore.writer.expiry_reports import ExpiryReports
+from mqstore.writer.findings import FindingRoutes
 from mqstore.writer.group_routes import GroupRoutes
 from mqstore.writer.internal_routes import InternalRoutes
 from mqstore.writer.produce_route import ProduceRoute
@@ -40,6 +41,7 @@ def add(api: Api, service: WriterService) -> None:
     SubscriptionRoutes(service).add(api)
     StoreRoutes(service).add(api)
     WriteRoutes(service).add(api)
+    FindingRoutes(service).add(api)
     ShardRoutes(service).add(api)
     SettingsRoutes(service.settings, lambda: service.store.config).add(api)
     EventRoutes(service).add(api)

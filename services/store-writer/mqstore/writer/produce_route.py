@@ -49,6 +49,7 @@ from mqstore.storage.puts import (
 )
 from mqstore.wire import produce as operations
 from mqstore.wire.idempotency import other_keys
+from mqstore.wire.operation import RELAY
 from mqstore.wire.produce import NewMessage
 from mqstore.writer import produce
 from mqstore.writer.batches import Batch, RawBatch
@@ -60,7 +61,7 @@ from mqstore.writer.synced_reply import SyncedReply
 from mqstore.writer.waits import DISK, REPLICA
 
 BATCH_TYPE: Final = operations.BATCH_TYPE.encode()
-_RELAY: Final = operations.RELAY.lower().encode()
+_RELAY: Final = RELAY.lower().encode()
 _CREATED: Final = int(HTTPStatus.CREATED)
 _DURABILITIES: Final = {"sync": DISK, "async": 0, "replicated": DISK | REPLICA}
 

@@ -174,7 +174,7 @@ class WriterService:
         ReplicationMetrics(
             self.api.metrics.registry,
             self.replica.leader,
-            settings.min_in_sync_replicas,
+            settings,
             self._follower,
             lambda: 0 if self._store is None else self._store.epochs.newest,
         )
@@ -575,7 +575,7 @@ class WriterService:
         trouble = None if self._store is None else self._store.index_trouble
         if trouble is None and self._transactions is not None:
             trouble = self._transactions.engine.trouble
-        return trouble
+        return trouble or self.replica.lack
 
     def _not_serving_reason(self) -> str | None:
         if self._store is None:

@@ -9,8 +9,8 @@ from fastapi import Path, Request
 from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint
 from mqstore.service.problems import RELEASE_REFUSED, Problem
-from mqstore.wire import shards as operations
-from mqstore.wire.shards import KeyShards
+from mqstore.wire import key_shards as operations
+from mqstore.wire.key_shards import KeyShards
 from mqstore.writer.service import WriterService
 
 Number = Annotated[int, Path(ge=0, description="The shard.")]

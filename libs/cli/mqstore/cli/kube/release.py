@@ -65,6 +65,12 @@ class Shard:
         return self.pod is not None and _is_ready(self.pod)
 
     @property
+    def role(self) -> str:
+        """The role with which a replica labels itself; empty without a label."""
+        labels = {} if self.pod is None else self.pod["metadata"].get("labels", {})
+        return str(labels.get(_ROLE, ""))
+
+    @property
     def restarts(self) -> int:
         """Number of restarts of all containers."""
         return sum(each.get("restartCount", 0) for each in self._containers)
@@ -134,6 +140,15 @@ class Release:
         if not pods:
             return Shard(number, self.first_pod(number), None)
         return Shard(number, str(pods[0]["metadata"]["name"]), pods[0])
+
+    def replicas(self, number: int) -> list[Shard]:
+        """A shard's pods: of one replica its pod, else those of all replicas, also absent ones."""
+        if not self.has_replicas:
+            return [each for each in self.shards() if each.number == number]
+        selector = f"{self.selector('shard')},{_SHARD}={number}"
+        pods = {pod["metadata"]["name"]: pod for pod in self.kubectl.items("pods", selector)}
+        names = dict.fromkeys([*self.pods(number), *sorted(pods)])
+        return [Shard(number, name, pods.get(name)) for name in names]
 
     def set_name(self, shard: int) -> str:
         """Name of the StatefulSet of a shard."""

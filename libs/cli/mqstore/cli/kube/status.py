@@ -1,4 +1,4 @@
-"""``kubectl mqstore status``: prints the state of the shards and the lag of groups."""
+"""``kubectl mqstore status``: prints the state of shards and replicas, findings, and lags."""
 
 from __future__ import annotations
 
@@ -16,7 +16,28 @@ from mqstore.cli.kube.release import Release, Shard
 from mqstore.cli.output import Column, Output, camel_case, field_column, size, yes_no
 from mqstore.cli.session import Form
 from mqstore.cli.times import duration
-from mqstore.client import Client, ClientError, TopicSum, Writes
+from mqstore.client import Client, ClientError, Finding, TopicSum, Writes
+
+
+@dataclass(slots=True)
+class ReplicaStatus:
+    """One replica of a shard: its pod, and what its leader reports of it."""
+
+    shard: int
+    pod: str
+    role: str
+    state: str
+    ready: str
+    restarts: int
+    in_sync: bool | None = None
+    """None if the leader does not answer."""
+    lag_bytes: int | None = None
+    """Bytes that it has not acknowledged; None if it is not connected."""
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether it is known to have all acknowledged messages."""
+        return bool(self.in_sync)
 
 
 @dataclass(slots=True)
@@ -37,12 +58,16 @@ class ShardStatus:
     writes: str | None = None
     why: str | None = None
     lags: list[tuple[str, TopicSum]] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    replicas: list[ReplicaStatus] = field(default_factory=list)
 
     @property
     def is_well(self) -> bool:
-        """Whether the shard answers, all containers are ready and it accepts messages."""
+        """Whether the shard answers, accepts messages, has no finding, and all of its containers
+        are ready and its replicas in sync."""
         done, _, all_of_them = self.ready.partition("/")
-        return self.why is None and done == all_of_them and self.writes == "on"
+        accepts = self.why is None and done == all_of_them and self.writes == "on"
+        return accepts and not self.findings and all(each.is_in_sync for each in self.replicas)
 
 
 @dataclass(slots=True)
@@ -77,6 +102,15 @@ _SHARDS: Final = (
     field_column("disk-percent", "disk_used_percent", right=True),
     Column("writes", lambda row: row.writes if row.why is None else f"no reply: {row.why}"),
 )
+_REPLICAS: Final = (
+    field_column("replica", "pod"),
+    field_column("role", "role"),
+    field_column("in-sync", "in_sync", yes_no),
+    field_column("lag", "lag_bytes", size, right=True),
+    field_column("state", "state"),
+    field_column("ready", "ready"),
+    field_column("restarts", "restarts", right=True),
+)
 _LAGS: Final = (
     field_column("group", "group"),
     field_column("topic", "topic"),
@@ -91,10 +125,12 @@ def add(app: typer.Typer) -> None:
 
 
 def status(context: typer.Context, output: Form = None) -> None:
-    """Print the state of each shard and the lag of consumer groups; CSV has the shards.
+    """Print the state of each shard and replica, findings, and the lag of consumer groups; CSV has
+    the shards.
 
-    Exit code 0: all is well; 1: a shard is not ready, does not answer, or rejects messages;
-    2: refused; 3: the cluster does not answer.
+    Exit code 0: all is well; 1: a shard is not ready, does not answer or rejects messages, a
+    replica is not in sync, or there is a finding (as in `mqstore check`); 2: refused; 3: the
+    cluster does not answer.
 
     Examples:
 
@@ -102,10 +138,11 @@ def status(context: typer.Context, output: Form = None) -> None:
         kubectl mqstore status
         kubectl mqstore status -o json | jq '.lags[] | select(.messages > 1000)'
     """
-    raise exit_of_output(context, output, _status)
+    raise exit_of_output(context, output, print_status)
 
 
-def _status(release: Release, out: Output) -> int:
+def print_status(release: Release, out: Output) -> int:
+    """Print the status of a release; returns the exit code."""
     rows = [_row(release, shard) for shard in release.shards()]
     lags = _summed(rows)
     if out.is_document:
@@ -119,12 +156,31 @@ def _status(release: Release, out: Output) -> int:
 
 def _row(release: Release, shard: Shard) -> ShardStatus:
     row = ShardStatus(shard.number, shard.name, shard.state, shard.ready, shard.restarts)
+    if release.has_replicas:
+        row.replicas = [_replica(each) for each in release.replicas(shard.number)]
     try:
         with release.client(shard) as client:
             _fill(client, row)
+            _fill_replicas(client, row.replicas)
     except (ClientError, KubeError) as error:
         row.why = str(error)
     return row
+
+
+def _replica(pod: Shard) -> ReplicaStatus:
+    return ReplicaStatus(pod.number, pod.name, pod.role, pod.state, pod.ready, pod.restarts)
+
+
+def _fill_replicas(client: Client, rows: list[ReplicaStatus]) -> None:
+    """Add what the leader reports of its replicas."""
+    leading = client.replication().leading if rows else None
+    if leading is None:
+        return
+    in_sync = {name.partition("/")[0] for name in leading.in_sync}
+    lags = {each.name.partition("/")[0]: each.lag_bytes for each in leading.replicas}
+    for row in rows:
+        row.in_sync = row.pod in in_sync
+        row.lag_bytes = 0 if row.role == "leader" else lags.get(row.pod)
 
 
 def _fill(client: Client, row: ShardStatus) -> None:
@@ -136,6 +192,7 @@ def _fill(client: Client, row: ShardStatus) -> None:
     row.disk_used_percent = 100 * store.disk_used // max(1, store.disk_total)
     row.writes = store.read_only_reason or _writes(writes)
     row.lags = list(_lags(client))
+    row.findings = list(client.findings().findings)
 
 
 def _writes(writes: Writes) -> str:
@@ -170,12 +227,19 @@ def _summed(rows: list[ShardStatus]) -> list[Lag]:
 
 
 def _document(release: Release, rows: list[ShardStatus], lags: list[Lag]) -> dict[str, Any]:
-    shards = [{**asdict(row), "lags": None, "is_well": row.is_well} for row in rows]
-    for each in shards:
-        del each["lags"]
+    apart = ("lags", "findings", "replicas")
+    shards = [
+        {name: value for name, value in asdict(row).items() if name not in apart}
+        | {"is_well": row.is_well}
+        for row in rows
+    ]
     return {
         "release": release.instance,
         "shards": [camel_case(each) for each in shards],
+        "replicas": [camel_case(asdict(each)) for row in rows for each in row.replicas],
+        "findings": [
+            each.model_dump(mode="json", by_alias=True) for row in rows for each in row.findings
+        ],
         "lags": [camel_case(asdict(lag)) for lag in lags],
     }
 
@@ -184,6 +248,13 @@ def _print(release: Release, rows: list[ShardStatus], lags: list[Lag], out: Outp
     well = sum(row.is_well for row in rows)
     out.line(f"release {release.instance}: {well} of {len(rows)} shards are well")
     out.items(rows, _SHARDS)
+    if replicas := [each for row in rows for each in row.replicas]:
+        out.line("")
+        out.items(replicas, _REPLICAS)
+    if findings := [each for row in rows for each in row.findings]:
+        out.line("")
+    for each in findings:
+        out.line(f"shard {each.shard}: {each.text} (how-to/{each.page})")
     if lags:
         out.line("")
         out.items(lags, _LAGS)

@@ -8,6 +8,7 @@ import socket
 import ssl
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 
 from mqstore.service import logs
@@ -34,6 +35,15 @@ FAST_PORT_BELOW: Final = 2
 FOLLOWERS_S: Final = 60.0
 """Seconds from the start of a leader after which no follower is waited for: one that lost its
 leader connects again within 40."""
+
+
+def wanted_replicas(settings: Settings) -> int:
+    """Replicas that the shard is to have: as `replicasFile` says, `minInSyncReplicas` at least."""
+    wanted = 1
+    if settings.replicas_file is not None:
+        with suppress(OSError, ValueError):
+            wanted = int(settings.replicas_file.read_text(encoding="ascii"))
+    return max(wanted, settings.min_in_sync_replicas)
 
 
 class Leader:

@@ -8,9 +8,10 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from mqstore.service.settings import Settings
 from mqstore.writer.replication.follower import Follower, LinkState
 from mqstore.writer.replication.in_sync_watch import CopyState
-from mqstore.writer.replication.leader import Leader
+from mqstore.writer.replication.leader import Leader, wanted_replicas
 
 
 class ReplicationMetrics(Collector):
@@ -20,14 +21,14 @@ class ReplicationMetrics(Collector):
         self,
         registry: CollectorRegistry,
         leader: Leader,
-        in_sync_min: int,
+        settings: Settings,
         follower: Callable[[], Follower | None],
         epoch: Callable[[], int],
     ) -> None:
-        """``in_sync_min`` is ``minInSyncReplicas``. ``follower`` returns None in a leader.
+        """``follower`` returns None in a leader.
         ``epoch`` returns the newest epoch of the log."""
         self._leader = leader
-        self._in_sync_min = in_sync_min
+        self._settings = settings
         self._follower = follower
         self._epoch = epoch
         registry.register(self)
@@ -49,7 +50,13 @@ class ReplicationMetrics(Collector):
         yield GaugeMetricFamily(
             "mqstore_replication_in_sync_min",
             "Least number of copies in sync, minInSyncReplicas; 0 where no copy may connect.",
-            value=0 if watch is None else self._in_sync_min,
+            value=0 if watch is None else self._settings.min_in_sync_replicas,
+        )
+        yield GaugeMetricFamily(
+            "mqstore_replication_wanted",
+            "Replicas that the shard is to have, this leader included; 0 in a follower, and where "
+            "no copy may connect.",
+            value=0 if watch is None else wanted_replicas(self._settings),
         )
         yield GaugeMetricFamily(
             "mqstore_replication_unconfirmed_bytes",

@@ -16,7 +16,7 @@ from mqstore.storage.status import NEXT_EPOCH
 from mqstore.writer.replication.elected import Elected, HandOverFailed, replica_name
 from mqstore.writer.replication.follower import Divergence, LogDiverged
 from mqstore.writer.replication.following import Following
-from mqstore.writer.replication.leader import Leader
+from mqstore.writer.replication.leader import Leader, wanted_replicas
 from mqstore.writer.replication.roles import Following as FollowingRole
 
 if TYPE_CHECKING:
@@ -51,6 +51,21 @@ class Replica:
     def leads(self) -> bool:
         """Whether this replica may acknowledge messages."""
         return self.elected is None or self.elected.leads
+
+    @property
+    def lack(self) -> str | None:
+        """Why a leader has fewer replicas in sync than its shard is to have; else None."""
+        watch, settings = self.leader.watch, self._settings
+        if watch is None or not self.leads:
+            return None
+        names, wanted = sorted(watch.copies.names), wanted_replicas(settings)
+        if len(names) >= wanted:
+            return None
+        text = f"{len(names)} of {wanted} replicas are in sync: {', '.join(names)}"
+        if len(names) == 1 and settings.broker_role == "SYNC_MASTER":
+            text += "; replies to messages wait for another one (brokerRole=SYNC_MASTER): each is "
+            text += "504 or 503, although the message may be stored here"
+        return text
 
     async def start_leading(self, store: MessageStore) -> None:
         """Let other replicas copy the store, which takes messages from now on."""

@@ -15,24 +15,29 @@ import { Events } from "./events.js";
 import { growthOf, timeUntil } from "./forecast.js";
 import { recoveryInWords } from "./words.js";
 
-/** @typedef {{store: any, writes: any, retention: any, recovery: any}} ShardState */
+/** @typedef {{store: any, retention: any, recovery: any}} ShardState */
+/** @typedef {{kind: string, severity: string, shard: number, text: string, page: string}} Finding */
 /** @typedef {import("../../lib/shards.js").OfShards<ShardState>} States */
 
 /** @returns {Promise<States>} */
 const loadStates = (/** @type {AbortSignal} */ signal) =>
   eachShard(async (shard) => {
     const get = (/** @type {string} */ each) => request({ service: "writer", path: each, params: { shard }, signal });
-    const [store, writes, retention, recovery] = await Promise.all([get("/v1/store"), get("/v1/store/writes"), get("/v1/store/retention"), get("/v1/store/recovery")]);
-    return { store, writes, retention, recovery };
+    const [store, retention, recovery] = await Promise.all([get("/v1/store"), get("/v1/store/retention"), get("/v1/store/recovery")]);
+    return { store, retention, recovery };
   });
+
+/** What is wrong now: the list of `mqstore check`, of `kubectl mqstore status` and of the alerts. */
+const loadFindings = (/** @type {AbortSignal} */ signal) => request({ path: "/v1/findings", signal });
 
 export default function Overview() {
   const states = useLoad(loadStates, [], { everyS: 10 });
+  const findings = useLoad(loadFindings, [], { everyS: 10 });
   return html`<${Page} title="Overview">
     <${Shown} of=${states} lines=${8}>
       ${(/** @type {States} */ found) => html`
         <${MissingShards} missing=${missingOf(unread.value, found.missing)} />
-        <${Health} states=${found} />
+        <${Health} states=${found} findings=${findings} />
         <${Figures} states=${found} />`}
     <//>
     <${Plots} />
@@ -45,28 +50,30 @@ export default function Overview() {
   <//>`;
 }
 
-/** What is wrong now, in order of importance. @param {States} states @returns {{kind: "bad" | "warning", title: string, text: string}[]} */
-export function troublesOf({ answers }) {
+/** What is wrong now, in order of importance. @param {States} states @param {Finding[]} findings @returns {{kind: "bad" | "warning", title: string, text: string}[]} */
+export function troublesOf({ answers }, findings) {
   /** @type {ReturnType<typeof troublesOf>} */
-  const found = [];
-  for (const [shard, { store, writes }] of answers) {
+  const found = findings.map(({ kind, severity, shard, text, page }) => {
+    const words = kind.replaceAll("-", " ");
+    const at = answers.size > 1 ? `, shard ${shard}` : "";
+    return { kind: severity === "critical" ? "bad" : "warning", title: `${words[0]?.toUpperCase()}${words.slice(1)}${at}`, text: `${text}. How-to page: ${page}.` };
+  });
+  for (const [shard, { store }] of answers) {
     const at = answers.size > 1 ? ` of shard ${shard}` : "";
-    if (store.readOnlyReason) found.push({ kind: "bad", title: `The store${at} is read-only`, text: store.readOnlyReason });
-    else if (writes.refused) found.push({ kind: "bad", title: `Messages are refused${at && ` by shard ${shard}`}`, text: writes.refused.detail });
-    if (writes.paused) found.push({ kind: "warning", title: `Writes${at} are paused`, text: writes.reason || "No reason was given." });
-    if (!store.indexComplete) found.push({ kind: "warning", title: `The index${at} is not complete`, text: store.indexTrouble ?? `${bytes(store.indexBehind)} are still to be indexed; searches by key say so.` });
-    if (store.damagedStretches) found.push({ kind: "bad", title: `${plural(store.damagedStretches, "damaged range")}${at}`, text: "The log of the service has the places. The how-to page “Repair damage” says what to do." });
+    if (!store.indexComplete && !store.indexTrouble) found.push({ kind: "warning", title: `The index${at} is not complete`, text: `${bytes(store.indexBehind)} are still to be indexed; searches by key say so.` });
   }
   return found;
 }
 
-/** @param {{states: States}} props */
-function Health({ states }) {
-  const troubles = troublesOf(states);
+/** @param {{states: States, findings: import("../../lib/load.js").Loaded<{findings: Finding[]}>}} props */
+function Health({ states, findings }) {
+  if (findings.error) return html`<${Notice} kind="warning" title="What is wrong is unknown">${String(findings.error.message ?? findings.error)}<//>`;
+  if (!findings.data) return null;
+  const troubles = troublesOf(states, findings.data.findings);
   const isMissing = Object.keys(states.missing).length > 0;
   if (!troubles.length && isMissing) return null;
-  if (!troubles.length) return html`<${Notice} kind="good" title="All is well">Every shard takes messages, and its index is complete.<//>`;
-  return troubles.map((each) => html`<${Notice} key=${each.title} kind=${each.kind} title=${each.title}>${each.text}<//>`);
+  if (!troubles.length) return html`<${Notice} kind="good" title="All is well">Every shard takes messages, its index is complete and its replicas are in sync; no group is behind by ten minutes or has dead letters, and no transaction is stuck.<//>`;
+  return troubles.map((each) => html`<${Notice} key=${each.title + each.text} kind=${each.kind} title=${each.title}>${each.text}<//>`);
 }
 
 /** @param {{states: States}} props */
