@@ -174,10 +174,10 @@ def _archived(
     with keeper_of(place, out.place, facts.max_offset) as keeper:
         seen = ReadOptions(place.where, token_file=place.token_file, ca=place.ca).look()
         first = seen.segments[0].start if seen.segments else facts.max_offset
-        archived = keeper.archived()
-        if archived is None:  # from now on retention deletes only archived segments
-            keeper.advance(archived := first)
+        archived = first if (known := keeper.archived()) is None else known
         done = archive(run, seen, due(seen.segments, archived, end), out, facts.name, keeper)
+        if keeper.archived() is None:  # nothing was due: from now on retention waits for the next
+            keeper.advance(first)
         return done | {"missedBytes": max(0, first - archived)}
 
 

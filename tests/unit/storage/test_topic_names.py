@@ -18,6 +18,7 @@ from mqstore.storage.topic_names import (
     check_key,
     check_new_topic,
     check_send_topic,
+    check_tag,
     check_topic,
     check_user_property,
     is_safe_path,
@@ -115,6 +116,17 @@ def test_separators_and_nul_are_refused_in_names_values_and_keys(text: str, why:
 def test_keys_that_would_not_be_found_again_are_refused(key: str, why: str) -> None:
     with pytest.raises(PropertyError, match=why):
         check_key(key)
+
+
+@pytest.mark.parametrize("tag", ["a||b", "||", " a", "a ", "\ta"])
+def test_tags_that_no_filter_can_select_are_refused(tag: str) -> None:
+    with pytest.raises(PropertyError, match="filter"):
+        check_tag(tag)
+
+
+def test_a_tag_that_a_filter_can_select_passes() -> None:
+    for tag in ("a", "a|b", "a b", "*"):
+        check_tag(tag)
 
 
 def test_an_ordinary_property_and_key_pass() -> None:

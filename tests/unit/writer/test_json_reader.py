@@ -34,6 +34,10 @@ def message_of(**fields: Any) -> Message:
 
 
 @given(requests())
+@example(b'{"messages":[{"tags":"a||b","uniqKey":"A"}]}')
+@example(b'{"messages":[{"tags":" a","uniqKey":"A"}]}')
+@example(b'{"messages":[{"tags":"a ","uniqKey":"A"}]}')
+@example(b'{"messages":[{"tags":"a|b","uniqKey":"A"}]}')
 @example(b'{"messages":[{"body":"\\ud83d\\ude00 \\u00e4\\n\\/\\"","uniqKey":"A"}]}')
 @example(b'{"messages":[{"body":"\\ud83d","uniqKey":"A"}]}')
 @example(b'{"messages":[{"body":"\xff","uniqKey":"A"}]}')

@@ -191,6 +191,8 @@ def pairs(given: list[str] | None, option: str) -> dict[str, str]:
         name, equals, value = each.partition("=")
         if not (name and equals):
             raise ValueError(f"{option} {each!r} is not NAME=VALUE")
+        if name in found:
+            raise ValueError(f"{option} {name} is given twice; give each name once")
         found[name] = value
     return found
 

@@ -40,6 +40,8 @@ GROUP_LENGTH_MAX: Final = 120
 FILE_NAME_LENGTH_MAX: Final = 255
 """Bytes of one path component on every file system in use."""
 
+TAG_SEPARATOR: Final = "||"
+"""Between the tags of a filter."""
 _NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 _POP_RETRY: Final = re.compile(r"%RETRY%[%|a-zA-Z0-9_-]+\+[%|a-zA-Z0-9_-]+")
 """A retry topic of POP consumers under enableRetryTopicV2: a broker makes it, no client may."""
@@ -300,6 +302,18 @@ def check_key(key: str) -> None:
         raise PropertyError(f"key {key!r} contains a space, which separates keys")
     if not is_plain(key):
         check_property_text(f"key {key!r}", key)
+
+
+def check_tag(tag: str) -> None:
+    """Raise PropertyError unless a filter can select this tag: ``||`` separates the tags of a
+    filter, which are stripped of spaces (FilterAPI.buildSubscriptionData of 4.9.7 and 5.4.0)."""
+    if TAG_SEPARATOR in tag:
+        raise PropertyError(
+            f"tag {tag!r} contains {TAG_SEPARATOR}, which separates tags in a filter; a message has"
+            " one tag"
+        )
+    if tag != tag.strip():
+        raise PropertyError(f"tag {tag!r} begins or ends with a space, and no filter can; strip it")
 
 
 def is_plain(text: str) -> bool:

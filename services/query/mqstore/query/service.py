@@ -462,9 +462,10 @@ class QueryService:
             store = self._store
             if store is None:
                 return None
-            offsets, names = store.offsets.now().table, store.topics.names()
-            dead = [each[len(DLQ_PREFIX) :] for each in names if each.startswith(DLQ_PREFIX)]
-            return LagSource(self._lags_in(store, offsets), offsets.groups(), dead)
+            offsets = store.offsets.now().table
+            groups, topics = offsets.groups(), set(store.topics.names())
+            dead = [group for group in groups if DLQ_PREFIX + group in topics]
+            return LagSource(self._lags_in(store, offsets), groups, dead)
 
         names, most = self.api.metrics.rocketmq, self.settings.metrics_lags_max
         return LagMetrics(names, most, read_lags, self.now_ms)

@@ -392,6 +392,7 @@ def _properties(message: NewMessage, uniq_key: str, store_format: StoreFormat) -
         found[PROPERTY_KEYS] = KEY_SEPARATOR.join(message.keys)
     found[PROPERTY_UNIQ_KEY] = uniq_key
     if message.tags:
+        topic_names.check_tag(message.tags)
         found[PROPERTY_TAGS] = message.tags
     if message.delay_level:
         found[PROPERTY_DELAY] = str(message.delay_level)

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import IO, Any, Final
-from urllib.parse import quote
 
 import pyarrow as pa
 from pyarrow import compute, parquet
 
 from mqstore.jobs.archive.digest import digest
+from mqstore.jobs.archive.names import directory_of
 from mqstore.jobs.arrow import TYPES, message_batch
 from mqstore.jobs.columns import MESSAGES, SEGMENT
 from mqstore.jobs.errors import ArchiveDamaged
@@ -148,7 +148,7 @@ class _Files:
 
     def _begin(self, topic: str, day: str) -> _File:
         # A topic may look like a number, and Spark would read it as one: the column says it too.
-        name = f"{DIRECTORY}/by_topic={quote(topic, safe='')}/day={day}/{self._name}"
+        name = f"{DIRECTORY}/{directory_of(topic)}/day={day}/{self._name}"
         staged, raw = self._out.create(name)
         self.stack.enter_context(raw)
         writer = self.stack.enter_context(parquet.ParquetWriter(raw, _SCHEMA, compression="zstd"))

@@ -98,6 +98,13 @@ cdef inline bint is_plain_text(const JsonText *text) noexcept nogil:
     return not text.escaped and text.raw.length > 0 and is_printable(text.raw)
 
 
+cdef inline bint is_plain_tag(Text tag) noexcept nogil:
+    """Whether a filter can select a tag of at least one byte, without a closer look at a ``|``."""
+    if tag.at[0] == c" " or tag.at[tag.length - 1] == c" ":
+        return False
+    return memchr(tag.at, c"|", tag.length) == NULL
+
+
 cdef bint scan_number(Scan *s, int64_t low, int64_t high, int64_t *value) noexcept nogil:
     """A whole number of at most ten digits."""
     cdef int64_t found = 0
@@ -212,7 +219,7 @@ cdef bint scan_field(Scan *s, JsonMessage *m, NameRules rules) noexcept nogil:
     if field == FIELD_BASE64:
         return scan_text(s, &m.base64) and not m.base64.escaped
     if field == FIELD_TAGS:
-        return scan_text(s, &m.tags) and is_plain_text(&m.tags)
+        return scan_text(s, &m.tags) and is_plain_text(&m.tags) and is_plain_tag(m.tags.raw)
     if field == FIELD_UNIQ_KEY:
         return (
             scan_text(s, &m.uniq_key)

@@ -20,6 +20,7 @@ from mqstore.storage.errors import FilterError
 from mqstore.storage.filter.expression import Filter
 from mqstore.storage.layout import EXT_ADDRESS_MIN, PROPERTY_RETRY_TOPIC
 from mqstore.storage.tables.consumer_filters import FilterData
+from mqstore.storage.topic_names import TAG_SEPARATOR
 
 EVALUATED_MAX: Final = 10_000
 """Maximum number of messages that one call evaluates: that of queue entries."""
@@ -32,7 +33,6 @@ take 1 ms a message."""
 TAGS_MAX: Final = 100
 """Maximum number of tags of one expression."""
 ALL_TAGS: Final = "*"
-_OR: Final = "||"
 _REPLACEMENT: Final = "\ufffd"
 
 
@@ -184,7 +184,7 @@ def parse_tags(expression: str) -> TagFilter | None:
     """
     if expression.strip() in ("", ALL_TAGS):
         return None
-    tags = frozenset(tag for part in expression.split(_OR) if (tag := part.strip()))
+    tags = frozenset(tag for part in expression.split(TAG_SEPARATOR) if (tag := part.strip()))
     if not tags:
         raise FilterError(f"{expression[:100]!r} names no tag; write `A || B`, or `*` for all")
     if len(tags) > TAGS_MAX:

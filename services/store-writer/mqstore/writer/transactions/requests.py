@@ -73,6 +73,7 @@ class BeginRequests:
             topic_names.check_key(message.uniq_key)
         table[PROPERTY_UNIQ_KEY] = message.uniq_key or self._keys.next()
         if message.tags:
+            topic_names.check_tag(message.tags)
             table[PROPERTY_TAGS] = message.tags
         if immunity_s is not None:
             table[PROPERTY_CHECK_IMMUNITY] = str(immunity_s)
