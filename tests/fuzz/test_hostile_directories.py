@@ -180,6 +180,34 @@ def test_a_log_that_only_format_json_names_is_not_written(hostile: Hostile) -> N
     assert hostile.content() == before
 
 
+NAMELESS = re.compile("embedded null|set_int_max_str_digits|empty sequence|Traceback")
+"""Texts of Python's own errors, which name no file and no remedy."""
+CHANGES: list[tuple[str, str, str]] = [
+    ("mqstore/format.json", "storePathCommitLog", '"/a\\u0000b"'),
+    ("mqstore/format.json", "storePathCommitLog", '""'),
+    ("mqstore/format.json", "settings", '{"messageDelayLevel": ""}'),
+    ("mqstore/format.json", "settings", '{"deleteWhen": "%s"}' % ("1" * 5000)),
+    ("mqstore/format.json", "epoch", "1" * 5000),
+    ("mqstore/clean-close.json", "queues", '[{"topic": "a\\u0000", "queueId": 0}]'),
+    ("config/topics.json", "dataVersion", "1" * 5000),
+    ("config/consumerOffset.json", "offsetTable", "1" * 5000),
+]
+"""A file, a member of it and its value in JSON."""
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_an_error_names_what_is_wrong(hostile: Hostile, change: tuple[str, str, str]) -> None:
+    name, member, value = change
+    path = hostile.root / name
+    content = json.loads(sealed_json.unseal(path.read_bytes())) if path.exists() else {}
+    text = json.dumps(content | {member: "VALUE"}).replace('"VALUE"', value)
+    path.write_bytes(sealed_json.seal(text) if name.startswith("mqstore/") else text.encode())
+    for command in ("verify", "info", "dump", "export"):
+        done = CliRunner().invoke(app, ["store", command, str(hostile.root)])
+        assert isinstance(done.exception, SystemExit | None), command
+        assert not NAMELESS.search(done.output), command
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_a_pipe_is_refused_and_blocks_nothing(hostile: Hostile, name: str) -> None:
     hostile.pipe(name)

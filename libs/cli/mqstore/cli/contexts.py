@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
+from mqstore.cli.json_text import parse_json
 from mqstore.cli.output import camel_case
 
 FILE_NAME: Final = "contexts.json"
@@ -82,7 +83,7 @@ def load(path: Path) -> Contexts:
     """Read the contexts; none if there is no file. Raises ValueError for a file that is unusable,
     and OSError."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return Contexts()
     except ValueError as error:

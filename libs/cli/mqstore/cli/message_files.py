@@ -7,7 +7,6 @@ complete.
 from __future__ import annotations
 
 import base64
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from mqstore.cli.extras import require_parquet
+from mqstore.cli.json_text import parse_json
 from mqstore.cli.message_documents import Document
 from mqstore.cli.output import json_line
 
@@ -196,8 +196,8 @@ def _json_lines(path: Path) -> Iterator[tuple[int, object]]:
 
 def _decoded(line: bytes) -> object:
     try:
-        return json.loads(line)
-    except (ValueError, RecursionError) as error:
+        return parse_json(line)
+    except ValueError as error:
         return ValueError(f"it is no JSON: {error}")
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from mqstore.cli.exit_codes import EXIT_OK, EXIT_REFUSED, EXIT_UNREACHABLE, refuse
+from mqstore.cli.json_text import parse_json
 from mqstore.cli.output import Column
 from mqstore.cli.session import DryRun, Session, service_command
 from mqstore.cli.stored_message import copy_fields
@@ -270,7 +271,7 @@ def fields_of_line(line: bytes, number: int) -> dict[str, Any]:
     Raises ValueError, with the number of the line.
     """
     try:
-        document = json.loads(line)
+        document = parse_json(line)
         if not isinstance(document, dict):
             raise ValueError("it is no object")
         if not {"body", "bodyBase64"} & document.keys():

@@ -12,6 +12,7 @@ from typing import Annotated
 from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from mqstore.storage.delay_levels import DelayLevels
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE
 
 INT32_MAX = 2**31 - 1
@@ -36,8 +37,14 @@ class FlushDiskType(StrEnum):
 def _hours(text: str) -> str:
     """Hours of the day, 0 to 23, joined by ``;``."""
     for hour in text.split(";"):
-        if not (hour.isascii() and hour.isdigit() and int(hour) < 24):
+        if not (hour.isascii() and hour.isdigit() and len(hour) <= 2 and int(hour) < 24):
             raise ValueError(f"{hour!r} is no hour of the day; write e.g. 04 or 04;16")
+    return text
+
+
+def _levels(text: str) -> str:
+    """Delays of levels, joined by spaces."""
+    DelayLevels(text)
     return text
 
 
@@ -196,7 +203,9 @@ class StoreConfig(BaseModel):
     rebuild."""
 
     # delay
-    message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+    message_delay_level: Annotated[str, AfterValidator(_levels)] = (
+        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+    )
     """Delay of each `delayLevel`, from 1, in s, m, h or d."""
     flush_delay_offset_interval: Annotated[int, Field(ge=1)] = 10_000
     """Milliseconds between two saves of how far delayed messages are delivered."""

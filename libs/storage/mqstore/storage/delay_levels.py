@@ -9,6 +9,8 @@ import re
 from typing import Final
 
 _LEVEL: Final = re.compile(r"[+-]?[0-9]{1,10}")
+_DIGITS_MAX: Final = 9
+"""Digits of a delay: its milliseconds stay within 64 bits."""
 _UNITS_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -58,6 +60,7 @@ def level_of(delay: str | None) -> int | None:
 
 def _delay_ms(text: str) -> int:
     unit, digits = _UNITS_MS.get(text[-1:]), text[:-1]
-    if unit is None or not (digits.isascii() and digits.isdigit()):
-        raise ValueError(f"delay level {text!r} is no number with s, m, h or d behind it")
+    is_number = digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS_MAX
+    if unit is None or not is_number:
+        raise ValueError(f"delay level {text[:50]!r} is no number with s, m, h or d behind it")
     return int(digits) * unit

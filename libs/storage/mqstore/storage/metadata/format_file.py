@@ -7,9 +7,9 @@ RocketMQ keeps none of this: it does not notice wrong sizes, or another store's 
 from __future__ import annotations
 
 import json
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from mqstore.storage.config import StoreConfig
@@ -26,6 +26,8 @@ LEAST_READER: Final = 1
 """The oldest version of this library that can read the file as the present one writes it."""
 
 
+AbsolutePath = Annotated[str, Field(pattern=r"^/[^\x00]*$")]
+"""A path that a file names; no system call takes one with NUL."""
 Settings = dict[str, bool | int | str]
 """Settings of a store, in RocketMQ's names."""
 
@@ -79,7 +81,7 @@ class FormatFile(BaseModel):
     sizes: Sizes
     settings: Settings | None = None
     """Settings of operators, see ``store_settings``; None if an older version wrote this file."""
-    store_path_commit_log: str | None = None
+    store_path_commit_log: AbsolutePath | None = None
     commit_log_is_marked: bool = False
     """Whether the log's directory names this store and root as its owner (``log_owner``)."""
     store_hosts: tuple[str, ...] = ()

@@ -18,7 +18,7 @@ from pydantic.alias_generators import to_camel
 
 from mqstore.storage.errors import StoreDamaged, StoreLocked, StoreOfAnother, StoreUnsupported
 from mqstore.storage.metadata import format_file, sealed_json
-from mqstore.storage.metadata.format_file import FormatFile
+from mqstore.storage.metadata.format_file import AbsolutePath, FormatFile
 from mqstore.storage.metadata.store_lock import StoreLock
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import FileSystem
@@ -34,7 +34,7 @@ class LogOwner(BaseModel):
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
 
     store_id: str
-    root: str
+    root: AbsolutePath
     """Real path of the store's root."""
     epoch: int
     """Epoch of the last opening for writing; at most the epoch in the root's format.json."""
@@ -207,7 +207,8 @@ def root_before(files: FileSystem, paths: StorePaths) -> Path | None:
         return None
     for line in files.read(paths.broker_conf).splitlines():
         if line.startswith(_ROOT_SETTING):
-            return Path(line.removeprefix(_ROOT_SETTING).decode(errors="surrogateescape"))
+            root = line.removeprefix(_ROOT_SETTING).decode(errors="surrogateescape")
+            return None if "\0" in root else Path(root)
     return None
 
 

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 from crc32c import crc32c
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from mqstore.storage._kernel import is_zero
 from mqstore.storage.metadata import sealed_json
 from mqstore.storage.seams import FileSystem
 from mqstore.storage.system.atomic_file import replace_file
+from mqstore.storage.topic_names import is_safe_path
 
 MAGIC: Final = "mqstore-manifest"
 VERSION: Final = 1
@@ -32,13 +33,19 @@ class _Value(BaseModel):
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
+def _safe_path(topic: str) -> str:
+    if not is_safe_path(topic):
+        raise ValueError(f"{topic[:100]!r} is no topic's directory")
+    return topic
+
+
 class QueueState(_Value):
     """One queue's entries:
 
     ``first`` is the queue offset of its first file, ``end`` the next one.
     """
 
-    topic: str
+    topic: Annotated[str, AfterValidator(_safe_path)]
     queue_id: int
     first: int
     end: int

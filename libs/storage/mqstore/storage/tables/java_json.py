@@ -18,6 +18,8 @@ _BARE_ESCAPED: Final = json.dumps(_BARE)[1:-1]
 _STRING_OR_BARE_KEY: Final = re.compile(
     r'"(?:[^"\\]|\\.)*"|(?<=[{,])\s*(-?[0-9]{1,19})\s*:', re.DOTALL
 )
+_DIGITS_MAX: Final = 20
+"""Digits of a long of Java, with its sign."""
 _SHORT: Final = {
     '"': '\\"',
     "\\": "\\\\",
@@ -68,7 +70,13 @@ def _quote_bare(match: re.Match[str]) -> str:
 
 
 def _load(text: str) -> Any:
-    return json.loads(text, object_pairs_hook=_with_integer_keys)
+    return json.loads(text, object_pairs_hook=_with_integer_keys, parse_int=_integer)
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _DIGITS_MAX:
+        raise ValueError(f"an integer of {len(digits)} digits, and Java's have at most 64 bits")
+    return int(digits)
 
 
 def _with_integer_keys(pairs: list[tuple[str, Any]]) -> dict[str | int, Any]:
