@@ -43,6 +43,16 @@ def test_dead_letters_and_a_pause_are_findings_of_every_reader(tmp_path: Path) -
         assert "group billing has 3 dead letters" in rows["dead-letters"]
 
 
+def test_delayed_messages_of_a_level_that_the_setting_lacks_are_a_finding(tmp_path: Path) -> None:
+    with writer(tmp_path, message_delay_level="1h 1h") as process, Client(process.url) as client:
+        client.create_topic("t")
+        client.produce("t", [NewMessage(body="x", delay_level=2)])
+    with writer(tmp_path, message_delay_level="1h") as process:
+        (found,) = httpx.get(f"{process.url}/v1/store/findings").json()["findings"]
+    assert found["kind"] == "delays-waiting"
+    assert "delay level 2, 1 messages: messageDelayLevel has 1 levels" in found["text"]
+
+
 @pytest.mark.slow
 @pytest.mark.xdist_group("shards")
 def test_a_shard_that_does_not_reply_is_a_finding(tmp_path: Path) -> None:

@@ -84,10 +84,6 @@ def _checks(client: Client, limits: Limits) -> Iterator[dict[str, Any]]:
     why = writes.reason if writes.paused else writes.refused and writes.refused.detail
     yield _row("writes", writes.taken is not False, str(why or "accepted"))
     yield from _of_store(store, limits)
-    delays = client.delays()
-    causes = [*(level.waiting for level in delays.levels), delays.timed.waiting]
-    stuck = [cause for cause in causes if cause]
-    yield _row("delays", not stuck, "; ".join(stuck) or "delivered")
     finding_count = client.scrub().finding_count
     yield _row("scrub", not finding_count, f"{finding_count} damaged ranges")
     yield from _of_groups(client, limits)

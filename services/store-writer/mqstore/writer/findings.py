@@ -51,6 +51,16 @@ class FindingRoutes:
         if count := store.scrub.progress.finding_count:
             text = f"{count} damaged ranges of the log are known"
             yield self._critical("log-damaged", text, "repair-damage")
+        yield from self._of_delays(store)
+
+    def _of_delays(self, store: MessageStore) -> Iterator[Finding]:
+        for level in store.delays.status():
+            if level.waiting is not None:
+                text = f"delay level {level.level}, {level.pending} messages: {level.waiting}"
+                yield self._warning("delays-waiting", text, "monitor-the-services")
+        if (trouble := store.delays.timer.status().waiting) is not None:
+            text = f"messages with a time: {trouble}"
+            yield self._warning("delays-waiting", text, "monitor-the-services")
 
     def _of_replicas(self) -> Iterator[Finding]:
         if (lack := self._service.replica.lack) is not None:
