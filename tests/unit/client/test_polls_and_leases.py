@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from mqstore.client import AsyncClient
+from mqstore.client.base_client import POLL_SLACK_S, TIMEOUT_S
 from mqstore.service.election import DURATION_S
 from mqstore.wire.limits import POLL_S
 
@@ -44,7 +45,7 @@ def test_a_poll_at_a_stopped_leader_ends_about_when_another_one_leads(
                 super().__init__(transport=httpx.MockTransport(requests.reply))
 
         monkeypatch.setattr(AsyncClient, "_http_type", Http)
-        async with AsyncClient(timeout_s=1.0) as client:
+        async with AsyncClient() as client:
             if kind == "consumer":
                 async with client.consumer("g", "T"):
                     sent, timeout = await requests.first
@@ -53,6 +54,7 @@ def test_a_poll_at_a_stopped_leader_ends_about_when_another_one_leads(
                 async with worker:
                     sent, timeout = await requests.first
         assert sent["wait"] == POLL_S <= DURATION_S
-        assert timeout["read"] == POLL_S + 1.0
+        assert timeout["read"] == POLL_S + POLL_SLACK_S
+        assert timeout["connect"] == TIMEOUT_S
 
     asyncio.run(asyncio.wait_for(run(), 60))

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 TIMEOUT_S: Final = 10.0
 _HEADERS: Final = {"accept-encoding": "identity"}
 """Services compress a reply on request, which costs more time than a network near them saves."""
+POLL_SLACK_S: Final = 5.0
+"""Longest time for the reply after the wait of a request."""
 
 
 Http = TypeVar("Http", httpx.Client, httpx.AsyncClient)
@@ -139,8 +141,15 @@ class BaseClient(ReadConditions, Generic[Http]):
             "json": call.json,
             "content": call.content,
             "headers": {**self._headers, **self._relay, **call.headers},
-            "timeout": self._timeout_s + call.wait_s,
+            "timeout": httpx.Timeout(self._timeout_s, read=self._read_timeout_s(call)),
         }
+
+    def _read_timeout_s(self, call: Call[Any]) -> float:
+        """Return the seconds without a byte of the reply after which a request fails. A service
+        replies at once when a wait is over, so one that has stopped is not waited for longer."""
+        if not call.wait_s:
+            return self._timeout_s
+        return call.wait_s + min(self._timeout_s, POLL_SLACK_S)
 
     def _note(self, call: Call[Answer], found: Answer) -> None:
         """Remember the shard that stored messages."""

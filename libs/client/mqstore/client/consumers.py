@@ -141,7 +141,7 @@ def consumer(
     neither acknowledged nor returned; up to ``prefetch`` more wait here. Leases are ``lease_s``
     seconds long: so long does the end of a killed consumer delay its messages. They are renewed
     until ``handle_max_s`` after the receipt of a message. A receive waits ``wait_s`` seconds for
-    messages; at a leader that stops meanwhile it fails after the client's ``timeout_s`` more.
+    messages; at a leader that stops meanwhile it fails 5 s later at the latest.
     ``shard`` names one of several shards; by default all are consumed. Raises ValueError.
     """
     return ConsumerSpec(
