@@ -82,6 +82,8 @@ def test_a_follower_of_a_shard_has_the_whole_log_and_all_tables(tmp_path: Path) 
             assert client.store().min_offset == 0
             metrics = httpx.get(f"{process.url}/metrics").text
             assert 'mqstore_replication_lag_bytes{slave="second"} 0.0' in metrics
+            followed = httpx.get(f"{run.writer_url}/metrics").text
+            assert 'mqstore_replication_messages_total{topic="orders"} 700.0' in followed
             assert client.message(stored[0].offset_msg_id).body == messages[0].body
             assert client.topic("orders").write_queues == 2
             assert client.offsets("billing", topic="orders").offsets[0].committed == 1

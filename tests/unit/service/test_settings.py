@@ -214,6 +214,7 @@ def test_a_stock_broker_conf_is_a_settings_file(
         ("brokerrole = slave", "a slave's"),
         ("brokerId = 1", "a slave's"),
         ("enableDLegerCommitLog = true", "DLedger"),
+        ("duplicationEnable = true", "another program confirms"),
         ("enableControllerMode = true", "no controller"),
         ("storeType = defaultRocksDB", "RocksDB"),
         ("brokerPermission = 4", "pause writes"),

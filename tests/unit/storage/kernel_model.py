@@ -258,6 +258,19 @@ def check_run(
     return Defect.NONE, position, len(starts), store_time, starts
 
 
+def count_topics(data: bytes, position: int, end: int) -> dict[bytes, list[int]]:
+    counts: dict[bytes, list[int]] = {}
+    while position < end:
+        defect, found, _ = take_apart(data[position:end], -1)
+        if defect is not Defect.NONE:
+            break
+        counted = counts.setdefault(found.topic, [0, 0])
+        counted[0] += 1
+        counted[1] += found.size
+        position += found.size
+    return counts
+
+
 def find_record(
     data: bytes, position: int, end: int, base: int, verify_body: bool, stop: int = 2**63 - 1
 ) -> int:

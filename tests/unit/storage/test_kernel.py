@@ -293,6 +293,14 @@ def test_check_run_agrees_with_the_model(
     assert list(starts) == expected_starts
 
 
+@given(st.lists(encoded_records(), max_size=5), st.booleans())
+def test_count_topics_agrees_with_the_model(records: list[bytes], repeats: bool) -> None:
+    data = b"".join(records * 2 if repeats else [each for each in records for _ in range(2)])
+    counts: dict[bytes, list[int]] = {}
+    _kernel.count_topics(data, 0, len(data), counts)
+    assert counts == model.count_topics(data, 0, len(data))
+
+
 def test_check_run_walks_a_long_log() -> None:
     data = log_of(*((ordinary(), number) for number in range(3000)))
     starts = array("q")

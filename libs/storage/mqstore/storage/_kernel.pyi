@@ -173,6 +173,9 @@ from mqstore.storage.kernel.read import (
     check_run as check_run,
 )
 from mqstore.storage.kernel.read import (
+    count_topics as count_topics,
+)
+from mqstore.storage.kernel.read import (
     decode_record as decode_record,
 )
 from mqstore.storage.kernel.read import (

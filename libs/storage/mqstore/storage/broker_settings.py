@@ -186,6 +186,10 @@ _SLAVE: Final = (
 _REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
     "brokerRole": {"SLAVE": _SLAVE},
     "enableDLegerCommitLog": {"TRUE": "DLedger's log has a format that mqstore does not read"},
+    "duplicationEnable": {
+        "TRUE": "a broker with it waits for no slave, and shows consumers nothing beyond an offset "
+        "that another program confirms; mqstore would do both: remove the line"
+    },
     "enableControllerMode": {"TRUE": _CONTROLLER},
     "storeType": {"DEFAULTROCKSDB": "mqstore keeps queues in files, not in RocksDB"},
 }

@@ -27,6 +27,7 @@ from mqstore.service.events import Events
 from mqstore.service.forwarding import ForwardedRequest, read_client
 from mqstore.service.health import Health
 from mqstore.service.http import Front
+from mqstore.service.metrics import Traffic
 from mqstore.service.problems import STORE_NOT_READY, Problem
 from mqstore.service.settings import Settings
 from mqstore.service.shards import Shards
@@ -115,6 +116,8 @@ class WriterService:
         self.observer = StoreObserver(self.events, lambda: self._store)
         self._watcher: asyncio.Task[None] | None = None
         self._store: MessageStore | None = None
+        self.followed = Traffic(settings.metrics_topics_max)
+        """Messages that were copied from a leader."""
         self.replica = Replica(self)
         self.opening = Opening(
             *(settings, self.seams, self._note_progress, self._note_failure, self.replica.fetch)
@@ -177,6 +180,7 @@ class WriterService:
             settings,
             self._follower,
             lambda: 0 if self._store is None else self._store.epochs.newest,
+            self.followed,
         )
         GroupStateMetrics(
             self.api.metrics.registry,

@@ -54,6 +54,16 @@ def receive(store: MessageStore, leader: MessageStore, *, piece: int = 3_000) ->
         receiver.append(receiver.offset, data[receiver.offset : receiver.offset + piece])
 
 
+def test_what_is_received_is_counted_by_topic(leader: MessageStore, follower: MessageStore) -> None:
+    put_message(leader, message(leader, 0, topic="U"), Durability.ASYNC)
+    receive(follower, leader)
+    counts = receiver_of(follower).take_counts()
+    assert {topic: count for topic, (count, _) in counts.items()} == {b"T": COUNT, b"U": 1}
+    blanks = leader.log.max_offset - sum(size for _, size in counts.values())
+    assert 0 < blanks < leader.log.max_offset // 10
+    assert receiver_of(follower).take_counts() == {}
+
+
 def changed(leader: MessageStore, position: int) -> bytes:
     """The leader's log with another byte in the body of its first record."""
     data = bytearray(log_bytes(leader))

@@ -502,6 +502,41 @@ def check_run(
     return (DEFECTS[defect], w.position, records, w.store_time)
 
 
+cdef count_run(dict counts, Text topic, int64_t records, int64_t size):
+    """Add records of one topic."""
+    cdef bytes name = copy(topic.at, topic.length)
+    found = counts.get(name)
+    if found is None:
+        counts[name] = [records, size]
+    else:
+        found[0] += records
+        found[1] += size
+
+
+def count_topics(
+    const uint8_t[::1] view not None, int64_t position, int64_t end, dict counts not None
+):
+    cdef Layout r
+    cdef Text topic
+    cdef int64_t records = 0, size = 0
+    cdef const uint8_t *log
+    check_range(position, end, view.shape[0])
+    if position == end:
+        return
+    log = &view[0]
+    topic.at, topic.length = NULL, 0
+    while position < end and inspect(log + position, end - position, -1, False, &r) == DEFECT_NONE:
+        if records and not same(r.topic, topic):
+            count_run(counts, topic, records, size)
+            records = size = 0
+        topic = r.topic
+        records += 1
+        size += r.size
+        position += r.size
+    if records:
+        count_run(counts, topic, records, size)
+
+
 cdef int64_t search(
     const uint8_t *log,
     int64_t position,

@@ -54,6 +54,14 @@ def check_run(
     ``starts``, an array of typecode ``q``, gets each record's position.
     """
 
+def count_topics(
+    view: memoryview | bytes | bytearray,
+    position: int,
+    end: int,
+    counts: dict[bytes, list[int]],
+) -> None:
+    """Add the records of a range, which are whole, to the counts of records and bytes by topic."""
+
 def find_record(
     view: memoryview | bytes | bytearray,
     position: int,

@@ -58,6 +58,7 @@ from mqstore.storage.log.put_checks import (
     check_messages,
     check_size,
 )
+from mqstore.storage.log.put_lock import PutLock
 from mqstore.storage.log.queue_offsets import QueueOffsets
 from mqstore.storage.mapped.mapped_file import RESERVE_CHUNK_SIZE, MappedFile
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
@@ -67,23 +68,6 @@ from mqstore.storage.put_refusal import FileShortage, PutRefusal
 from mqstore.storage.seams import Seams
 
 _UNENCODABLE: Final = (OverflowError, TypeError, ValueError)
-
-
-class _PutLock:
-    """The put lock: while it is held, the kernel's ``LogEnd.put``, which takes no lock, rejects
-    puts."""
-
-    def __init__(self, end: LogEnd) -> None:
-        self._end = end
-        self._lock = threading.RLock()
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-        self._end.holders += 1
-
-    def __exit__(self, *_: object) -> None:
-        self._end.holders -= 1
-        self._lock.release()
 
 
 class CommitLog:
@@ -128,7 +112,7 @@ class CommitLog:
         self.multi_dispatch = MultiDispatch(config, store_format, self.offsets)
         self.end = LogEnd(self.offsets.table, self._limits.body_size_max, seams.clock)
         """The position of the next record; it stores plain messages itself, once it may publish."""
-        self._lock = _PutLock(self.end)
+        self._lock = PutLock(self.end, seams.clock)
         self._refusal: Callable[[], Exception] | None = None
         self._refused_for_good = False
         self._refusal_lock = threading.Lock()

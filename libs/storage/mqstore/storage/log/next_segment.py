@@ -6,6 +6,7 @@ time that puts wait is measured here.
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import Final, Protocol
 
@@ -16,6 +17,11 @@ from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
 from mqstore.storage.put_refusal import FileShortage, file_failure
 from mqstore.storage.seams import Clock
 
+_log: Final = logging.getLogger(__name__)
+
+LONG_PUT_S: Final = 0.5
+"""Seconds beyond which a put that holds the lock, or waits for a segment, is logged: RocketMQ's
+limit of elapsedTimeInLock."""
 SEGMENT_WAIT_S: Final = 5.0
 """How long a put waits for the next segment (AllocateMappedFileService's 5 s)."""
 
@@ -124,7 +130,7 @@ class NextSegment:
             self._since, self.is_awaited = None, False
 
     def _wait_without_lock(self, allocation: SegmentSource, offset: int) -> None:
-        self._since_without_lock = self._clock.monotonic()
+        self._since_without_lock = since = self._clock.monotonic()
         try:
             allocation.wait(offset, SEGMENT_WAIT_S)
         except SegmentCreationFailed as error:
@@ -132,6 +138,13 @@ class NextSegment:
             raise
         finally:
             self._since_without_lock = None
+            waited_s = self._clock.monotonic() - since
+            if waited_s > LONG_PUT_S:
+                _log.warning(
+                    "a put waited %d ms for the segment at offset %d; others that need it waited "
+                    "too (the disk is slow)",
+                    *(waited_s * 1000, offset),
+                )
 
     def _note_shortage(self, offset: int, error: SegmentCreationFailed) -> None:
         if self._allocation is not None:

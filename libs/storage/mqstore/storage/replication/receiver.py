@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager
 from threading import Lock
 from typing import Final
 
-from mqstore.storage._kernel import Defect, check_record, check_run, is_zero
+from mqstore.storage._kernel import Defect, check_record, check_run, count_topics, is_zero
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.dispatch.dispatcher import Dispatcher
 from mqstore.storage.errors import LeaderLogRefused, StoreNotWritable
@@ -75,6 +75,8 @@ class LogReceiver:
         """Offset and CRC of a damaged record that was refused once."""
         self.damaged = 0
         """Number of records that were taken although damaged, as the leader has them so."""
+        self._topics: dict[bytes, list[int]] = {}
+        """Records and bytes by topic, since they were taken last."""
         self._closed = False
 
     @property
@@ -120,6 +122,12 @@ class LogReceiver:
         if end > self._dispatcher.position:
             self._dispatch(end)
         return end
+
+    def take_counts(self) -> dict[bytes, list[int]]:
+        """Return the records and bytes by topic that were appended since the last call."""
+        with self._lock:
+            found, self._topics = self._topics, {}
+            return found
 
     def close(self) -> None:
         """Wait for a running ``append``, and refuse later ones."""
@@ -194,6 +202,7 @@ class LogReceiver:
         if end:
             self._records.copy(data[:end])
             self._records.count(end, timestamp_ms)
+            count_topics(data, 0, end, self._topics)
         left = data[end:]
         return self._take_other(left) if left else left
 

@@ -34,6 +34,7 @@ from mqstore.service.ha_frames import (
 from mqstore.service.ha_handover import FollowerIntroduction, LeaderIntroduction
 from mqstore.service.ha_proof import Challenge, ProofRefused, Proven, ReplicaSecret
 from mqstore.service.ha_tls import HaTls
+from mqstore.service.metrics import Traffic
 from mqstore.service.sockets import format_address
 from mqstore.storage import MessageStore
 from mqstore.storage.errors import (
@@ -141,6 +142,7 @@ class Follower:
         tls: HaTls | None = None,
         secret: ReplicaSecret | None = None,
         is_proof_needed: bool = True,
+        traffic: Traffic,
         on_diverged: Callable[[Divergence], None],
     ) -> None:
         """``on_diverged`` is called once, when following has ended: the store must be opened again.
@@ -148,7 +150,8 @@ class Follower:
         without bytes of the leader; ``name``: its ``replicaName``; ``syncs``: whether bytes are
         on the disk before they are acknowledged, or in the page cache; ``tls``: None for a leader
         that is reached without; ``secret``: of the shard's replicas, or None; with one
-        ``is_proof_needed``, unless the leader is of a release that proves nothing."""
+        ``is_proof_needed``, unless the leader is of a release that proves nothing; ``traffic``
+        counts the messages that are received."""
         assert store.receiver is not None
         assert store.table_copies is not None
         self._receiver = store.receiver
@@ -163,6 +166,7 @@ class Follower:
         self._syncs = syncs
         self._tls = tls
         self._secret = secret
+        self._traffic = traffic
         self._is_proof_needed = secret is not None and is_proof_needed
         self._on_diverged = on_diverged
         self._pause_s = PAUSE_FIRST_S
@@ -364,6 +368,8 @@ class Follower:
         return end
 
     def _note_received(self, frames: Sequence[Frame]) -> None:
+        for topic, (count, size) in self._receiver.take_counts().items():
+            self._traffic.count(topic.decode("utf-8", "replace"), "", count, size)
         last = frames[-1]
         self.note_leader_end(last.offset + len(last.body))
         self._note(LinkState.FOLLOWING, None)

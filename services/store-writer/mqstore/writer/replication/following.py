@@ -9,6 +9,7 @@ from typing import Final
 from mqstore.service.events import Events
 from mqstore.service.ha_proof import ReplicaSecret
 from mqstore.service.ha_tls import HaTls
+from mqstore.service.metrics import Traffic
 from mqstore.service.remoting import RemotingClient
 from mqstore.service.settings import Settings, split_address
 from mqstore.storage import MessageStore
@@ -34,6 +35,7 @@ class Following:
         name: str,
         tls: HaTls | None,
         secret: ReplicaSecret | None,
+        traffic: Traffic,
         on_diverged: Callable[[Divergence], None],
         *,
         is_proof_needed: bool,
@@ -49,6 +51,7 @@ class Following:
             syncs=settings.ha_flush_disk_type is FlushDiskType.SYNC,
             tls=tls,
             secret=secret,
+            traffic=traffic,
             is_proof_needed=is_proof_needed,
             on_diverged=on_diverged,
         )

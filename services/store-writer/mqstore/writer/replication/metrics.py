@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from mqstore.service.metrics import Traffic
 from mqstore.service.settings import Settings
 from mqstore.writer.replication.follower import Follower, LinkState
 from mqstore.writer.replication.in_sync_watch import CopyState
@@ -24,13 +25,15 @@ class ReplicationMetrics(Collector):
         settings: Settings,
         follower: Callable[[], Follower | None],
         epoch: Callable[[], int],
+        followed: Traffic,
     ) -> None:
-        """``follower`` returns None in a leader.
-        ``epoch`` returns the newest epoch of the log."""
+        """``follower`` returns None in a leader. ``epoch`` returns the newest epoch of the log.
+        ``followed`` has the messages that were copied from a leader, by topic."""
         self._leader = leader
         self._settings = settings
         self._follower = follower
         self._epoch = epoch
+        self._followed = followed
         registry.register(self)
 
     def collect(self) -> Iterable[Metric]:
@@ -80,6 +83,7 @@ class ReplicationMetrics(Collector):
             value=0 if server is None else server.refused,
         )
         yield from self._of_follower(self._follower())
+        yield from self._of_followed()
 
     def _of_slaves(self, slaves: Sequence[CopyState]) -> Iterable[Metric]:
         yield GaugeMetricFamily(
@@ -108,6 +112,23 @@ class ReplicationMetrics(Collector):
             if slave.lag_s is not None:
                 lag_s.add_metric([slave.name], slave.lag_s)
         yield from (acknowledged, lag, lag_s)
+
+    def _of_followed(self) -> Iterable[Metric]:
+        messages = CounterMetricFamily(
+            "mqstore_replication_messages",
+            "Messages that a follower copied from its leader, by topic, as the statistics of a "
+            "RocketMQ slave count them.",
+            labels=["topic"],
+        )
+        size = CounterMetricFamily(
+            "mqstore_replication_message_bytes",
+            "Bytes of the records of those messages, by topic.",
+            labels=["topic"],
+        )
+        for (topic, _), (count, bytes_) in self._followed.busiest().items():
+            messages.add_metric([topic], count)
+            size.add_metric([topic], bytes_)
+        yield from (messages, size)
 
     def _of_follower(self, follower: Follower | None) -> Iterable[Metric]:
         follows = follower is not None and follower.link.state is LinkState.FOLLOWING

@@ -199,7 +199,7 @@ class Replica:
         name = replica_name(settings, store) if elects else settings.own_replica_name
         self.following = Following(
             *(settings, store, service.durability, service.events, leader, name),
-            *(self._tls, self.leader.admission.secret, self._note_diverged),
+            *(self._tls, self.leader.admission.secret, service.followed, self._note_diverged),
             is_proof_needed=is_proof_needed,
         )
 
