@@ -134,6 +134,12 @@ def test_the_overview_shows_health_lags_disk_recovery_and_events(console: Consol
     assert console.serious_findings() == []
 
 
+def test_the_page_of_the_api_works_under_its_policy(browser: Browser, pair: ServicePair) -> None:
+    with opened(browser, pair.query_url) as console:
+        console.page.goto(f"{pair.query_url}/docs")
+        expect(console.page.get_by_text("/v1/lag", exact=True).first).to_be_visible()
+
+
 def test_paused_writes_are_reported_without_a_reload(
     console: ConsolePage, pair: ServicePair
 ) -> None:

@@ -116,6 +116,18 @@ def test_a_plan_that_cannot_be_loaded_can_be_tried_again(console: ConsolePage) -
     expect(page.get_by_role("region", name="What goes when")).to_be_visible()
 
 
+def test_no_group_is_said_to_have_read_everything_while_lags_are_not_known(
+    console: ConsolePage,
+) -> None:
+    page = console.page
+    page.route("**/v1/lag*", lambda route: route.abort())
+    console.enter("retention")
+    readers = page.get_by_role("region", name="Who has not read it")
+    expect(readers).to_contain_text("The lags of all groups are not known")
+    expect(readers).not_to_contain_text("Every group has read everything")
+    page.unroute("**/v1/lag*")
+
+
 def test_a_shard_that_is_down_is_named_and_nothing_overflows(
     browser: Browser, shards: Cluster
 ) -> None:

@@ -207,16 +207,15 @@ def _print_plan(session: Session, plan: Retention) -> None:
     if not session.out.is_table:
         session.out.item(plan, _plan_columns())
         return
-    takes = "refused" if plan.puts_refused else "accepted"
     deletion = (
         f"{size(plan.bytes_to_go)} would be deleted now; hour of deletion at"
         f" {show_time(plan.next_hour_ms)}"
         if plan.deletes
         else "this store-writer deletes nothing (retention=false)"
     )
-    session.out.line(f"{deletion}; messages are {takes}")
-    if plan.puts_refused_why is not None:
-        session.out.line(f"refused: {plan.puts_refused_why}")
+    session.out.line(deletion)
+    if plan.puts_refused:
+        session.out.line(f"messages are refused: {plan.puts_refused_why or 'no reason is known'}")
     shown = [each for each in SEGMENTS if plan.deletes or each.heading != "expires"]
     session.out.items(plan.segments, shown)
 

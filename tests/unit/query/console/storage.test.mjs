@@ -10,6 +10,7 @@ const { filterOf } = await load("pages/groups/letters.js");
 const { settle } = await load("pages/groups/settling.js");
 const ages = await load("pages/transactions/ages.js");
 const { eventsOf } = await load("pages/transactions/story.js");
+const lags = await load("lib/lags.js");
 const plan = await load("pages/retention/plan.js");
 const levels = await load("pages/delayed/levels.js");
 const settings = await load("pages/settings/merge.js");
@@ -86,12 +87,23 @@ test("a run deletes from the oldest segment up to the first that stays", () => {
 test("a reader has not read the segment with its oldest unread message, and those behind", () => {
   const segments = plan.stretches({ segments: [segment("a", 100), segment("b", 200), segment("c", 300)], oldestMs: 50 });
   assert.deepEqual(segments.map((each) => each.fromMs), [50, 100, 200]);
-  const lags = { atMs: 1000, groups: [{ group: "g", lag: 2, age: 850 }, { group: "done", lag: 0, age: 0 }] };
-  const readers = plan.readersOf(lags, (each) => each.age);
+  const found = { atMs: 1000, groups: [{ group: "g", lag: 2, age: 850 }, { group: "done", lag: 0, age: 0 }] };
+  const readers = plan.readersOf(found, (each) => each.age);
   assert.deepEqual(readers, [{ group: "g", lag: 2, fromMs: 150 }]);
   assert.equal(plan.segmentOf(segments, readers[0]).name, "b");
   assert.deepEqual(segments.map((each) => plan.unreadIn(each, readers).length), [0, 1, 1]);
   assert.equal(plan.kindOf(segment("a", 1, { why: "behind" })), "due");
+  assert.deepEqual(plan.stretches({ segments: [segment("a", 100)], oldestMs: null }).map((each) => each.fromMs), [100]);
+});
+
+test("a group whose oldest message cannot be read is taken to have read nothing, and its age is unknown", () => {
+  const topics = (...ages) => ({ topics: ages.map(([lag, lagMs]) => ({ lag, lagMs })) });
+  assert.deepEqual([topics([2, 5], [1, 9]), topics([0, null]), topics([2, 5], [1, null])].map(lags.ageOf), [9, 0, Infinity]);
+  assert.deepEqual([lags.ageText(5000), lags.ageText(Infinity)], ["5.0 s", "unknown"]);
+  const groups = [{ group: "known", lag: 1, ...topics([1, 10]) }, { group: "unknown", lag: 1, ...topics([1, null]) }];
+  const readers = plan.readersOf({ atMs: 1000, groups }, lags.ageOf);
+  assert.deepEqual(readers.map((each) => each.group), ["unknown", "known"]);
+  assert.deepEqual(plan.unreadIn(segment("a", 1), readers).map((each) => each.group), ["unknown"]);
 });
 
 test("delay levels of shards are added up, and the earliest due message counts", () => {

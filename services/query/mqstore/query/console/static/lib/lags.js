@@ -1,5 +1,6 @@
 // The lags of all groups.
 import { request } from "./api.js";
+import { duration } from "./format.js";
 import { missingOf } from "./shards.js";
 
 /** Pages of a thousand groups: then the search stops, and says so. */
@@ -32,8 +33,13 @@ export async function loadLags(signal) {
   return { groups, missing: missingOf(last.shards), isCut: Boolean(cursor), atMs: Date.now(), source: last.offsets };
 }
 
-/** How long the oldest message that is to be consumed has been stored: 0 without any. @param {GroupSum} group */
-export const ageOf = (group) => Math.max(0, ...group.topics.map((each) => each.lagMs ?? 0));
+/** How long the oldest message that is to be consumed has been stored: 0 without any, Infinity if one cannot be read.
+ * @param {{topics: {lag: number, lagMs: number | null}[]}} group
+ */
+export const ageOf = (group) => Math.max(0, ...group.topics.map((each) => each.lagMs ?? (each.lag ? Infinity : 0)));
+
+/** @param {number} age as `ageOf` */
+export const ageText = (age) => (age === Infinity ? "unknown" : duration(age));
 
 /** Messages that expired before the group came to them, also those that it has passed since. @param {GroupSum} group */
 export const expiredOf = (group) => group.topics.reduce((sum, each) => sum + (each.expiredTotal ?? each.expired), 0);

@@ -1,7 +1,8 @@
 // One group: how far it is behind, its dead letters, members and settings.
 import { path, request } from "../../lib/api.js";
-import { count, duration } from "../../lib/format.js";
+import { count } from "../../lib/format.js";
 import { html, useState } from "../../lib/html.js";
+import { ageOf, ageText } from "../../lib/lags.js";
 import { useLoad } from "../../lib/load.js";
 import { href, setState } from "../../lib/router.js";
 import { may } from "../../lib/session.js";
@@ -63,7 +64,7 @@ function Lag({ name, lag, topic }) {
   }
   const topics = lag.topics.filter((/** @type {any} */ each) => !topic || each.topic === topic);
   const sum = (/** @type {string} */ field) => topics.reduce((/** @type {number} */ total, /** @type {any} */ each) => total + each[field], 0);
-  const oldest = Math.max(0, ...topics.map((/** @type {any} */ each) => each.lagMs ?? 0));
+  const oldest = ageOf({ topics });
   const names = topicsOf(lag);
   return html`<${MissingShards} missing=${missingOf(lag.shards)} />
     <${WriterState} source=${lag.offsets} />
@@ -73,7 +74,7 @@ function Lag({ name, lag, topic }) {
     <//>`}
     <div class="tiles">
       <${Tile} label="Lag" value=${count(sum("lag"))} note="messages to be consumed" />
-      <${Tile} label="Oldest" value=${sum("lag") ? duration(oldest) : "–"} note="since it was stored" />
+      <${Tile} label="Oldest" value=${sum("lag") ? ageText(oldest) : "–"} note="since it was stored" />
       <${Tile} label="Delayed" value=${figure(lag.states?.delayed)} note="returned, not due yet; not in the lag" />
       <${Tile} label="Dead letters" value=${html`<a href=${href("groups", { group: name, tab: "dead" })}>${count(lag.deadLetters)}</a>`} note="no consumer gets them" />
       <${Tile} label="Expired" value=${count(sum("expired"))} note="deleted unread; not in the lag" />

@@ -1,8 +1,8 @@
 // All consumer groups, or one of them.
 import { request } from "../../lib/api.js";
-import { count, duration, plural } from "../../lib/format.js";
+import { count, plural } from "../../lib/format.js";
 import { html, useMemo, useState } from "../../lib/html.js";
-import { GROUPS_MAX, loadLags } from "../../lib/lags.js";
+import { ageText, GROUPS_MAX, loadLags } from "../../lib/lags.js";
 import { useLoad } from "../../lib/load.js";
 import { href, setState } from "../../lib/router.js";
 import { may } from "../../lib/session.js";
@@ -64,7 +64,7 @@ function List({ lags, names = NO_NAMES, state }) {
   return html`<div class="tiles">
       <${Tile} label="Groups" value=${count(own.length)} note=${behind.length ? `${count(behind.length)} behind` : "none is behind"} />
       <${Tile} label="To be consumed" value=${count(sum((each) => each.lag))} note="over all groups" />
-      <${Tile} label="Oldest of them" value=${duration(Math.max(0, ...own.map((each) => each.age)))} note="since it was stored" />
+      <${Tile} label="Oldest of them" value=${ageText(Math.max(0, ...own.map((each) => each.age)))} note="since it was stored" />
       <${Tile} label="Dead letters" value=${count(sum((each) => each.dead))} note="not resent or purged" />
       <${Tile} label="Expired unread" value=${count(sum((each) => each.expired))} note="deleted before a group came to them" />
     </div>
@@ -109,7 +109,7 @@ const ofState = (/** @type {"waiting" | "leased" | "retrying" | "delayed"} */ na
 const COLUMNS = /** @type {import("../../parts/table.js").Column<Row>[]} */ ([
   { name: "Group", sort: "name", width: "26%", cell: (row) => html`<a href=${href("groups", { group: row.group })}>${row.group}</a> ${row.isIdle && html`<${Badge}>no offset yet<//>`}`, title: (row) => row.group },
   { name: "Lag", sort: "lag", isNumber: true, cell: (row) => (row.lag ? html`<strong>${count(row.lag)}</strong>` : number(0)) },
-  { name: "Oldest", sort: "age", isNumber: true, cell: (row) => (row.lag ? duration(row.age) : html`<span class="muted">–</span>`) },
+  { name: "Oldest", sort: "age", isNumber: true, cell: (row) => (row.lag ? ageText(row.age) : html`<span class="muted">–</span>`) },
   { name: "Waiting", sort: "waiting", isNumber: true, cell: ofState("waiting") },
   { name: "Leased", sort: "leased", isNumber: true, cell: ofState("leased") },
   { name: "Retrying", sort: "retrying", isNumber: true, cell: ofState("retrying") },

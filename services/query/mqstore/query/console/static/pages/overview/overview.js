@@ -3,7 +3,7 @@ import { request } from "../../lib/api.js";
 import { bytes, compact, count, duration, latency, percent, plural } from "../../lib/format.js";
 import { points, seriesOf, unread } from "../../lib/history.js";
 import { html, useMemo } from "../../lib/html.js";
-import { ageOf, GROUPS_MAX, loadLags } from "../../lib/lags.js";
+import { ageOf, ageText, GROUPS_MAX, loadLags } from "../../lib/lags.js";
 import { useLoad } from "../../lib/load.js";
 import { href } from "../../lib/router.js";
 import { eachShard, missingOf } from "../../lib/shards.js";
@@ -173,7 +173,7 @@ function Lags() {
       ${(/** @type {import("../../lib/lags.js").Lags} */ { groups, missing, isCut }) => {
         const behind = groups.filter((each) => each.lag > 0).sort((a, b) => b.lag - a.lag);
         return html`<${MissingShards} missing=${missing} />
-          ${behind.length === 0 && html`<${Empty} title="No group is behind">A group appears here when messages wait for it.<//>`}
+          ${behind.length === 0 && html`<${Empty} title=${isCut || Object.keys(missing).length ? "No group that was counted is behind" : "No group is behind"}>A group appears here when messages wait for it.<//>`}
           ${behind.length > 0 && html`<${LagTable} groups=${behind} isCut=${isCut} />`}`;
       }}
     <//>
@@ -187,7 +187,7 @@ const LagTable = ({ groups, isCut }) => html`<table>
       ${groups.slice(0, 6).map((each) => html`<tr key=${each.group}>
         <td title=${each.group}><a href=${href("groups", { group: each.group })}>${each.group}</a> ${each.deadLetters > 0 && html`<${Badge} kind="warning">${plural(each.deadLetters, "dead letter")}<//>`}</td>
         <td class="number">${count(each.lag)}</td>
-        <td class="number">${duration(ageOf(each))}</td>
+        <td class="number">${ageText(ageOf(each))}</td>
       </tr>`)}
     </tbody>
   </table>

@@ -14,7 +14,7 @@
  * @property {string[]} heldBy
  */
 /** @typedef {Segment & {fromMs: number}} Stretch fromMs: when its first message was stored, or the last one before it */
-/** @typedef {{group: string, fromMs: number, lag: number}} Reader fromMs: when its oldest unread message was stored */
+/** @typedef {{group: string, fromMs: number, lag: number}} Reader fromMs: when its oldest unread message was stored; -Infinity if that is not known */
 
 /** The segments with the times of their messages: each begins where the one before was last written,
  * the first one with the oldest message. Where that time is not known, it has no length.
@@ -30,7 +30,7 @@ export const readersOf = (lags, ageOf) =>
   lags.groups
     .filter((each) => each.lag > 0)
     .map((each) => ({ group: each.group, lag: each.lag, fromMs: lags.atMs - ageOf(each) }))
-    .sort((a, b) => a.fromMs - b.fromMs);
+    .sort((a, b) => (a.fromMs < b.fromMs ? -1 : a.fromMs > b.fromMs ? 1 : 0));
 
 /** The segment that may hold a reader's oldest unread message: the first one written to at or after it.
  * @template {Segment} S @param {S[]} segments @param {Reader} reader @returns {S | undefined}

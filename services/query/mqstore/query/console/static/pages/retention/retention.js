@@ -28,7 +28,8 @@ export default function Retention({ state }) {
   const plans = useLoad(loadPlans, [], { everyS: 10 });
   const lags = useLoad(loadLags, [], { everyS: 30 });
   const [isRunning, setRunning] = useState(false);
-  const readers = useMemo(() => (lags.data ? readersOf(lags.data, ageOf) : []), [lags.data]);
+  const readers = useMemo(() => lags.data && readersOf(lags.data, ageOf), [lags.data]);
+  const isWhole = Boolean(lags.data && !lags.data.isCut && Object.keys(lags.data.missing).length === 0);
   const chosen = plans.data && shardOf(plans.data, state.shard);
   const plan = chosen === undefined ? undefined : plans.data?.answers.get(chosen);
   const run = html`<button class="button" onClick=${() => setRunning(true)}><${Icon} name="play" />Delete expired now</button>`;
@@ -38,8 +39,8 @@ export default function Retention({ state }) {
         <${MissingShards} missing=${missingOf(found.missing, lags.data?.missing)} />
         ${lags.error && html`<${Failure} error=${lags.error} retry=${lags.reload} isStale />`}
         ${shards.value.length > 1 && html`<${Shards} plans=${found} selected=${chosen} />`}
-        ${plan && html`<${Plan} key=${chosen} plan=${plan} readers=${readers} />`}
-        ${isRunning && plan && html`<${RunDialog} shard=${/** @type {number} */ (chosen)} plan=${plan} readers=${readers} onClose=${() => setRunning(false)} onDone=${plans.reload} />`}`}
+        ${plan && html`<${Plan} key=${chosen} plan=${plan} readers=${readers ?? []} isWhole=${isWhole} />`}
+        ${isRunning && plan && html`<${RunDialog} shard=${/** @type {number} */ (chosen)} plan=${plan} readers=${readers ?? []} isWhole=${isWhole} onClose=${() => setRunning(false)} onDone=${plans.reload} />`}`}
     <//>
   <//>`;
 }
@@ -56,8 +57,8 @@ function Shards({ plans, selected }) {
   return html`<div class="row"><${SelectField} label="Shard" value=${String(selected)} options=${options} onChange=${(/** @type {string} */ shard) => setState({ shard })} /></div>`;
 }
 
-/** @param {{plan: any, readers: Reader[]}} props */
-function Plan({ plan, readers }) {
+/** @param {{plan: any, readers: Reader[], isWhole: boolean}} props isWhole: the lags of all groups are known */
+function Plan({ plan, readers, isWhole }) {
   const segments = useMemo(() => stretches(plan), [plan]);
   const going = segments.filter((each) => each.goes);
   const next = segments.find((each) => each.notBeforeMs !== null);
@@ -76,23 +77,23 @@ function Plan({ plan, readers }) {
       ${segments.length ? html`<${Strip} segments=${segments} readers=${readers} nowMs=${plan.madeMs} />` : html`<${Empty} title="The log is empty">It has no segment yet.<//>`}
     <//>
     <div class="grid wide-cells">
-      <${Readers} segments=${segments} readers=${readers} nowMs=${plan.madeMs} />
+      <${Readers} segments=${segments} readers=${readers} isWhole=${isWhole} nowMs=${plan.madeMs} />
       <${Holds} plan=${plan} />
     </div>
     <${Segments} segments=${segments} readers=${readers} />`;
 }
 
-/** @param {{segments: Stretch[], readers: Reader[], nowMs: number}} props */
-function Readers({ segments, readers, nowMs }) {
+/** @param {{segments: Stretch[], readers: Reader[], isWhole: boolean, nowMs: number}} props */
+function Readers({ segments, readers, isWhole, nowMs }) {
   const columns = /** @type {import("../../parts/table.js").Column<Reader>[]} */ ([
     { name: "Group", cell: (each) => html`<a href=${href("groups", { group: each.group })}>${each.group}</a>`, title: (each) => each.group },
-    { name: "Unread since", width: "190px", cell: (each) => html`<${Time} ms=${each.fromMs} />` },
+    { name: "Unread since", width: "190px", cell: (each) => html`<${Time} ms=${each.fromMs} none="unknown" />` },
     { name: "Lag", width: "90px", isNumber: true, cell: (each) => count(each.lag) },
     { name: "First goes", width: "130px", isNumber: true, cell: (each) => html`<${Deadline} segment=${segmentOf(segments, each)} nowMs=${nowMs} />` },
   ]);
   return html`<${Card} title="Who has not read it" isPlain>
     ${readers.length === 0
-      ? html`<${Empty} title="Every group has read everything">A group that has never committed an offset is not known to the store.<//>`
+      ? html`<${Empty} title=${isWhole ? "Every group has read everything" : "The lags of all groups are not known"}>A group that has never committed an offset is not known to the store.<//>`
       : html`<div class="queues"><${Table} label="Groups that are behind" rows=${readers} columns=${columns} keyOf=${(/** @type {Reader} */ each) => each.group} width=${560} /></div>
           <p class="table-foot">A group that has never committed an offset is not known. Of all shards the oldest unread message counts.</p>`}
   <//>`;

@@ -9,8 +9,8 @@ import { Failure, Notice } from "../../parts/states.js";
 import { Time } from "../../parts/time.js";
 import { deletedByRun, inWords, stretches, unreadIn } from "./plan.js";
 
-/** @param {{shard: number, plan: any, readers: import("./plan.js").Reader[], onClose: () => void, onDone: () => void}} props */
-export function RunDialog({ shard, plan, readers, onClose, onDone }) {
+/** @param {{shard: number, plan: any, readers: import("./plan.js").Reader[], isWhole: boolean, onClose: () => void, onDone: () => void}} props */
+export function RunDialog({ shard, plan, readers, isWhole, onClose, onDone }) {
   const [problem, setProblem] = useState(/** @type {any} */ (null));
   const [isBusy, setBusy] = useState(false);
   const segments = stretches(plan);
@@ -43,6 +43,7 @@ export function RunDialog({ shard, plan, readers, onClose, onDone }) {
           />`
         : html`<${Notice} title="Nothing would be deleted">${stays ? `The oldest segment stays: ${inWords(stays.why)}.` : "The log is empty."}<//>`}
       ${losing.length > 0 && html`<${Notice} kind="bad" title=${`${plural(losing.length, "group")} may lose unread messages`}>${losing.slice(0, 8).map((each) => each.group).join(", ")}<//>`}
+      ${last && !isWhole && html`<${Notice} kind="warning" title="Who has not read them is not known">The lags of all groups could not be loaded: groups may lose unread messages.<//>`}
       ${last && html`<p class="muted">The messages are gone for good. Later segments that expire within the next minutes go too.</p>`}
       ${problem && html`<${Failure} error=${problem} />`}
       <footer>
