@@ -364,7 +364,8 @@ MESSAGE_DAMAGED = register(
     500,
     "The stored message is damaged",
     "`detail` names the defect and the position.",
-    "Run `mqstore store verify`; the scrub repairs what it can.",
+    "`GET /v1/store/scrub` (`mqstore scrub status`) has the damage; the scrub repairs what it can. "
+    "`mqstore store verify` checks a store at rest.",
 )
 MESSAGE_SUSPECT = register(
     "message-suspect",
