@@ -35,14 +35,15 @@ export function effectOf(queues) {
 /** @param {{group: string, topics: string[], onClose: () => void, onDone: () => void}} props */
 export function ResetDialog({ group, topics, onClose, onDone }) {
   const own = topics.filter((each) => !each.startsWith("%RETRY%"));
-  const [form, setForm] = useState({ topic: own[0] ?? "", to: "earliest", time: "now-1h", source: "" });
+  const [given, setForm] = useState({ topic: /** @type {string | undefined} */ (undefined), to: "earliest", time: "now-1h", source: "" });
+  const form = { ...given, topic: given.topic ?? own[0] ?? "" }; // the topics may come later
   const [plan, setPlan] = useState(/** @type {any} */ (null));
   const [problem, setProblem] = useState(/** @type {any} */ (null));
   const [isBusy, setBusy] = useState(false);
   const at = form.to === "timestamp" ? parseTime(form.time) : undefined;
   const isComplete = form.topic && (form.to !== "timestamp" || at !== undefined) && (form.to !== "group" || form.source);
   const change = (/** @type {Partial<typeof form>} */ next) => {
-    setForm({ ...form, ...next });
+    setForm({ ...given, ...next });
     setPlan(null);
   };
   const send = async (/** @type {boolean} */ dryRun) => {
