@@ -156,8 +156,7 @@ class RecordBlockCorrupt(RecordError):
         super().__init__(
             offset,
             f"the log has changed on the disk between offsets {start} and {stop}, so the record "
-            "may be another than was written; GET /v1/store/scrub has the damage (`mqstore scrub "
-            "status`), for a store at rest `mqstore store verify`",
+            "may be another than was written; see GET /v1/store/scrub (`mqstore store verify`)",
         )
         self.start = start
         self.stop = stop
