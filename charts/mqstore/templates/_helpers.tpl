@@ -41,6 +41,14 @@ checksum/config: {{ include (print .Template.BasePath "/configmap.yaml") . | sha
 {{- end }}
 {{- end -}}
 
+{{/* Annotations of pods that end by themselves, and have no configuration to follow. */}}
+{{- define "mqstore.jobAnnotations" -}}
+{{- with .Values.podAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
 {{- define "mqstore.image" -}}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end -}}
@@ -66,9 +74,11 @@ checksum/config: {{ include (print .Template.BasePath "/configmap.yaml") . | sha
 
 {{- define "mqstore.podSecurity" -}}
 runAsNonRoot: true
-runAsUser: 1000
-runAsGroup: 1000
-fsGroup: 1000
+{{- range $field := list "runAsUser" "runAsGroup" "fsGroup" }}
+{{- with index $.Values.podSecurity $field }}
+{{ $field }}: {{ int64 . }}
+{{- end }}
+{{- end }}
 fsGroupChangePolicy: OnRootMismatch
 seccompProfile: {type: RuntimeDefault}
 {{- end -}}

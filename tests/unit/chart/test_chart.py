@@ -131,12 +131,17 @@ def _compare(schema: dict[str, Any], values: dict[str, Any], path: str) -> None:
 
 
 def _needed(schema: dict[str, Any], values: dict[str, Any]) -> set[str]:
-    """Values that ``null`` may not remove: sections, and values with a default."""
+    """Values that ``null`` may not remove: sections, and values with a default whose type has no
+    null."""
     return {
         name
         for name, value in values.items()
         if "properties" in schema["properties"][name]
-        or (isinstance(value, str | int | float) and value != "")
+        or (
+            isinstance(value, str | int | float)
+            and value != ""
+            and "null" not in schema["properties"][name].get("type", ())
+        )
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.chart.test_chart import EVERYTHING, executor, needs_helm, pods, refusal, render
+from tests.unit.chart.test_chart_backups import AT_URL
 
 
 @needs_helm
@@ -138,3 +139,33 @@ def test_an_index_rebuild_waits_to_be_started_and_passes_its_jobs_name_to_the_wr
     assert name == {"fieldRef": {"fieldPath": "metadata.labels['job-name']"}}
     assert driver["args"][driver["args"].index("--name") + 1] == "$(JOB_NAME)"
     assert "reports" not in {each["name"] for each in spec["volumes"]}
+
+
+@needs_helm
+def test_every_pod_has_the_annotations_that_were_given() -> None:
+    """With one a service mesh injects no sidecar into pods that end: the sidecar would not end."""
+    given = {"sidecar.istio.io/inject": "false"}
+    found = render(**EVERYTHING, podAnnotations=given, backup=AT_URL)
+    templates = [executor(found, job) for job in ("expiry-report", "index-rebuild")]
+    templates += [
+        each["spec"]["template"]
+        for kind in ("StatefulSet", "Deployment")
+        for each in found[kind].values()
+    ]
+    templates += [
+        each["spec"]["jobTemplate"]["spec"]["template"] for each in found["CronJob"].values()
+    ]
+    templates += found["Pod"].values()
+    assert len(templates) >= 7
+    for each in templates:
+        assert given.items() <= each["metadata"]["annotations"].items(), each["metadata"]
+
+
+@needs_helm
+def test_ids_can_be_left_to_the_platform() -> None:
+    left = dict.fromkeys(("runAsUser", "runAsGroup", "fsGroup"))
+    found = render(**EVERYTHING, podSecurity=left, backup=AT_URL)
+    for name, spec in pods(found).items():
+        assert spec["securityContext"]["runAsNonRoot"] is True, name
+        assert not left.keys() & spec["securityContext"].keys(), name
+    assert "/podSecurity/runAsUser" in refusal(podSecurity={"runAsUser": 0})
