@@ -45,18 +45,20 @@ def ls(
 def _ls(out: Output, url: str, max_age: str | None) -> int:
     most_ms = None if max_age is None else parse_duration(max_age)
     repository = open_repository(url)
-    listed = repository.listed()
-    whole = [each.backup for each in listed if each.backup is not None]
-    if not listed:
-        refuse(f"{repository.objects.place} has no backup")
-    out.items(map(backup_item, whole), BACKUP_COLUMNS)
-    code = EXIT_OK
-    for each in listed:
+    whole, unreadable = [], []
+    for each in repository.listed():
         if each.backup is None:
-            refuse(f"backup {each.id}: {each.why}")
-            code = EXIT_FINDINGS
+            unreadable.append(each)
+        else:
+            whole.append(backup_item(each.backup))
+    if not whole and not unreadable:
+        refuse(f"{repository.objects.place} has no backup")
+    out.items(whole, BACKUP_COLUMNS)
+    for each in unreadable:
+        refuse(f"backup {each.id}: {each.why}")
+    code = EXIT_FINDINGS if unreadable else EXIT_OK
     if most_ms is not None:
-        age_ms = time.time_ns() // 1_000_000 - whole[-1].created_ms if whole else None
+        age_ms = time.time_ns() // 1_000_000 - whole[-1]["createdMs"] if whole else None
         if age_ms is None or age_ms > most_ms:
             age = "there is no backup" if age_ms is None else f"it is {duration(age_ms)} old"
             refuse(f"the newest backup may be {max_age} old, and {age}")

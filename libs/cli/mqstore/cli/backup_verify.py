@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from functools import partial
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -14,6 +15,9 @@ from mqstore.cli.exit_codes import EXIT_FINDINGS, EXIT_OK, refuse
 from mqstore.cli.output import Column, Output, size
 from mqstore.cli.progress import show_progress
 from mqstore.cli.session import Ca, ContextName, Form, Token, TokenFile, WriterUrl
+
+if TYPE_CHECKING:
+    from mqstore.storage.backup import Backup, Listed
 
 _COLUMNS: Final = (
     Column("object", lambda each: each["name"]),
@@ -60,33 +64,56 @@ def verify(
 
 
 def _verify(out: Output, outcome: Outcome, url: str, backup_id: str | None, *, every: bool) -> int:
-    from mqstore.storage.backup import BackupUnknown, flaws_of
+    from mqstore.storage.backup import BackupUnknown, Listed, flaws_of
     from mqstore.storage.host import production_seams
 
     repository = open_repository(url)
-    unreadable = []
     if every:
-        listed = repository.listed()
-        if not listed:
-            raise BackupUnknown(f"{repository.objects.place} has no backup")
-        unreadable = [each for each in listed if each.backup is None]
-        backups = [each.backup for each in listed if each.backup is not None]
+        seen = _Seen(repository.listed())
     else:
-        backups = [repository.get(backup_id)]
-    if backups:
-        outcome.backup, outcome.end_offset = backups[-1].id, backups[-1].end
+        backup = repository.get(backup_id)
+        seen = _Seen([Listed(backup.id, backup)])
     with show_progress() as progress:
-        found = list(flaws_of(repository, backups, production_seams(), progress))
+        found = list(flaws_of(repository, seen.readable(), production_seams(), progress))
+    if not seen.ids and not seen.unreadable:
+        raise BackupUnknown(f"{repository.objects.place} has no backup")
     outcome.error = ""
-    if found or unreadable:
-        first = found[0].name if found else unreadable[0].id
-        outcome.error = f"{len(found)} objects and {len(unreadable)} manifests are damaged: {first}"
-    for each in unreadable:
+    if seen.ids:
+        outcome.backup, outcome.end_offset = seen.ids[-1], seen.end
+    if found or seen.unreadable:
+        first = found[0].name if found else seen.unreadable[0].id
+        outcome.error = (
+            f"{len(found)} objects and {len(seen.unreadable)} manifests are damaged: {first}"
+        )
+    for each in seen.unreadable:
         refuse(f"backup {each.id}: {each.why}")
     if found or not out.is_table:
         out.items(map(asdict, found), _COLUMNS)
-    elif backups:
-        read = {part.name: part.size for each in backups for part in each.objects()}
-        ids = f"{len(backups)} backups are" if every else f"backup {backups[0].id} is"
-        out.line(f"{ids} whole: {len(read)} objects, {size(sum(read.values()))}")
-    return EXIT_FINDINGS if found or unreadable else EXIT_OK
+    elif seen.ids:
+        ids = f"{len(seen.ids)} backups are" if every else f"backup {seen.ids[0]} is"
+        out.line(f"{ids} whole: {len(seen.sizes)} objects, {size(sum(seen.sizes.values()))}")
+    return EXIT_FINDINGS if found or seen.unreadable else EXIT_OK
+
+
+class _Seen:
+    """Facts of the backups for the output; their manifests are read one by one, and not kept."""
+
+    def __init__(self, listed: Iterable[Listed]) -> None:
+        self._listed = listed
+        self.unreadable: list[Listed] = []
+        self.ids: list[str] = []
+        self.end = 0
+        """The end of the newest backup."""
+        self.sizes: dict[str, int] = {}
+        """Objects by name."""
+
+    def readable(self) -> Iterator[Backup]:
+        """Yield the backups whose manifests can be read."""
+        for each in self._listed:
+            if each.backup is None:
+                self.unreadable.append(each)
+                continue
+            self.ids.append(each.id)
+            self.end = each.backup.end
+            self.sizes |= {part.name: part.size for part in each.backup.objects()}
+            yield each.backup

@@ -166,7 +166,7 @@ def test_a_repaired_segment_is_copied_again(root: Path, place: Path, tmp_path: P
         assert store.repair_damage().plan.actions
     repaired = back_up(root, place)
 
-    first, second = (each.segments[0].parts for each in repository(place).whole()[-2:])
+    first, second = (each.segments[0].parts for each in list(repository(place).whole())[-2:])
     assert [part.name for part in first] != [part.name for part in second]
     assert repaired.backup.damaged_blocks == 0
     put_back(place, tmp_path / "restored")

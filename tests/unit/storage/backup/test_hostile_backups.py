@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import gc
 import json
 import re
+import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -12,12 +14,24 @@ from typing import Any
 
 import pytest
 from crc32c import crc32c
+from typer.testing import CliRunner
 
+from mqstore.cli.main import app
 from mqstore.storage.admin import Commit
-from mqstore.storage.backup import BackupDamaged, BackupError, TargetRefused, repository
+from mqstore.storage.backup import (
+    BackupDamaged,
+    BackupError,
+    Rule,
+    TargetRefused,
+    flaws_of,
+    manifest,
+    plan_prune,
+    repository,
+)
 from mqstore.storage.metadata import sealed_json
 from mqstore.storage.seams import DiskUsage
 from mqstore.storage.system.posix_files import PosixFileSystem
+from mqstore.storage.system.threads import production_seams
 from tests.unit.storage.backup import backups
 from tests.unit.storage.backup.backups import back_up, flaws, put_back
 from tests.unit.storage.stores import open_store, put_some
@@ -153,6 +167,31 @@ def test_a_document_is_read_up_to_its_bound(monkeypatch: pytest.MonkeyPatch) -> 
     assert listed.backup is None
     assert "more than 65536 bytes" in (listed.why or "")
     assert objects.taken == (64 << 10) + 1024
+
+
+def test_manifests_are_read_one_by_one(
+    root: Path, made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Verifying, listing and pruning keep none of them while the next one is read."""
+    for _ in range(3):
+        back_up(root, made)
+    kept = weakref.WeakSet[manifest.Backup]()
+    most, read = 0, manifest.Backup.model_validate_json
+
+    def watched(text: bytes) -> manifest.Backup:
+        nonlocal most
+        gc.collect()
+        most = max(most, sum(1 for each in kept if each.segments))
+        kept.add(found := read(text))
+        return found
+
+    monkeypatch.setattr(manifest.Backup, "model_validate_json", watched)
+    place = backups.repository(made)
+    assert list(flaws_of(place, place.whole(), production_seams(), lambda *_: None)) == []
+    assert len(plan_prune(place, Rule(2)).kept) == 2
+    assert CliRunner().invoke(app, ["backup", "ls", str(made)]).exit_code == 0
+    assert CliRunner().invoke(app, ["backup", "verify", str(made), "--all"]).exit_code == 0
+    assert most <= 1
 
 
 @pytest.mark.parametrize("folder", ["log", "tables", "backups"])

@@ -98,7 +98,7 @@ def kill_each_step_of_create(root: Path, place: Path) -> int:
 
     def check() -> None:
         assert flaws(place) == []
-        assert repository(place).whole()[0].id == first
+        assert next(repository(place).whole()).id == first
 
     def change(seams: Seams) -> None:
         Creation(root, repository(place, seams=seams), seams).run()
@@ -111,7 +111,7 @@ def kill_each_step_of_prune(root: Path, place: Path) -> int:
 
     def check() -> None:
         assert flaws(place) == []
-        assert repository(place).whole()[-1].id == newest
+        assert list(repository(place).whole())[-1].id == newest
 
     def change(seams: Seams) -> None:
         prune(repository(place, seams=seams), Rule(1), no_progress)
@@ -254,7 +254,7 @@ def test_a_torn_manifest_is_no_backup(root: Path, place: Path) -> None:
     newest = max((place / "backups").iterdir())
     newest.write_bytes(newest.read_bytes()[:-20])
 
-    listed = repository(place).listed()
+    listed = list(repository(place).listed())
 
     assert [each.backup is None for each in listed] == [False, True]
     assert repository(place).get(None).id == listed[0].id

@@ -6,7 +6,7 @@ store in memory, as a restore opens them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from mqstore.storage.backup.errors import BackupDamaged
@@ -27,18 +27,19 @@ class Flaw:
 
 
 def flaws_of(
-    repository: Repository, backups: Sequence[Backup], seams: Seams, progress: Progress
+    repository: Repository, backups: Iterable[Backup], seams: Seams, progress: Progress
 ) -> Iterator[Flaw]:
     """Read all objects of some backups, each once, and yield those from which no store is restored.
 
     Raises OSError when the place cannot be read.
     """
     objects: dict[StoredObject, list[str]] = {}
+    small: dict[StoredObject, Backup] = {}
     for backup in backups:
         for each in backup.objects():
             key = StoredObject(name=each.name, size=each.size, crc32c=each.crc32c)
             objects.setdefault(key, []).append(backup.id)
-    small = {each.tables: each for each in backups}
+        small[backup.tables] = backup.model_copy(update={"segments": ()})
     total, done = sum(each.size for each in objects), 0
     for each, ids in objects.items():
         try:

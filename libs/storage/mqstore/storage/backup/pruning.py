@@ -41,15 +41,16 @@ def plan_prune(repository: Repository, rule: Rule) -> PrunePlan:
 
     Raises BackupError for manifests that cannot be read, unless the rule drops them; OSError.
     """
-    listed = repository.listed()
-    unreadable = [each for each in listed if each.backup is None]
+    listed = [_Age.of(each) for each in repository.listed()]
+    unreadable = [each for each in listed if each.created_ms is None]
     if unreadable and not rule.drops_unreadable:
         raise BackupError(
             f"the manifest of {unreadable[0].id} cannot be read, so the objects that it needs are "
             "unknown; restore it, or remove such backups with --drop-unreadable"
         )
     kept = _kept(listed, rule)
-    needed = {part.name for each in kept if each.backup for part in each.backup.objects()}
+    backups = (repository.get(each.id) for each in kept)
+    needed = {part.name for each in backups for part in each.objects()}
     there = {**repository.objects.sizes(LOG), **repository.objects.sizes(TABLES)}
     objects = {name: size for name, size in there.items() if name not in needed}
     ids = {each.id for each in kept}
@@ -61,13 +62,26 @@ def plan_prune(repository: Repository, rule: Rule) -> PrunePlan:
     )
 
 
-def _kept(listed: Sequence[Listed], rule: Rule) -> list[Listed]:
-    whole = [each for each in listed if each.backup is not None]
+@dataclass(frozen=True, slots=True)
+class _Age:
+    """The age of a backup, without its objects."""
+
+    id: str
+    created_ms: int | None
+    """None where its manifest cannot be read."""
+
+    @classmethod
+    def of(cls, listed: Listed) -> _Age:
+        return cls(listed.id, None if listed.backup is None else listed.backup.created_ms)
+
+
+def _kept(listed: Sequence[_Age], rule: Rule) -> list[_Age]:
+    whole = [each for each in listed if each.created_ms is not None]
     newest = whole[-max(1, rule.newest) :]
     young = [
         each
         for each in whole[: -len(newest)]
-        if rule.since_ms is not None and each.backup and each.backup.created_ms >= rule.since_ms
+        if rule.since_ms is not None and (each.created_ms or 0) >= rule.since_ms
     ]
     return young + newest
 

@@ -111,18 +111,21 @@ class Repository:
         self.objects = objects
         self._seams = seams
 
-    def listed(self) -> list[Listed]:
-        """All backups, the oldest first, with those whose manifest cannot be read."""
-        return [self._listed(each) for each in self._ids()]
+    def listed(self) -> Iterator[Listed]:
+        """Yield all backups, the oldest first, with those whose manifest cannot be read.
+
+        Manifests are read one by one: together they may have more bytes than there is memory.
+        """
+        return map(self._listed, self._ids())
 
     def _ids(self) -> list[str]:
         names = sorted(self.objects.sizes(BACKUPS))
         ids = (name.removeprefix(f"{BACKUPS}/").removesuffix(SUFFIX) for name in names)
         return [each for each in ids if ID.fullmatch(each)]
 
-    def whole(self) -> list[Backup]:
-        """The backups whose manifests can be read, the oldest first."""
-        return [each.backup for each in self.listed() if each.backup is not None]
+    def whole(self) -> Iterator[Backup]:
+        """Yield the backups whose manifests can be read, the oldest first."""
+        return (each.backup for each in self.listed() if each.backup is not None)
 
     def newest(self) -> Backup | None:
         """The newest backup whose manifest can be read; None without one."""

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from itertools import groupby, islice
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from mqstore.storage.codec.hosts import Host
@@ -176,9 +178,10 @@ def cut_in_pieces(start: int, stop: int, named: Sequence[EntryTarget]) -> list[P
     stretch is.
     """
     pieces: list[Piece] = []
-    offsets = sorted({each.offset for each in named})[:PIECES_MAX]
-    for number, offset in enumerate(offsets):
-        here = [each for each in named if each.offset == offset]
+    groups = islice(groupby(named, attrgetter("offset")), PIECES_MAX)
+    places = {offset: list(group) for offset, group in groups}
+    offsets = list(places)
+    for number, (offset, here) in enumerate(places.items()):
         following = offsets[number + 1] if number + 1 < len(offsets) else stop
         _add(pieces, Piece(pieces[-1].stop if pieces else start, offset, ()))
         end = min(offset + max(each.size for each in here), following)
