@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from mqstore.service.ha_frames import encode_fetched, encode_tables_report
 from mqstore.storage.admin import Commit
 from mqstore.storage.errors import RepairRefused
 from mqstore.storage.status import BEFORE_LOG, TableBatch, TableName
-from mqstore.writer.replication import slave
+from mqstore.writer.replication import ha_server, slave
 from tests.unit.storage.stores import put_some
 from tests.unit.writer.replication.test_ha_server import SOME, RawSlave, Served, run_served
 
@@ -46,7 +47,11 @@ def test_a_follower_gets_all_tables_and_then_what_changes(root: Path) -> None:
     run_served(root, scenario)
 
 
-def test_tables_come_behind_the_messages_that_they_refer_to(root: Path) -> None:
+def test_tables_come_behind_the_messages_that_they_refer_to(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ha_server, "TABLES_INTERVAL_S", math.inf)  # else they come twice
+
     async def scenario(served: Served) -> None:
         served.confirm()
         store = served.store
