@@ -167,6 +167,20 @@ def test_topics_are_created_shown_changed_and_deleted(use: Use) -> None:
     assert "t1" in use("topic", "info", "t1", code=2).stderr
 
 
+def test_queues_with_unread_messages_are_taken_away_after_a_confirmation(use: Use) -> None:
+    use("topic", "create", "narrow", "--queues", "4")
+    for queue_id in range(4):
+        use("produce", "narrow", "x", "--queue", str(queue_id))
+    fewer = ("topic", "update", "narrow", "--queues", "1")
+    lost = "3 messages in 3 queues can be received no more, not consumed by any group (3)"
+    assert lost in use(*fewer, "--dry-run", form="table").stdout
+    refused = use(*fewer, code=2).stderr
+    assert lost in refused and "Repeat the command with --yes" in refused
+    drains = lines(use("topic", "update", "narrow", "--write-queues", "1"))[0]
+    assert (drains["readQueues"], drains["writeQueues"]) == (4, 1)
+    assert lines(use(*fewer, "--yes"))[0]["readQueues"] == 1
+
+
 def test_messages_are_produced_from_arguments_lines_and_json(use: Use) -> None:
     use("topic", "create", "made", "--queues", "1")
     options = ("-k", "k1", "-k", "k2", "-t", "red", "-p", "a=b", "--sync")

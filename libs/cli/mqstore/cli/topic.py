@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -10,8 +10,16 @@ from mqstore.cli.completion import complete_topic
 from mqstore.cli.output import Column, columns_of, field_column, yes_no
 from mqstore.cli.session import DryRun, Session, Yes, service_command
 
+if TYPE_CHECKING:
+    from mqstore.wire.topics import ChangedTopic
+
 TopicName = Annotated[str, typer.Argument(help="The topic.", autocompletion=complete_topic)]
 Queues = Annotated[int | None, typer.Option(min=1, help="Number of queues to read and write.")]
+ReadQueues = Annotated[int | None, typer.Option(min=1, help="Number of queues to read.")]
+WriteQueues = Annotated[
+    int | None,
+    typer.Option(min=1, help="Number of queues to write; lower it first to drain the others."),
+]
 Perm = Annotated[int | None, typer.Option(help="2 write, 4 read, 6 both.")]
 Order = Annotated[
     bool | None, typer.Option("--order/--no-order", help="Mark as a topic with global order.")
@@ -123,27 +131,52 @@ def update(
     session: Session,
     topic: TopicName,
     queues: Queues = None,
+    read_queues: ReadQueues = None,
+    write_queues: WriteQueues = None,
     perm: Perm = None,
     order: Order = None,
     attribute: Attributes = None,
+    yes: Yes = False,
     dry_run: DryRun = False,
 ) -> None:
     """Change the given settings of a topic. Needs the role admin.
+
+    Consumers receive from as many queues as the topic has to read or to write. Before queues are
+    taken away, drain them: lower --write-queues, wait until `mqstore group lag` is 0, then lower
+    --read-queues.
 
     Examples:
 
     \b
         mqstore topic update orders --queues 16
+        mqstore topic update orders --write-queues 3
         mqstore topic update orders --perm 4 --dry-run
     """
     fields = _fields(queues, perm, order, attribute)
+    fields |= {
+        name: count
+        for name, count in (("read_queues", read_queues), ("write_queues", write_queues))
+        if count is not None
+    }
     if not fields:
-        raise ValueError("nothing to change; give --queues, --perm, --order or --attribute")
+        raise ValueError(
+            "nothing to change; give --queues, --read-queues, --write-queues, --perm, --order or "
+            "--attribute"
+        )
     before = session.client.topic(topic)
+    counts = [fields.get(name) for name in ("queues", "read_queues", "write_queues")]
+    plan = None
+    if any(each is not None and each < max(before.read_queues, before.queues) for each in counts):
+        plan = session.client.change_topic(topic, **fields, dry_run=True)
+    hidden = "" if plan is None else _hidden_text(plan)
     if dry_run:
         now = f"{before.queues} queues, perm {before.perm}"
-        session.out.done(f"would change the topic {topic} ({now}): {_fields_text(fields)}")
+        text = f"would change the topic {topic} ({now}): {_fields_text(fields)}"
+        session.out.done(f"{text}; {hidden}" if hidden else text, plan)
         return
+    if plan is not None and plan.unread:
+        session.confirm(f"Change the topic {topic}: {hidden}?", yes=yes)
+        fields["allow_unread"] = True
     session.out.done(f"changed the topic {topic}", session.client.change_topic(topic, **fields))
 
 
@@ -195,6 +228,15 @@ def pairs(given: list[str] | None, option: str) -> dict[str, str]:
             raise ValueError(f"{option} {name} is given twice; give each name once")
         found[name] = value
     return found
+
+
+def _hidden_text(plan: ChangedTopic) -> str:
+    """The messages that a change hides, and the groups that have not consumed them; or nothing."""
+    if not plan.hidden_messages:
+        return ""
+    by = ", ".join(f"{each.group or 'any group'} ({each.messages})" for each in plan.unread)
+    text = f"{plan.hidden_messages} messages in {plan.hidden_queues} queues can be received no more"
+    return f"{text}, not consumed by {by}" if by else f"{text}; all groups have consumed them"
 
 
 def _exists(session: Session, topic: str) -> bool:

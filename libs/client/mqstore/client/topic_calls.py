@@ -6,10 +6,19 @@ from collections.abc import Mapping
 from typing import Literal
 
 from mqstore.client.requests import Call, call, document
-from mqstore.wire.topics import DELETE_TOPIC, PUT_TOPIC, TOPIC, TOPICS, Topic, TopicDeletion, Topics
+from mqstore.wire.topics import (
+    DELETE_TOPIC,
+    PUT_TOPIC,
+    TOPIC,
+    TOPICS,
+    ChangedTopic,
+    Topic,
+    TopicDeletion,
+    Topics,
+)
 
 
-def create_topic(topic: str, *, queues: int = 4, perm: int = 6) -> Call[Topic]:
+def create_topic(topic: str, *, queues: int = 4, perm: int = 6) -> Call[ChangedTopic]:
     """Create a topic, or change its queues."""
     body = document(PUT_TOPIC, queues=queues, perm=perm)
     return call(PUT_TOPIC, at={"topic": topic}, json=body)
@@ -25,10 +34,14 @@ def change_topic(
     order: bool | None = None,
     filter_type: Literal["SINGLE_TAG", "MULTI_TAG"] | None = None,
     attributes: Mapping[str, str] | None = None,
-) -> Call[Topic]:
+    allow_unread: bool | None = None,
+    dry_run: bool | None = None,
+) -> Call[ChangedTopic]:
     """Create a topic, or change the given settings of one.
 
     ``queues`` sets the queues to read and to write; ``perm`` is 2 (write), 4 (read) or 6 (both).
+    Queues that groups have not consumed are taken away only with ``allow_unread``. ``dry_run``
+    returns what a change would hide, and changes nothing.
     """
     fields = document(
         PUT_TOPIC,
@@ -39,6 +52,8 @@ def change_topic(
         order=order,
         filter_type=filter_type,
         attributes=attributes,
+        allow_unread=allow_unread,
+        dry_run=dry_run,
     )
     return call(PUT_TOPIC, at={"topic": topic}, json=fields)
 

@@ -149,7 +149,7 @@ class MessageImport:
             except TopicUnknown:
                 self._store.create_topic(topic, queues=count)
                 continue
-            if max(known.read_queues, known.write_queues) < count:
+            if known.queues < count:
                 self._store.put_topic(topic, TopicChange(count, count, known.perm))
 
     def put(self, message: Message, store_time_ms: int) -> None:

@@ -14,7 +14,7 @@ from threading import Lock
 from typing import overload
 
 from mqstore.storage._kernel import EncodedBatch
-from mqstore.storage.admin.topics import TopicChange, TopicDeletion
+from mqstore.storage.admin.topics import QueueReduction, TopicChange, TopicDeletion
 from mqstore.storage.assembly import StoreParts, why_follower
 from mqstore.storage.codec.batch import decode_batch
 from mqstore.storage.codec.hosts import parse_host
@@ -259,11 +259,12 @@ class MessageStore:
         return self._parts.admin.topics.get(name)
 
     def put_topic(self, name: str, change: TopicChange) -> TopicConfig:
-        """Create, or change, a topic; durable at return.
-
-        Raises TopicNameError, TopicConfigError, StoreNotWritable, OSError.
-        """
+        """Create, or change, a topic; durable at return. Errors as ``Topics.put``."""
         return self._parts.admin.topics.put(name, change)
+
+    def plan_topic_change(self, name: str, change: TopicChange) -> QueueReduction:
+        """Return what ``put_topic`` would hide. Raises TopicNameError, TopicConfigError."""
+        return self._parts.admin.topics.plan_change(name, change, self.offsets)
 
     def create_topic(self, name: str, *, queues: int = 4, perm: int = 6) -> TopicConfig:
         """``put_topic`` with as many queues to read as to write."""

@@ -309,6 +309,14 @@ TOPIC_CONFIG = register(
     "Queue counts, `perm` or attributes are out of range.",
     "Correct what `detail` names; attributes need a store of format 5.x.",
 )
+QUEUES_UNREAD = register(
+    "queues-unread",
+    409,
+    "Queues with unread messages cannot be taken away",
+    "After the change no consumer could receive messages that groups have not consumed.",
+    "Lower `writeQueues` first, and `readQueues` once the groups in `detail` have consumed these"
+    " queues; or repeat the request with `allowUnread`.",
+)
 PROPERTY_INVALID = register(
     "property-invalid",
     422,

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 from pydantic import ConfigDict, Field
 
 from mqstore.wire import problems
-from mqstore.wire.base import Reply, Request
+from mqstore.wire.base import NewerFlag, NewerInteger, Reply, Request
 from mqstore.wire.examples import groups as examples
 from mqstore.wire.limits import QUEUES_MAX
 from mqstore.wire.operation import Operation, Role, Target, json_of
@@ -32,6 +32,16 @@ class TopicSpec(Request):
     order: Flag | None = None
     filter_type: Literal["SINGLE_TAG", "MULTI_TAG"] | None = None
     attributes: Attributes | None = None
+    allow_unread: Annotated[
+        Flag | None,
+        Field(
+            description="Take queues away although groups have not consumed them: their messages"
+            " can be received no more."
+        ),
+    ] = None
+    dry_run: Annotated[
+        Flag | None, Field(description="Only return what the change would hide; change nothing.")
+    ] = None
 
     model_config = ConfigDict(json_schema_extra={"example": {"queues": 4}})
 
@@ -47,6 +57,33 @@ class Topic(OfShards):
     order: bool
     filter_type: str = "SINGLE_TAG"
     attributes: dict[str, str] = Field(default_factory=dict)
+
+
+class UnreadMessages(Reply):
+    """Messages that a group has not consumed."""
+
+    group: str
+    messages: int
+
+
+class ChangedTopic(Topic):
+    """A topic as a request leaves it, and the messages that can be received no more."""
+
+    hidden_queues: Annotated[
+        NewerInteger, Field(description="Queues that the change takes away, of all shards.")
+    ] = None
+    hidden_messages: Annotated[
+        NewerInteger, Field(description="Messages in them, which no consumer can receive.")
+    ] = None
+    unread: Annotated[
+        tuple[UnreadMessages, ...],
+        Field(description="Those of them that groups have not consumed, by group."),
+    ] = ()
+    dry_run: Annotated[
+        NewerFlag, Field(description="Whether nothing was changed, and `topic` is as it was.")
+    ] = None
+
+    model_config = ConfigDict(json_schema_extra={"example": examples.CHANGED_TOPIC})
 
 
 class Topics(Reply, title="TopicList"):
@@ -81,9 +118,13 @@ PUT_TOPIC: Final = Operation(
     summary="Create a topic, or change it",
     tag="topics",
     request=TopicSpec,
-    reply=Topic,
-    contents={201: ("Created.", json_of(Topic))},
-    problems=(*_CHANGES, problems.TOPIC_CONFIG, *problems.WITH_BODY),
+    reply=ChangedTopic,
+    contents={201: ("Created.", json_of(ChangedTopic))},
+    example=examples.CHANGED_TOPIC,
+    problems=(
+        *(*_CHANGES, problems.TOPIC_CONFIG, problems.QUEUES_UNREAD),
+        *problems.WITH_BODY,
+    ),
 )
 TOPICS: Final = Operation(
     name="topics",

@@ -421,7 +421,13 @@ class QueryService:
 
     def _lags_in(self, store: OpenedStore, offsets: ConsumerOffsets) -> GroupLags:
         count, passed_of = store.count_dead_letters, store.expired.of
-        return GroupLags(store.reader.lookups, offsets, self.queues, count, passed_of)
+        return GroupLags(store.reader.lookups, offsets, self._received_queues, count, passed_of)
+
+    def _received_queues(self, topic: str) -> list[QueueRange]:
+        """Return the bounds of the queues that consumers receive from, by queue id; not those that
+        a change of the topic took away. Raises TopicUnknown."""
+        count = self.topics.received_queues(topic)
+        return [each for each in self.queues(topic) if count is None or each.queue_id < count]
 
     def subscriptions(self, topic: str) -> list[FilterData]:
         """Return the current and recent subscriptions of all groups to a topic, as last saved."""

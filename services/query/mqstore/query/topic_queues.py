@@ -18,6 +18,12 @@ class TopicQueues:
         found = self._file.now().table.get(topic)
         return 0 if found is None else found.read_queues
 
+    def received_queues(self, topic: str) -> int | None:
+        """Return the number of queues that consumers receive from; None for a topic that was never
+        created, of which they receive all."""
+        found = self._file.now().table.get(topic)
+        return None if found is None else found.queues
+
     def names(self) -> list[str]:
         """Return the names of all configured topics, sorted."""
         return sorted(self._file.now().table.names())

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import Body, Query, Request, Response
 
+from mqstore.service import problems
 from mqstore.service.app import Api, TopicName
 from mqstore.service.endpoint import Endpoint
+from mqstore.service.problems import Problem
 from mqstore.storage import topic_names
 from mqstore.storage.admin import TopicChange, TopicConfig
 from mqstore.storage.errors import TopicUnknown
 from mqstore.wire import topics as operations
-from mqstore.wire.topics import Topic, TopicDeletion, Topics, TopicSpec
+from mqstore.wire.topics import (
+    ChangedTopic,
+    Topic,
+    TopicDeletion,
+    Topics,
+    TopicSpec,
+    UnreadMessages,
+)
 from mqstore.writer.fan_out import apply_to_all_shards
 from mqstore.writer.service import WriterService
 
+NAMED_MAX: Final = 5
+"""Number of groups that a refusal names."""
+_OF_CHANGE: Final = ("hidden_queues", "hidden_messages", "unread", "dry_run")
 DryRun = Annotated[
     bool, Query(alias="dryRun", description="Only return what would be deleted; change nothing.")
 ]
@@ -44,20 +57,59 @@ class TopicRoutes:
         request: Request,
         response: Response,
         spec: Annotated[TopicSpec | None, Body()] = None,
-    ) -> Topic:
+    ) -> ChangedTopic:
         """Creates or changes a topic, idempotently: 201 if it was created, 200 if it existed. All
-        shards get the resulting configuration; `shards` names those that could not be reached."""
+        shards get the resulting configuration; `shards` names those that could not be reached.
 
-        async def here() -> Topic:
+        Consumers receive from as many queues as the topic has to read or to write. A change that
+        takes queues away is refused while groups have not consumed their messages on any shard,
+        without `allowUnread`. To drain queues, lower `writeQueues` first: nothing more is put into
+        them, and consumers receive the rest."""
+        wanted = spec or TopicSpec()
+
+        async def plan() -> ChangedTopic:
+            """Find what the change would hide on this shard."""
+            return await self._plan(topic, wanted)
+
+        async def here() -> ChangedTopic:
             """Put the topic on this shard."""
-            return await self._put(topic, response, spec or TopicSpec())
+            return await self._put(topic, response, wanted)
 
-        shards = self._service.shards
-        return await apply_to_all_shards(
-            shards, request, Topic, here, lambda made: made[0], _spec_of
+        shards, hidden = self._service.shards, await plan()
+        if wanted.dry_run or hidden.hidden_queues:
+            only_plan = wanted.model_copy(update={"dry_run": True})
+            hidden = await apply_to_all_shards(
+                shards, request, ChangedTopic, plan, _join_changes, lambda _: only_plan
+            )
+        if wanted.dry_run:
+            return hidden
+        if not wanted.allow_unread:
+            _require_read(hidden)
+        allowed = {"allow_unread": wanted.allow_unread}
+
+        def spec_of(made: Topic) -> TopicSpec:
+            """Return the request for the other shards, which look at their own queues again."""
+            return _spec_of(made).model_copy(update=allowed)
+
+        made = await apply_to_all_shards(
+            shards, request, ChangedTopic, here, lambda made: made[0], spec_of
         )
+        of_change = {each: getattr(hidden, each) for each in _OF_CHANGE if each != "dry_run"}
+        return made.model_copy(update=of_change)
 
-    async def _put(self, topic: str, response: Response, spec: TopicSpec) -> Topic:
+    async def _plan(self, topic: str, spec: TopicSpec) -> ChangedTopic:
+        store = self._service.store
+        found = await asyncio.to_thread(store.plan_topic_change, topic, _change(spec))
+        try:
+            config = store.topic(topic)
+        except TopicUnknown:
+            config = TopicConfig(topic)
+        unread = [UnreadMessages(group=name, messages=n) for name, n in found.unread.items()]
+        if found.is_unread and not unread:
+            unread = [UnreadMessages(group="", messages=found.messages)]
+        return _changed(config, found.queues, found.messages, tuple(unread), True)
+
+    async def _put(self, topic: str, response: Response, spec: TopicSpec) -> ChangedTopic:
         store = self._service.store
         topic_names.check_new_topic(topic, store.format)
         change = _change(spec)
@@ -68,7 +120,7 @@ class TopicRoutes:
         made = await asyncio.to_thread(store.put_topic, topic, change)
         self._on_change()
         self._service.events.publish("topic", topic=topic, isDeleted=False)
-        return topic_view(made)
+        return _changed(made, 0, 0, (), False)
 
     async def topics(self) -> Topics:
         """All topics, including those with queues but no configuration, as a broker's recovery
@@ -123,12 +175,60 @@ def _change(spec: TopicSpec) -> TopicChange:
     )
 
 
+def _changed(
+    config: TopicConfig,
+    queues: int,
+    messages: int,
+    unread: tuple[UnreadMessages, ...],
+    dry_run: bool,
+) -> ChangedTopic:
+    return ChangedTopic(
+        **dict(topic_view(config)),
+        hidden_queues=queues,
+        hidden_messages=messages,
+        unread=unread,
+        dry_run=dry_run,
+    )
+
+
+def _join_changes(plans: Sequence[ChangedTopic]) -> ChangedTopic:
+    """Sum what a change would hide on each shard."""
+    unread: Counter[str] = Counter()
+    for plan in plans:
+        unread.update({each.group: each.messages for each in plan.unread})
+    return plans[0].model_copy(
+        update={
+            "hidden_queues": sum(each.hidden_queues or 0 for each in plans),
+            "hidden_messages": sum(each.hidden_messages or 0 for each in plans),
+            "unread": tuple(
+                UnreadMessages(group=group, messages=messages)
+                for group, messages in sorted(unread.items())
+            ),
+        }
+    )
+
+
+def _require_read(plan: ChangedTopic) -> None:
+    """Raise Problem (409) where groups have not consumed queues that would go."""
+    if not plan.unread:
+        return
+    by = ", ".join(
+        f"{each.group or 'any group'} ({each.messages})" for each in plan.unread[:NAMED_MAX]
+    )
+    more = f" and {len(plan.unread) - NAMED_MAX} more" if len(plan.unread) > NAMED_MAX else ""
+    raise Problem(
+        problems.QUEUES_UNREAD,
+        f"{plan.hidden_messages} messages in {plan.hidden_queues} queues of {plan.topic} could be "
+        f"received no more; not consumed by {by}{more}",
+    )
+
+
 def _spec_of(made: Topic) -> TopicSpec:
     """Return the request that makes another shard's topic equal to this one.
 
     A broker's topic may have values that no request may have; the other shard then rejects it.
     """
-    fields = made.model_dump(exclude={"topic", "queues", "attributes", "shards"})
+    fields = made.model_dump(exclude={"topic", "queues", "attributes", "shards", *_OF_CHANGE})
     return TopicSpec.model_construct(**fields, attributes=made.attributes or None)
 
 

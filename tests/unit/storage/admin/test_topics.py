@@ -27,6 +27,24 @@ from tests.unit.storage.stores import CONFIG, abandon, all_bodies, bodies, messa
 from tests.unit.storage.stores import put_some as put
 
 
+def test_a_change_of_queues_names_what_consumers_can_receive_no_more(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        store.create_topic("T", queues=8)
+        put(store, 80, queues=8)
+        fewer = TopicChange(3, 3)
+        found = store.plan_topic_change("T", fewer)
+        assert (found.queues, found.messages, found.unread, found.is_unread) == (5, 50, {}, True)
+        store.offsets.commit("all", [Commit("T", queue_id, 10) for queue_id in range(8)])
+        assert not store.plan_topic_change("T", fewer).is_unread
+        store.offsets.commit("some", [Commit("T", 3, 4)])
+        assert store.plan_topic_change("T", fewer).unread == {"some": 46}
+        for harmless in (TopicChange(write_queues=3), TopicChange(perm=4), TopicChange(9, 9)):
+            assert store.plan_topic_change("T", harmless).messages == 0
+        assert store.plan_topic_change("new", fewer).messages == 0
+        with pytest.raises(TopicConfigError):
+            store.plan_topic_change("T", TopicChange(0, 0))
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[MessageStore]:
     with open_store(tmp_path / "store") as opened:

@@ -333,8 +333,7 @@ class GroupOffsets:
         return [self.stand(group, topic, each) for each in self.queue_ids(group, topic)]
 
     def _queue_ids(self, topic: str) -> range:
-        found = self._topic_of(topic)
-        return range(max(found.read_queues, found.write_queues))
+        return range(self._topic_of(topic).queues)
 
     def _target(self, stand: GroupOffset, to: Position, timestamp_ms: int) -> int:
         if to is Position.EARLIEST:

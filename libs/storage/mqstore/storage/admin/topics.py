@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Final
 
@@ -74,6 +74,26 @@ class TopicDeletion:
     """Groups whose offsets in the topic are removed too."""
 
 
+@dataclass(frozen=True, slots=True)
+class QueueReduction:
+    """The messages that no consumer can receive any more after a change of a topic's queues."""
+
+    queues: int = 0
+    """Number of queues that are taken away."""
+    messages: int = 0
+    """Messages in them."""
+    unread: Mapping[str, int] = field(default_factory=dict)
+    """Those that a group of the topic has not consumed, by group."""
+
+    groups: int = 0
+    """Number of groups that consume the topic."""
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether a group has not consumed all of them, or there is no group."""
+        return self.messages > 0 and (bool(self.unread) or self.groups == 0)
+
+
 class Topics:
     """Lists, changes and deletes topics. Thread-safe; a change is durable when its call returns."""
 
@@ -122,6 +142,33 @@ class Topics:
         raise TopicUnknown(
             f"there is no topic {name}; GET /v1/topics lists the topics, and PUT /v1/topics/NAME "
             f"creates one (`mqstore topic ls`, `mqstore topic create {name}`)"
+        )
+
+    def plan_change(self, name: str, change: TopicChange, offsets: GroupOffsets) -> QueueReduction:
+        """The messages that a change of a topic would hide: consumers receive from as many queues
+        as the topic has to read or to write. Raises TopicNameError, TopicConfigError."""
+        topic_names.check_new_topic(name, self._format)
+        before = self._table.get(name)
+        after = change.of(before or TopicConfig(name))
+        self._check(after)
+        if before is None or after.queues >= before.queues:
+            return QueueReduction()
+        gone = [
+            queue
+            for queue in self._queues.of_topic(name)
+            if after.queues <= queue.queue_id < before.queues
+        ]
+        groups = [group for group, topics in offsets.groups().items() if name in topics]
+        unread = {}
+        for group in sorted(groups):
+            lag = sum(offsets.stand(group, name, queue.queue_id).lag for queue in gone)
+            if lag:
+                unread[group] = lag
+        return QueueReduction(
+            before.queues - after.queues,
+            sum(queue.max_index - queue.min_index for queue in gone),
+            unread,
+            len(groups),
         )
 
     def put(self, name: str, change: TopicChange) -> TopicConfig:

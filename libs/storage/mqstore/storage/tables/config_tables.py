@@ -43,6 +43,11 @@ class TopicConfig:
     """5.x only."""
 
     @property
+    def queues(self) -> int:
+        """Number of queues that consumers receive from."""
+        return max(self.read_queues, self.write_queues)
+
+    @property
     def is_readable(self) -> bool:
         """Whether consumers may read the topic."""
         return bool(self.perm & 4)

@@ -12,6 +12,21 @@ TOPIC_DELETION: Final[dict[str, Any]] = {
     "dryRun": True,
 }
 
+CHANGED_TOPIC: Final[dict[str, Any]] = {
+    "topic": "orders",
+    "queues": 3,
+    "readQueues": 3,
+    "writeQueues": 3,
+    "perm": 6,
+    "order": False,
+    "filterType": "SINGLE_TAG",
+    "attributes": {},
+    "hiddenQueues": 5,
+    "hiddenMessages": 1200,
+    "unread": [{"group": "billing", "messages": 40}],
+    "dryRun": False,
+}
+
 GROUP: Final[dict[str, Any]] = {
     "group": "billing",
     "configured": True,
