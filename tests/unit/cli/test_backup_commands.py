@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from fsspec.implementations.memory import MemoryFileSystem
 from typer.testing import CliRunner, Result
 
 from mqstore.cli.main import app
-from tests.unit.storage.stores import open_store, put_some
+from mqstore.storage.message_store import Durability
+from tests.unit.storage.puts import put_message
+from tests.unit.storage.stores import message, open_store, put_some
 from tests.unit.untouched import entries_of
 
 
@@ -165,6 +168,26 @@ def test_the_age_of_the_newest_backup_is_checked(place: str, root: Path) -> None
     assert run("backup", "ls", place, "--max-age", "1h").exit_code == 0
     old = run("backup", "ls", place, "--max-age", "0ms")
     assert (old.exit_code, "it is" in old.output) == (1, True)
+
+
+def test_a_backup_beside_asynchronous_load_ends_with_0(place: str, root: Path) -> None:
+    with open_store(root) as store:
+        stop = threading.Event()
+
+        def put_on() -> None:
+            number = 1000
+            while not stop.is_set():
+                put_message(store, message(store, number), Durability.ASYNC)
+                number += 1
+
+        thread = threading.Thread(target=put_on)
+        thread.start()
+        try:
+            found = create(place, root)
+        finally:
+            stop.set()
+            thread.join()
+    assert found["unsyncedBytes"] == 0
 
 
 def test_unsynced_or_damaged_log_is_a_finding_of_create(place: str, root: Path) -> None:
