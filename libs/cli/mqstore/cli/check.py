@@ -86,7 +86,7 @@ def _checks(client: Client, limits: Limits) -> Iterator[dict[str, Any]]:
     yield from _of_store(store, limits)
     finding_count = client.scrub().finding_count
     yield _row("scrub", not finding_count, f"{finding_count} damaged ranges")
-    yield from _of_groups(client, limits)
+    yield from groups_rows(client, limits)
     listed = client.findings().findings
     for each in listed:
         yield _row(each.kind, False, f"{each.text} (docs: how-to/{each.page})")
@@ -103,27 +103,38 @@ def _of_store(store: Store, limits: Limits) -> Iterator[dict[str, Any]]:
     )
 
 
-def _of_groups(client: Client, limits: Limits) -> Iterator[dict[str, Any]]:
+def groups_rows(client: Client, limits: Limits) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the groups and of their dead letters."""
     late, dead, count = [], [], 0
+    missing: set[str] = set()
     cursor: str | None = None
     while True:
         page = client.lags(cursor=cursor)
         for group in page.groups:
             count += 1
-            oldest = max((each.lag_ms or 0 for each in group.topics), default=0)
+            ages = [each.lag_ms for each in group.topics if each.lag]
+            oldest = None if None in ages else max((age or 0 for age in ages), default=0)
             if _exceeds(group.lag, limits.lag) or _exceeds(oldest, limits.lag_ms):
                 late.append(f"{group.group} {group.lag} messages, {duration(oldest)}")
             if group.dead_letters:
                 dead.append(f"{group.group} {group.dead_letters}")
+        if page.shards is not None:
+            missing |= {f"shard {each} is not included" for each in page.shards.missing}
         cursor = page.next
         if cursor is None:
             break
-    yield _row("groups", not late, ", ".join(late) or f"{count} groups within their limits")
+    is_limited = limits.lag is not None or limits.lag_ms is not None
+    fine = (
+        f"{count} groups within their limits" if is_limited else f"{count} groups, without a limit"
+    )
+    wrong = [*late, *sorted(missing)]
+    yield _row("groups", not wrong, ", ".join(wrong) or fine)
     yield _row("dead-letters", not dead, ", ".join(dead) or "none")
 
 
-def _exceeds(value: int, limit: int | None) -> bool:
-    return limit is not None and value > limit
+def _exceeds(value: int | None, limit: int | None) -> bool:
+    """Whether a value is above a limit, or is not known to be below it."""
+    return limit is not None and (value is None or value > limit)
 
 
 def _row(name: str, is_ok: bool, detail: str) -> dict[str, Any]:
