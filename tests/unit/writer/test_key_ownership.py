@@ -98,6 +98,30 @@ def test_a_shard_that_is_not_listed_is_left_out_at_once(tmp_path: Path) -> None:
     run(tmp_path, act, count=3)
 
 
+def test_a_shard_whose_list_is_old_does_not_wait_for_a_removed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The removed shard owned keys a moment ago, so it would be visited first."""
+
+    async def act(writers: Writers) -> None:
+        await writers.stop(2)
+        writers.count = 2
+        writers.put_list()
+        stale = writers.service(1).shards.members
+        monkeypatch.setattr(stale, "reload_if_changed", lambda: False)
+        await writers.check()
+        assert 2 in stale.numbers and owners(writers, 1) == (0, 1)
+        assert (await produce(writers, 1, KEY_OF_2))["shard"] == 0
+        monkeypatch.undo()
+        writers.count = 3
+        writers.put_list()
+        await writers.start(2)
+        await writers.check()
+        assert [owners(writers, each) for each in range(3)] == [(0, 1, 2)] * 3
+
+    run(tmp_path, act, count=3)
+
+
 def test_a_new_store_copies_the_record_of_the_others(tmp_path: Path) -> None:
     """The first shard lost its volume: it decides on top of what the others know."""
 

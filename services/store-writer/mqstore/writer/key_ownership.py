@@ -152,10 +152,12 @@ class KeyOwnership:
         kept = [each for each in owners.shards if each in wanted and each not in owners.released]
         candidates = [each for each in wanted if each not in kept]
         ready = await self._find_ready(candidates, owners.released)
+        # Other shards may list a removed one for some time, and must not wait for it.
+        gone = {each: 0 for each in owners.shards if each not in members.numbers}
         released = {
             shard: started
-            for shard, started in owners.released.items()
-            if shard in members.entries and shard not in ready
+            for shard, started in (gone | owners.released).items()
+            if shard not in ready
         }
         shards = sorted([*kept, *ready])
         if shards and (tuple(shards) != owners.shards or released != owners.released):

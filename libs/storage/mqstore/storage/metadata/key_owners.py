@@ -40,7 +40,8 @@ class KeyOwners(_Record):
     shards: tuple[int, ...]
     former: tuple[FormerOwners, ...] = ()
     released: dict[int, int] = {}
-    """Shards that an administrator took keys from, with the start of their process then."""
+    """Shards that were removed, or that an administrator took keys from, with the start of their
+    process then; 0 if it is unknown. They get keys again once a later process is ready."""
 
 
 class KeyOwnersFile:
