@@ -112,7 +112,10 @@ capabilities: {drop: [ALL]}
 - name: shards
   configMap: {name: {{ include "mqstore.fullname" . }}-shards}
 - name: tokens
-  secret: {secretName: {{ include "mqstore.secret" . }}, defaultMode: 0440}
+  secret: # each is needed: a pod waits for a key that the Secret lacks
+    secretName: {{ include "mqstore.secret" . }}
+    defaultMode: 0440
+    items: [{key: admin, path: admin}, {key: produce, path: produce}, {key: consume, path: consume}, {key: system, path: system}]
 - name: tmp
   emptyDir: {sizeLimit: 64Mi}
 {{- end -}}
@@ -273,6 +276,8 @@ refuses nothing.
 */}}
 {{- define "mqstore.requireKeptMessages" -}}
 {{- include "mqstore.requireNamedVolumes" . -}}
+{{- include "mqstore.requireVolumeSize" . -}}
+{{- include "mqstore.requireTokens" . -}}
 {{- if gt (int .Values.replicas) 1 -}}
 {{- include "mqstore.requireKeptReplicas" . -}}
 {{- end -}}
@@ -309,6 +314,39 @@ begin with empty volumes.
 {{- if $isOther -}}
 {{- $count := int .Values.replicas -}}
 {{- fail (printf "replicas: %d would begin with empty volumes, as the claims of one replica and of several have different names. Run `kubectl mqstore replicas %d`, which stops the shards and gives the volume of each shard's first replica to a claim of the new name, and then upgrade" $count $count) -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+Kubernetes changes no size in a StatefulSet and replies "Forbidden"; kubectl mqstore grow makes the
+StatefulSet anew.
+*/}}
+{{- define "mqstore.requireVolumeSize" -}}
+{{- $prefix := printf "%s-shard" (include "mqstore.fullname" .) -}}
+{{- range (lookup "apps/v1" "StatefulSet" .Release.Namespace "").items -}}
+{{- if or (eq .metadata.name $prefix) (hasPrefix (printf "%s-" $prefix) .metadata.name) -}}
+{{- $set := .metadata.name -}}
+{{- range .spec.volumeClaimTemplates -}}
+{{- $size := dig "resources" "requests" "storage" "" .spec -}}
+{{- if and $size (ne $size $.Values.persistence.size) -}}
+{{- fail (printf "persistence.size is %s, and the volumes of %s have %s. Set persistence.size=%s, as after `kubectl mqstore grow`; to enlarge them run `kubectl mqstore grow SIZE` first, and then upgrade with this size" $.Values.persistence.size $set $size $size) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Without one of its keys a Secret leaves a role without a token, and the services without theirs. */}}
+{{- define "mqstore.requireTokens" -}}
+{{- with .Values.auth.existingSecret -}}
+{{- $found := lookup "v1" "Secret" $.Release.Namespace . -}}
+{{- if $found -}}
+{{- range list "admin" "produce" "consume" "system" -}}
+{{- if not (hasKey (dig "data" dict $found) .) -}}
+{{- fail (printf "auth.existingSecret: Secret %s has no key %s; it needs admin, produce, consume and system, a token each" $.Values.auth.existingSecret .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 

@@ -6,6 +6,7 @@
     ├── WrongUsage       2  an option or argument is invalid
     ├── JavaMissing      2  Spark does not find the Java that it needs
     ├── SparkMissing     2  the packages of mqstore-jobs[spark] are not installed
+    ├── SparkEnded       2  Spark's Java process of the driver has ended
     ├── NoStore          2  the given place holds no readable store
     ├── AccessRefused    2  the service rejects the credentials
     ├── SegmentGone      2  retention deleted a segment before the job read it
@@ -45,6 +46,10 @@ class JavaMissing(JobError):
 
 class SparkMissing(JobError):
     """The packages of mqstore-jobs[spark] are not installed."""
+
+
+class SparkEnded(JobError):
+    """Spark's Java process of the driver has ended while the job used it."""
 
 
 class NoStore(JobError):

@@ -7,6 +7,7 @@ that the disk fills.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -77,6 +78,14 @@ def main(
         str | None,
         typer.Option(help="Directory or URL for an export of expiring segments, as Parquet."),
     ] = None,
+    completed: Annotated[
+        Path | None,
+        typer.Option(
+            help="File for the exit code of a complete report, 0 or 1; the command then ends with"
+            " 0, so that a failure of the job differs from findings.",
+            metavar="FILE",
+        ),
+    ] = None,
     dry_run: DryRun = False,
 ) -> None:
     """Report which messages retention will delete, which readers lose them, and disk usage.
@@ -100,7 +109,11 @@ def main(
         )
         for place in () if dry_run else filter(None, (options.out, options.archive)):
             place.check()
-        return JobRun("expiry-report").over(shards, partial(report_shard, options=options))
+        code = JobRun("expiry-report").over(shards, partial(report_shard, options=options))
+        if completed is None or code > EXIT_FINDINGS:
+            return code
+        completed.write_text(json.dumps({"exitCode": code}), encoding="ascii")
+        return EXIT_FINE
 
     raise typer.Exit(command.run(job))
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mqstore.jobs import command
-from mqstore.jobs.errors import EXIT_FINE
+from mqstore.jobs.errors import EXIT_FINE, SparkEnded
 from mqstore.jobs.progress import Progress, shown_progress
 from mqstore.jobs.session import spark_session
 from mqstore.jobs.spark_figures import SparkFigures, watched
@@ -108,13 +108,26 @@ class JobRun:
         try:
             outcome = work(self, shard)
         except Exception as error:
-            refused = command.job_error_of(error)
+            refused = self._spark_error() or command.job_error_of(error)
             log.error("%s: %s", shard, refused)
             outcome = Outcome({"error": str(refused)}, refused.exit_code)
         seconds = round(time.monotonic() - began, 3)
         log.info("%s: %s took %.1f s", shard, self.name, seconds)
         fields = {"shard": shard, "exitCode": outcome.exit_code, "seconds": seconds}
         return Outcome(fields | outcome.report, outcome.exit_code, outcome.log_bytes)
+
+    def _spark_error(self) -> SparkEnded | None:
+        """The error of a shard if Spark's Java process has ended; else None."""
+        gateway = None if self._spark is None else self._spark.sparkContext._gateway
+        process = getattr(gateway, "proc", None)  # None where Python did not start it
+        code = None if process is None else process.poll()
+        if code is None:
+            return None
+        why = "was killed, mostly for lack of memory" if code in (-9, 137) else f"ended with {code}"
+        return SparkEnded(
+            f"Spark's Java process of the driver {why}: its memory is spark.driver.memory, within "
+            "jobs.driver.resources.limits.memory of the chart"
+        )
 
     def _stop(self) -> None:
         if not self._is_ours or self._spark is None:

@@ -46,7 +46,10 @@ class LoggedProgress:
         if not is_new and self._now() < self._due:
             return
         self._logged, self._due = state, self._now() + LINE_INTERVAL_S
-        log.info("%s: %d of %d", stage, done, total)
+        if total:
+            log.info("%s: %d of %d", stage, done, total)
+        else:
+            log.info("%s: Spark plans its tasks", stage)
 
 
 @contextmanager

@@ -41,8 +41,7 @@ class SparkFigures:
         for _, tasks in _stages(context, group):
             self.stages += 1
             self.tasks += tasks
-        infos = context._jsc.sc().statusTracker().getExecutorInfos()
-        self.executors = max(self.executors, len(infos) - 1, 1)
+        self.executors = max(self.executors, _executors(context), 1)
 
     def report(self) -> dict[str, Any] | None:
         """None where Spark was not needed."""
@@ -71,7 +70,11 @@ def watched(
         """Show the progress of the stages until the work ends."""
         while not ended.wait(LOOK_INTERVAL_S):
             stages = _stages(context, group)
-            progress(what, sum(done for done, _ in stages), sum(tasks for _, tasks in stages))
+            done, tasks = sum(done for done, _ in stages), sum(tasks for _, tasks in stages)
+            if tasks and not done:
+                progress(f"{what}, {_executors(context)} executors", done, tasks)
+            else:
+                progress(what, done, tasks)
 
     watcher = threading.Thread(target=look, name="progress", daemon=True)
     watcher.start()
@@ -85,6 +88,11 @@ def watched(
             figures.add(context, group)
         except Exception as error:  # Spark's Java has died; the error of the stage is reported
             log.warning("Spark's figures are unavailable: %s", error)
+
+
+def _executors(context: SparkContext) -> int:
+    """Executors that are there now, without Spark's own process."""
+    return len(context._jsc.sc().statusTracker().getExecutorInfos()) - 1
 
 
 def _stages(context: SparkContext, group: str) -> list[tuple[int, int]]:

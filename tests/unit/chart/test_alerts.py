@@ -12,6 +12,7 @@ from tests.unit.chart.test_chart import needs_helm, render
 
 pytestmark = [needs_helm, needs_prometheus]
 MINE = 'namespace="default",app_kubernetes_io_instance="shop"'
+JOB = 'namespace="default",job_name="shop-mqstore-index-rebuild-%d"'
 HEALTHY = {
     f'mqstore_store_open{{{MINE},pod="a"}}': "1x30",
     f'mqstore_open_polls{{{MINE},pod="a"}}': "0x30",
@@ -19,6 +20,9 @@ HEALTHY = {
     f'mqstore_coordinator_shard_usable{{{MINE},pod="c",shard="0"}}': "0x30",
     f'rocketmq_brokeruntime_commitlog_disk_ratio{{{MINE},pod="a"}}': "0.8x30",
     f'mqstore_replication_in_sync{{{MINE},pod="a"}}': "1x30",
+    f"kube_job_created{{{JOB % 1}}}": "0x30",
+    f"kube_job_created{{{JOB % 2}}}": "-90000x30",
+    f'kube_job_failed{{{JOB % 2},condition="true"}}': "1x30",
     f'mqstore_replication_wanted{{{MINE},pod="a"}}': "1x30",
 } | {
     f'mqstore_{metric}{{namespace="{space}",app_kubernetes_io_instance="{name}",pod="z"}}': "1x30"
@@ -61,6 +65,11 @@ BAD = {
     "ExpiryDiskFills": ("mqstore_expiry_disk_fills", 'pod="a"', "1x30"),
     "TransactionsStuck": ("mqstore_transactions_oldest_seconds", 'shard="0"', "700x30"),
     "TransactionsSetAside": ("mqstore_transactions_set_aside", 'shard="0"', "1x30"),
+    "JobFailed": (
+        "kube_job_failed",
+        'job_name="shop-mqstore-index-rebuild-1",condition="true"',
+        "1x30",
+    ),
     "CoordinatorMissing": ("mqstore_coordinator_shard_usable", 'pod="b",shard="0"', "0x30"),
 }
 FIRING = 'count by (alertname) (ALERTS{alertstate="firing"})'

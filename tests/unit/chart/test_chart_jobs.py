@@ -169,3 +169,27 @@ def test_ids_can_be_left_to_the_platform() -> None:
         assert spec["securityContext"]["runAsNonRoot"] is True, name
         assert not left.keys() & spec["securityContext"].keys(), name
     assert "/podSecurity/runAsUser" in refusal(podSecurity={"runAsUser": 0})
+
+
+@pytest.mark.parametrize("memory", ["100m", "449m", "512k", "0g", "1t"])
+def test_executors_have_the_memory_that_spark_requires(memory: str) -> None:
+    assert "/jobs/executors/memory" in refusal(jobs={"executors": {"memory": memory}})
+
+
+@needs_helm
+def test_a_job_is_tried_again_unless_it_was_refused() -> None:
+    for name, job in render(**EVERYTHING)["CronJob"].items():
+        spec = job["spec"]["jobTemplate"]["spec"]
+        refused, lost = spec["podFailurePolicy"]["rules"]
+        [container] = spec["template"]["spec"]["containers"]
+        assert spec["backoffLimit"] == 2, name
+        assert refused["onExitCodes"]["containerName"] == container["name"]
+        assert 2 in refused["onExitCodes"]["values"] and refused["action"] == "FailJob"
+        assert lost["onPodConditions"] == [{"type": "DisruptionTarget"}]
+
+
+@needs_helm
+def test_findings_of_a_report_are_no_failure_of_its_job() -> None:
+    [driver] = pods(render(**EVERYTHING))["shop-mqstore-expiry-report"]["containers"]
+    at = driver["args"].index("--completed")
+    assert driver["args"][at + 1] == "/dev/termination-log"

@@ -180,3 +180,24 @@ def test_certificates_are_issued_where_no_replica_runs_and_kept(
     assert data["secret"]
     assert ("tls.crt" in data) == has_tls
     assert kept.items() <= data.items()
+
+
+def test_a_size_that_the_volumes_do_not_have_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    """After ``kubectl mqstore grow`` Kubernetes itself would reply "Forbidden" and no more."""
+    objects = one_replica(1)
+    spec = {"resources": {"requests": {"storage": "200Gi"}}}
+    objects[0]["spec"]["volumeClaimTemplates"] = [{"metadata": {"name": "store"}, "spec": spec}]
+    why = refusal(tmp_path, objects, persistence={"size": "50Gi"})
+    assert why is not None and "Set persistence.size=200Gi" in why
+    assert "kubectl mqstore grow SIZE" in why
+    assert refusal(tmp_path, objects, persistence={"size": "200Gi"}) is None
+
+
+def test_a_secret_without_one_of_the_tokens_is_refused(tmp_path: Path) -> None:
+    given = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "tokens"}}
+    values = {"auth": {"existingSecret": "tokens"}}
+    objects = [{**given, "data": {"admin": "YQ==", "system": "YQ=="}}]
+    why = refusal(tmp_path, objects, **values)
+    assert why is not None and "Secret tokens has no key produce" in why
+    whole = dict.fromkeys(("admin", "produce", "consume", "system"), "YQ==")
+    assert refusal(tmp_path, [{**given, "data": whole}], **values) is None

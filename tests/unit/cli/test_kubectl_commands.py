@@ -381,3 +381,36 @@ def test_a_job_that_is_not_installed_names_the_value_that_installs_it(
 def test_a_size_that_is_none_is_refused_before_the_cluster_is_called(size: str) -> None:
     ran = CliRunner().invoke(app, ["grow", size, "--dry-run"])
     assert (ran.exit_code, f"{size} is no size; write it as 200Gi" in ran.stderr) == (2, True)
+
+
+def job_pod(exit_code: int, message: str = "", made: str = "") -> dict[str, Any]:
+    ended = {"terminated": {"exitCode": exit_code, "message": message}}
+    status = {"containerStatuses": [{"state": ended}]}
+    return {"metadata": {"creationTimestamp": made}, "status": status}
+
+
+def report_of(cluster: Cluster, *pods: dict[str, Any], running: str = "") -> Result:
+    cluster.answers(
+        {
+            "^get statefulsets": [items(stateful_set())],
+            "^get cronjob": [f"cronjob.batch/{NAME}-expiry-report"],
+            "^get jobs": [running],
+            "^get pods": [items(*pods)],
+        }
+    )
+    return does("report")
+
+
+def test_the_findings_of_a_report_are_the_exit_code_though_its_job_succeeds(
+    cluster: Cluster,
+) -> None:
+    assert report_of(cluster, job_pod(0, '{"exitCode": 1}')).exit_code == 1
+    assert report_of(cluster, job_pod(0)).exit_code == 0
+    assert report_of(cluster, job_pod(0, "made", "2"), job_pod(3, "", "1")).exit_code == 0
+
+
+def test_a_second_run_beside_the_first_is_refused(cluster: Cluster) -> None:
+    ran = report_of(cluster, running=f"{NAME}-expiry-report-1a2b3c ")
+    assert ran.exit_code == 2
+    assert f"job {NAME}-expiry-report-1a2b3c runs" in ran.stderr
+    assert not cluster.commands("^create")

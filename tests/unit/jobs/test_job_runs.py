@@ -136,4 +136,23 @@ def test_a_stage_that_reports_its_end_again_is_printed_now_and_then(
     progress = LoggedProgress(lambda: next(times))
     for _ in range(5):
         progress("counting", 0, 0)  # Spark has not planned its tasks yet
-    assert [record.getMessage() for record in caplog.records] == ["counting: 0 of 0"] * 2
+    assert [record.getMessage() for record in caplog.records] == [
+        "counting: Spark plans its tasks"
+    ] * 2
+
+
+@pytest.mark.parametrize(
+    ("code", "why"), [(137, "was killed, mostly for lack of memory"), (1, "ended with 1")]
+)
+def test_the_end_of_sparks_java_is_named(
+    code: int, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    context = SimpleNamespace(_gateway=SimpleNamespace(proc=SimpleNamespace(poll=lambda: code)))
+    ended: Any = SimpleNamespace(sparkContext=context)
+
+    def fails(run: JobRun, shard: str) -> Outcome:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    assert JobRun("counting", ended).over(["x"], fails) == 2
+    (shard,) = json.loads(capsys.readouterr().out)["shards"]
+    assert why in shard["error"] and "jobs.driver.resources.limits.memory" in shard["error"]

@@ -14,7 +14,7 @@ from mqstore.cli.times import show_time
 if TYPE_CHECKING:
     from mqstore.client import StoreEvent
 
-_COLUMNS: Final = (
+COLUMNS: Final = (
     Column("at", lambda event: event["atMs"], show_time, width=24),
     Column("kind", lambda event: event["kind"], width=10),
     Column("data", lambda event: _data(event)),
@@ -45,10 +45,11 @@ def events(
     """
     with contextlib.suppress(KeyboardInterrupt):
         found = session.client.events(after=after, seconds=None if follow else 0)
-        session.out.rows(map(_document, found), _COLUMNS)
+        session.out.rows(map(event_document, found), COLUMNS)
 
 
-def _document(event: StoreEvent) -> dict[str, Any]:
+def event_document(event: StoreEvent) -> dict[str, Any]:
+    """An event with its data, as it is printed."""
     return {"id": event.id, "kind": event.kind, "atMs": event.at_ms, **event.data}
 
 

@@ -27,7 +27,9 @@ def redirect(request: dict[str, Any], response: httpx.Response) -> dict[str, Any
     url, target = httpx.URL(request["url"]), _problem(response).get("url")
     if not isinstance(target, str) or not target.startswith(f"{url.scheme}://"):
         return None  # a token for https is not sent by http
-    timeout = httpx.Timeout(request["timeout"], connect=min(REDIRECT_CONNECT_S, request["timeout"]))
+    given = httpx.Timeout(request["timeout"])
+    connect = min(REDIRECT_CONNECT_S, given.connect or REDIRECT_CONNECT_S)
+    timeout = httpx.Timeout(connect=connect, read=given.read, write=given.write, pool=given.pool)
     return request | {"url": target.rstrip("/") + str(url.raw_path, "ascii"), "timeout": timeout}
 
 

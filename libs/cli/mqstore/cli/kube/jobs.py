@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import sys
 from contextlib import suppress
@@ -75,6 +76,11 @@ def _run(release: Release, kind: str, *, watch: bool, dry_run: bool) -> int:
             f"{release.instance} has no CronJob {cron_job}: "
             f"set {_INSTALLED_BY[kind]} by helm upgrade"
         )
+    if running := _running(release, kind):
+        raise KubeError(
+            f"job {running} runs, and a second one would do the same work. See it with: "
+            f"kubectl logs -f job/{running}; or end it: kubectl delete job {running}"
+        )
     if dry_run:
         print(f"would create a Job from the CronJob {cron_job}")
         return EXIT_OK
@@ -84,6 +90,13 @@ def _run(release: Release, kind: str, *, watch: bool, dry_run: bool) -> int:
         print(f"see it with: kubectl logs -f job/{job}")
         return EXIT_OK
     return _watched(release.kubectl, job)
+
+
+def _running(release: Release, kind: str) -> str:
+    """Name of a job of this kind that runs; empty without one."""
+    path = "jsonpath={range .items[?(@.status.active)]}{.metadata.name}{' '}{end}"
+    found = release.kubectl.run("get", "jobs", "-l", release.selector(kind), "-o", path).split()
+    return found[0] if found else ""
 
 
 def _watched(kubectl: Kubectl, job: str) -> int:
@@ -100,12 +113,25 @@ def _watched(kubectl: Kubectl, job: str) -> int:
     if terminated is None:
         refuse(f"the log of job {job} ended before it did; see it with: kubectl describe job {job}")
         return EXIT_FINDINGS
-    return int(terminated["exitCode"])
+    return _exit_code(terminated)
+
+
+def _exit_code(terminated: Any) -> int:
+    """The exit code of a container that ended; of a job with findings, which ends with 0 in
+    Kubernetes, the code in its message."""
+    code = int(terminated["exitCode"])
+    if not code:
+        with suppress(ValueError, LookupError, TypeError):
+            return int(json.loads(terminated.get("message", ""))["exitCode"])
+    return code
 
 
 def _state(kubectl: Kubectl, job: str, *states: str) -> Any:
-    """The state of the job's container if it is one of ``states``, else None."""
-    for pod in kubectl.items("pods", f"job-name={job}"):
+    """The state of the job's container if it is one of ``states``, else None: of the newest pod, as
+    a job tries again after a failure."""
+    pods = kubectl.items("pods", f"job-name={job}")
+    pods.sort(key=lambda pod: str(pod.get("metadata", {}).get("creationTimestamp", "")))
+    for pod in pods[-1:]:
         for container in pod["status"].get("containerStatuses", ()):
             for state in states:
                 if state in container["state"]:

@@ -10,6 +10,8 @@ import typer
 
 from mqstore.cli.kube import (
     backup,
+    debug,
+    events,
     grow,
     jobs,
     logs,
@@ -62,7 +64,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 for module in (
-    *(status, request, retention, writes, switchover),
+    *(status, request, retention, writes, switchover, events, debug),
     *(jobs, logs, backup, restore, scale, replicas, grow),
 ):
     module.add(app)

@@ -205,7 +205,7 @@ class Release:
         own = shard.number if len(self.numbers) > 1 else None
         with (
             self._forwarded(shard.name, WRITER_PORT, QUERY_PORT) as ((writer, query), tls),
-            Client(writer, query, token=self._admin_token, tls=tls, shard=own) as client,
+            Client(writer, query, token=self.admin_token, tls=tls, shard=own) as client,
         ):
             yield client
 
@@ -226,7 +226,7 @@ class Release:
     @contextmanager
     def http(self, pod: str, port: int, timeout_s: float) -> Iterator[httpx.Client]:
         """Yield an HTTP client of one port of a pod, which sends the admin token."""
-        headers = {"authorization": f"Bearer {self._admin_token}"}
+        headers = {"authorization": f"Bearer {self.admin_token}"}
         with (
             self._forwarded(pod, port) as ([url], tls),
             httpx.Client(
@@ -268,8 +268,22 @@ class Release:
                 return each
         raise KubeError(f"statefulset {self.name}-shard has no container {name}; is it mqstore's?")
 
+    @contextmanager
+    def forwarded_shard(self, pod: str) -> Iterator[tuple[str, str, ssl.SSLContext | None]]:
+        """Forward a shard's services; yields the URLs of store-writer and query, and the context
+        of TLS, None without."""
+        with self._forwarded(pod, WRITER_PORT, QUERY_PORT) as ((writer, query), tls):
+            yield writer, query, tls
+
+    @contextmanager
+    def forwarded_coordinator(self) -> Iterator[str]:
+        """Forward a coordinator that is ready; yields its URL. Raises KubeError if none is."""
+        with self._forwarded(self.coordinator_pod(), COORDINATOR_PORT) as ([url], _):
+            yield url
+
     @cached_property
-    def _admin_token(self) -> str:
+    def admin_token(self) -> str:
+        """The admin token, from the release's Secret. Raises KubeError."""
         secret = self.kubectl.json("get", "secret", self._secret_name)
         try:
             return base64.b64decode(secret["data"]["admin"]).decode().strip()
