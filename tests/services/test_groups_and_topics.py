@@ -233,6 +233,35 @@ def test_topics_are_made_by_a_produce_where_that_is_set(tmp_path: Path) -> None:
         client.produce("t", [NewMessage(body="second")])
         assert client.topic("t").write_queues == 3
         assert refused(lambda: client.produce("a.b", [NewMessage()])) == (422, "topic-invalid")
+        lost = [NewMessage(body="x")]
+        assert refused(lambda: client.produce("%RETRY%stranger", lost)) == (404, "topic-unknown")
+        client.put_group("stranger")
+        client.produce("%RETRY%stranger", lost)
+
+
+def test_a_limit_of_the_store_is_a_problem_that_names_its_setting(tmp_path: Path) -> None:
+    limits = {"max_topics": 2, "max_queues": 6, "max_groups": 1, "max_group_members": 1}
+    settings = {"auto_create_topic_enable": True, "default_topic_queue_nums": 2, **limits}
+    with writer(tmp_path / "store", **settings) as one, Client(one.url) as client:
+        client.create_topic("t", queues=4)
+        client.receive("g", ["t"])
+        client.produce("t", [NewMessage(body="x")])
+        client.receive("g", ["t"])
+        assert client.groups().groups[0].group == "g"
+        found = []
+        for call in (
+            lambda: client.create_topic("u", queues=3),
+            lambda: [client.produce(each, [NewMessage(body="x")]) for each in ("u", "v")],
+            lambda: client.receive("h", ["t"]),
+            lambda: client.put_group("h"),
+            lambda: client.subscribe("h", "t", "a > 1"),
+            lambda: client.commit("h", "t", {0: 0}),
+        ):
+            with pytest.raises(ProblemError) as error:
+                call()
+            assert (error.value.status, error.value.type) == (409, "limit-reached")
+            found.append(error.value.problem["setting"])
+        assert found == ["maxQueues", "maxTopics", *["maxGroups"] * 4]
 
 
 def test_roles_decide_who_may_commit_change_and_delete(tmp_path: Path) -> None:

@@ -82,6 +82,7 @@ _RULES: Final = (
     _Rule(errors.GroupShared, GROUP_SHARED),
     _Rule(errors.MemberUnknown, MEMBER_UNKNOWN),
     _Rule(errors.MembersFull, MEMBERS_FULL),
+    _Rule(errors.LimitReached, LIMIT_REACHED, ("setting", "limit")),
     _Rule(errors.EpochStale, EPOCH_STALE),
     _Rule(errors.ReceiptInvalid, RECEIPT_INVALID),
     _Rule(errors.DeadLettersFull, DEAD_LETTERS_FULL),

@@ -225,6 +225,19 @@ class StoreConfig(BaseModel):
     is an error."""
     default_topic_queue_nums: Annotated[int, Field(ge=1, le=1024)] = 8
     """Queues of a topic that is created so."""
+    auto_create_subscription_group: bool = True
+    """A receive, commit, subscription or member of an unknown group makes it. false: an
+    administrator creates groups, and others are refused (404)."""
+    max_topics: Annotated[int, Field(ge=1)] = 20_000
+    """Topics that may be, without those of groups (`%RETRY%…`, `%DLQ%…`); more are refused
+    (409)."""
+    max_queues: Annotated[int, Field(ge=1)] = 30_000
+    """Queues of these topics together; more are refused (409)."""
+    max_groups: Annotated[int, Field(ge=1)] = 10_000
+    """Consumer groups that may be, each with a retry and a dead-letter topic; more are refused
+    (409)."""
+    max_group_members: Annotated[int, Field(ge=1, le=4_096)] = 256
+    """Members of one ordered group; more are refused (409)."""
     flush_consumer_offset_interval: Annotated[int, Field(ge=1)] = 5_000
     """Milliseconds between two saves of consumer offsets; after a kill, messages consumed since
     are delivered again."""

@@ -279,6 +279,8 @@ RECEIVE: Final = Operation(
         problems.TOPIC_UNKNOWN,
         problems.BAD_FILTER,
         problems.GROUP_INVALID,
+        problems.GROUP_UNKNOWN,
+        problems.LIMIT_REACHED,
         problems.GROUP_DISABLED,
         problems.GROUP_ORDERED,
         problems.MEMBER_UNKNOWN,
@@ -323,6 +325,8 @@ RETURN: Final = Operation(
     example=examples.RESULTS,
     problems=(
         *_RECEIPTS,
+        problems.GROUP_UNKNOWN,
+        problems.LIMIT_REACHED,
         problems.PROPERTY_INVALID,
         problems.STORE_NOT_WRITABLE,
         problems.DISK_FULL,

@@ -46,6 +46,13 @@ MEMBERS_FULL = register(
     "It has as many members or queues as it may have, or the store as many ordered groups.",
     "Run fewer members, or name fewer topics.",
 )
+LIMIT_REACHED = register(
+    "limit-reached",
+    409,
+    "A limit of the store is reached",
+    "The store has as many topics, queues or groups as a setting allows: `setting`, `limit`.",
+    "Delete what is not used, or raise the setting.",
+)
 EPOCH_STALE = register(
     "epoch-stale",
     409,

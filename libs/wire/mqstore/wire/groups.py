@@ -225,7 +225,12 @@ _UNKNOWN: Final = (problems.GROUP_UNKNOWN, problems.GROUP_INVALID)
 _REFUSED: Final = (problems.TOPIC_UNKNOWN, problems.QUEUE_UNKNOWN, problems.GROUP_INVALID)
 _UNWRITTEN: Final = (problems.STORE_READ_ONLY, problems.STORE_FAILED)
 _NO_OFFSETS: Final = (*_REFUSED, problems.OFFSET_REFUSED, *_UNWRITTEN, *problems.WITH_BODY)
-_NO_COMMIT: Final = (*_NO_OFFSETS, problems.EPOCH_STALE)
+_NO_COMMIT: Final = (
+    *_NO_OFFSETS,
+    problems.GROUP_UNKNOWN,
+    problems.LIMIT_REACHED,
+    problems.EPOCH_STALE,
+)
 
 GROUPS: Final = Operation(
     name="groups",
@@ -258,7 +263,12 @@ PUT_GROUP: Final = Operation(
     request=GroupSpec,
     reply=Group,
     contents={201: ("Created.", json_of(Group))},
-    problems=(problems.GROUP_INVALID, *_UNWRITTEN, *problems.WITH_BODY),
+    problems=(
+        problems.GROUP_INVALID,
+        problems.LIMIT_REACHED,
+        *_UNWRITTEN,
+        *problems.WITH_BODY,
+    ),
 )
 DELETE_GROUP: Final = Operation(
     name="delete_group",
@@ -308,7 +318,7 @@ RESET_OFFSETS: Final = Operation(
     request=OffsetReset,
     reply=OffsetsReset,
     example=examples.RESET_DONE,
-    problems=(problems.GROUP_UNKNOWN, *_NO_OFFSETS),
+    problems=(problems.GROUP_UNKNOWN, problems.LIMIT_REACHED, *_NO_OFFSETS),
 )
 SUBSCRIPTIONS: Final = Operation(
     name="subscriptions",
@@ -344,6 +354,8 @@ SUBSCRIBE: Final = Operation(
     example=examples.SUBSCRIPTION,
     problems=(
         problems.TOPIC_UNKNOWN,
+        problems.GROUP_UNKNOWN,
+        problems.LIMIT_REACHED,
         problems.BAD_FILTER,
         *problems.WITH_BODY,
         *_UNWRITTEN,

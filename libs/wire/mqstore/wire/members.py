@@ -127,6 +127,8 @@ JOIN: Final = Operation(
     problems=(
         problems.TOPIC_UNKNOWN,
         problems.GROUP_INVALID,
+        problems.GROUP_UNKNOWN,
+        problems.LIMIT_REACHED,
         problems.GROUP_DISABLED,
         problems.GROUP_SHARED,
         problems.MEMBERS_FULL,

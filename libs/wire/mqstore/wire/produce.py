@@ -200,6 +200,7 @@ BATCH_TYPE: Final = "application/x-rocketmq-batch"
 _PROBLEMS: Final = (
     problems.TOPIC_UNKNOWN,
     problems.TOPIC_NOT_WRITABLE,
+    problems.LIMIT_REACHED,
     problems.SHARD_UNKNOWN,
     problems.WRONG_SHARD,
     problems.UNIQUE_KEY_TAKEN,

@@ -122,7 +122,7 @@ PUT_TOPIC: Final = Operation(
     contents={201: ("Created.", json_of(ChangedTopic))},
     example=examples.CHANGED_TOPIC,
     problems=(
-        *(*_CHANGES, problems.TOPIC_CONFIG, problems.QUEUES_UNREAD),
+        *(*_CHANGES, problems.TOPIC_CONFIG, problems.QUEUES_UNREAD, problems.LIMIT_REACHED),
         *problems.WITH_BODY,
     ),
 )

@@ -185,6 +185,7 @@ class GroupRoutes:
         source = reset.source or ""
         changes = await asyncio.to_thread(plan, reset.timestamp or 0, reset.queue_ids, source)
         if not reset.dry_run:
+            store.groups.use(group)
             await asyncio.to_thread(store.offsets.apply, group, changes)
         return OffsetsReset(
             group=group,

@@ -320,7 +320,7 @@ class ProduceRoute:
         try:
             topic = store.topic(name)
         except TopicUnknown:
-            if not store.config.auto_create_topic_enable:
+            if not store.config.auto_create_topic_enable or not self._may_create(name):
                 raise
             self._unconfirmed.add(name)  # before another request finds the topic
             queues = store.config.default_topic_queue_nums
@@ -331,6 +331,11 @@ class ProduceRoute:
             raise Problem(problems.TOPIC_NOT_WRITABLE, f"topic {name} takes no messages")
         self._topics[name] = topic
         return topic
+
+    def _may_create(self, name: str) -> bool:
+        """Whether a producer may create a topic: that of a group only if there is the group."""
+        group = topic_names.returning_group(name)
+        return group is None or self._service.store.groups.exists(group)
 
     async def _confirm(self, name: str) -> None:
         """Wait until all replicas in sync have a topic that was created. Raises

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from mqstore.storage.admin.group_offsets import Commit
-from mqstore.storage.errors import GroupNameError, GroupUnknown
+from mqstore.storage.errors import GroupNameError, GroupUnknown, LimitReached
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.tables.subscription_groups import GroupConfig
-from tests.unit.storage.stores import open_store
+from tests.unit.storage.stores import CONFIG, open_store
 
 
 @pytest.fixture
@@ -70,3 +70,47 @@ def test_groups_of_rocketmq_itself_are_safe(store: MessageStore, name: str) -> N
         store.groups.put(name, lambda known: known)
     with pytest.raises(GroupNameError, match="RocketMQ's own"):
         store.groups.delete(name, with_offsets=True)
+
+
+def test_a_group_may_be_made_by_its_use_within_the_limit(tmp_path: Path) -> None:
+    config = CONFIG.model_copy(update={"max_groups": 3})
+    with open_store(tmp_path / "store", config) as store:
+        store.create_topic("T", queues=1)
+        store.groups.put("configured", lambda known: known)
+        store.offsets.commit("consuming", [Commit("T", 0, 0)])
+        assert store.groups.use("new") == GroupConfig("new")
+        store.subscriptions.put("subscribed", "T", "a > 1")
+        assert store.groups.count() == 3
+
+        for refused in (
+            lambda: store.groups.use("new"),
+            lambda: store.groups.put("new", lambda known: known),
+            lambda: store.subscriptions.put("new", "T", "a > 1"),
+        ):
+            with pytest.raises(LimitReached, match="maxGroups allows 3") as error:
+                refused()
+            assert (error.value.setting, error.value.limit) == ("maxGroups", 3)
+        assert store.subscriptions.of("new") == []
+        for known in ("configured", "consuming", "subscribed"):
+            assert store.groups.use(known).name == known
+        store.groups.delete("configured", with_offsets=True)
+        assert store.groups.use("new").name == "new"
+
+
+def test_without_auto_creation_only_an_administrator_makes_groups(tmp_path: Path) -> None:
+    config = CONFIG.model_copy(update={"auto_create_subscription_group": False})
+    with open_store(tmp_path / "store", config) as store:
+        store.create_topic("T", queues=1)
+        store.offsets.commit("consuming", [Commit("T", 0, 0)])  # from before
+        for refused in (
+            lambda: store.groups.use("new"),
+            lambda: store.subscriptions.put("new", "T", "a > 1"),
+        ):
+            with pytest.raises(GroupUnknown, match="autoCreateSubscriptionGroup is false"):
+                refused()
+        store.groups.put("new", lambda known: known)
+        assert [store.groups.use(each).name for each in ("new", "consuming")] == [
+            "new",
+            "consuming",
+        ]
+        assert store.groups.use("CID_RMQ_SYS_TRANS").name == "CID_RMQ_SYS_TRANS"

@@ -10,6 +10,7 @@ from mqstore.storage.admin.group_offsets import Commit
 from mqstore.storage.admin.topics import TopicChange, TopicDeletion
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import (
+    LimitReached,
     QueueUnknown,
     StoreNotWritable,
     TopicConfigError,
@@ -20,7 +21,7 @@ from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
-from mqstore.storage.tables.config_tables import TopicConfig
+from mqstore.storage.tables.config_tables import TopicConfig, TopicTable
 from mqstore.storage.verify import Kind, Verification
 from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import CONFIG, abandon, all_bodies, bodies, message, open_store
@@ -87,6 +88,42 @@ def test_a_change_leaves_what_it_does_not_name(store: MessageStore) -> None:
     assert changed == TopicConfig(
         "T", read_queues=8, write_queues=2, perm=4, filter_type="MULTI_TAG", order=True
     )
+
+
+def test_topics_and_queues_are_limited_but_those_of_groups_are_not_counted(tmp_path: Path) -> None:
+    config = CONFIG.model_copy(update={"max_topics": 3, "max_queues": 10})
+    with open_store(tmp_path / "store", config) as store:
+        store.create_topic("A", queues=4)
+        store.create_topic("B", queues=4)
+        for each in ("%RETRY%g", "%DLQ%g"):
+            store.create_topic(each, queues=8)
+        with pytest.raises(LimitReached, match="needs 3 queues more than 8, and maxQueues allows"):
+            store.create_topic("C", queues=3)
+        with pytest.raises(LimitReached, match="maxQueues"):
+            store.put_topic("A", TopicChange(read_queues=7))
+        store.create_topic("C", queues=2)
+        with pytest.raises(LimitReached, match="one more than 3, and maxTopics allows 3") as error:
+            store.create_topic("D", queues=1)
+        assert (error.value.setting, error.value.limit) == ("maxTopics", 3)
+        store.put_topic("A", TopicChange(perm=4))  # as many as before
+    with open_store(tmp_path / "store", config) as store:
+        with pytest.raises(LimitReached):
+            store.create_topic("D", queues=1)
+        store.delete_topic("B")
+        store.create_topic("D", queues=4)
+
+
+def test_a_limit_is_checked_without_a_look_at_every_topic(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.create_topic("first")
+
+    def refuse(table: TopicTable) -> list[TopicConfig]:
+        raise AssertionError("every topic was read")
+
+    monkeypatch.setattr(TopicTable, "all", refuse)
+    for number in range(100):
+        store.create_topic(f"T{number}")
 
 
 @pytest.mark.parametrize(

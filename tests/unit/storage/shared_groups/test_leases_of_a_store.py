@@ -11,7 +11,14 @@ import pytest
 from mqstore.storage.admin.group_offsets import Commit
 from mqstore.storage.admin.topics import TopicChange
 from mqstore.storage.codec.record import Record
-from mqstore.storage.errors import GroupDisabled, ReceiptInvalid, TopicUnknown
+from mqstore.storage.errors import (
+    GroupDisabled,
+    GroupUnknown,
+    LimitReached,
+    MembersFull,
+    ReceiptInvalid,
+    TopicUnknown,
+)
 from mqstore.storage.lookup.pull_filter import parse_tags
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.metadata import expired_unread
@@ -445,3 +452,41 @@ def test_a_damaged_file_delivers_again(tmp_path: Path) -> None:
         content = path.read_bytes()
         path.write_bytes(content[:-5] + b"9" + content[-4:])
         assert len(Consumers(store).receive().messages) > 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "error"),
+    [({"max_groups": 1}, LimitReached), ({"auto_create_subscription_group": False}, GroupUnknown)],
+)
+def test_a_group_that_may_not_be_made_receives_nothing_and_makes_no_topic(
+    setting: dict[str, int], error: type[Exception], tmp_path: Path
+) -> None:
+    with open_store(tmp_path / "store", CONFIG.model_copy(update=setting)) as store:
+        store.create_topic("T", queues=1)
+        put_some(store, 10, queues=1)
+        store.offsets.commit("g", [Commit("T", 0, 0)])
+        consumers = Consumers(store)
+        receipts = decode_receipts(each.receipt for each in consumers.receive(1).messages)
+        for refused in (
+            lambda: consumers.receive(group="stranger"),
+            lambda: consumers.groups.give_back("stranger", receipts, -1),
+            lambda: consumers.groups.join("stranger", "m", ["T"], 30),
+            lambda: consumers.groups.commit("stranger", {Commit("T", 0, 0): None}),
+        ):
+            with pytest.raises(error):
+                refused()
+        assert [each.name for each in store.topics()] == ["T"]
+        assert store.offsets.groups() == {"g": ["T"]}
+        consumers.groups.give_back("g", receipts, -1)
+        assert [each.name for each in store.topics()] == ["%DLQ%g", "T"]
+
+
+def test_members_of_a_group_are_limited_by_a_setting(tmp_path: Path) -> None:
+    config = CONFIG.model_copy(update={"max_group_members": 2})
+    with open_store(tmp_path / "store", config) as store:
+        store.create_topic("T", queues=4)
+        consumers = Consumers(store)
+        for name in ("a", "b", "a"):
+            consumers.groups.join("g", name, ["T"], 30)
+        with pytest.raises(MembersFull, match="maxGroupMembers allows 2"):
+            consumers.groups.join("g", "c", ["T"], 30)

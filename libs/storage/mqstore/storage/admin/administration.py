@@ -94,17 +94,19 @@ class Administration:
             deleted,
             clock,
             drop_queues,
+            config,
             require_writable,
         )
         topic_of = self.topics.get
         self.offsets = GroupOffsets(
             tables.offsets, topic_of, log, queues, lookups, config, require_writable, expired
         )
+        self.groups = Groups(tables.groups, self.offsets, config, require_writable)
         self.subscriptions = Subscriptions(
-            tables.filters, store_format, topic_of, config, clock, require_writable, adopt
+            *(tables.filters, store_format, topic_of, config, clock, require_writable, adopt),
+            self.groups.make,
         )
         self.table_saves = TableSaves((tables.topics, tables.groups, tables.filters), wake_saves)
-        self.groups = Groups(tables.groups, self.offsets, require_writable)
 
     def delete_topic(self, name: str) -> TopicDeletion:
         """Delete a topic, the groups' offsets in it and their subscriptions to it.

@@ -169,6 +169,14 @@ class GroupOffsets:
         """The topics in which each group has offsets."""
         return self._table.groups()
 
+    def has_group(self, group: str) -> bool:
+        """Whether a group has an offset."""
+        return self._table.has_group(group)
+
+    def group_names(self) -> set[str]:
+        """The groups that have offsets."""
+        return self._table.group_names()
+
     def topics_of(self, group: str) -> list[str]:
         """The topics in which a group has offsets."""
         return self._table.topics_of(group)

@@ -1,7 +1,7 @@
 """The consumer groups of a store: those of subscriptionGroup.json, and those with offsets.
 
-A group needs no creation: committing an offset makes it. Source: SubscriptionGroupManager of 4.9.7
-and 5.4.0.
+With autoCreateSubscriptionGroup a group needs no creation: its first use makes it, as in RocketMQ,
+within maxGroups. Source: SubscriptionGroupManager of 4.9.7 and 5.4.0.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from threading import Lock
 
 from mqstore.storage import topic_names
 from mqstore.storage.admin.group_offsets import GroupOffsets
-from mqstore.storage.errors import GroupUnknown
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.errors import GroupUnknown, LimitReached
 from mqstore.storage.tables.subscription_groups import GroupConfig, SubscriptionGroups
 
 
@@ -38,12 +39,15 @@ class Groups:
         self,
         table: SubscriptionGroups,
         offsets: GroupOffsets,
+        config: StoreConfig,
         require_writable: Callable[[], None],
     ) -> None:
         """``require_writable`` raises StoreNotWritable or StoreFailed where nothing may change."""
         self._require_writable = require_writable
         self._table = table
         self._offsets = offsets
+        self._creates = config.auto_create_subscription_group
+        self._maximum = config.max_groups
         self._lock = Lock()
 
     def all(self) -> list[Group]:
@@ -54,7 +58,8 @@ class Groups:
 
     def count(self) -> int:
         """The number of all groups."""
-        return len(self._table.names() | self._offsets.groups().keys())
+        configured = self._table.names()
+        return len(configured) + len(self._offsets.group_names() - configured)
 
     def get(self, name: str) -> Group:
         """The group of this name. Raises GroupNameError, GroupUnknown."""
@@ -64,18 +69,50 @@ class Groups:
             raise GroupUnknown(f"there is no group {name}: it was not created, and has no offsets")
         return self._group(name, topics)
 
-    def config(self, name: str) -> GroupConfig:
-        """The config of this group; RocketMQ's default for one that has none."""
-        return self._table.get(name) or _default(name)
+    def exists(self, name: str) -> bool:
+        """Whether a group was created or has offsets."""
+        return self._table.get(name) is not None or self._offsets.has_group(name)
+
+    def use(self, name: str) -> GroupConfig:
+        """The config of a group that consumes: one that exists, or that its use may make.
+
+        Raises GroupNameError, GroupUnknown, LimitReached.
+        """
+        topic_names.check_group(name)
+        config = self._table.get(name)
+        if config is not None:
+            return config
+        if not self._offsets.has_group(name):
+            if not self._creates and not topic_names.is_system_group(name):
+                raise GroupUnknown(
+                    f"there is no group {name}, and autoCreateSubscriptionGroup is false; create"
+                    f" it: mqstore group update {name}"
+                )
+            self._require_room(name)
+        return _default(name)
+
+    def make(self, name: str) -> None:
+        """Make a group that has neither a config nor offsets, where its use may make it.
+
+        Raises GroupNameError, GroupUnknown, LimitReached, OSError.
+        """
+        with self._lock:
+            self.use(name)
+            if self.exists(name):
+                return
+            self._table.put(GroupConfig(name))
+        self._table.save_changes()
 
     def put(self, name: str, change: Callable[[GroupConfig], GroupConfig]) -> Group:
         """Create or change a group; ``change`` is called with its config, or RocketMQ's default.
 
-        Raises GroupNameError, StoreNotWritable, StoreFailed, OSError.
+        Raises GroupNameError, LimitReached, StoreNotWritable, StoreFailed, OSError.
         """
         self._require_writable()
         topic_names.check_own_group(name)
         with self._lock:
+            if not self.exists(name):
+                self._require_room(name)
             self._table.put(change(self._table.get(name) or GroupConfig(name)))
         self._table.save_changes()
         return self.get(name)
@@ -96,6 +133,13 @@ class Groups:
                 self._offsets.forget_group(name)
         if with_offsets:
             self._offsets.end_leases(lambda group, _topic, _queue_id: group == name)
+
+    def _require_room(self, name: str) -> None:
+        """Raise LimitReached unless one more group may be."""
+        if (count := self.count()) >= self._maximum:
+            raise LimitReached(
+                f"group {name} would be one more than {count}", "maxGroups", self._maximum
+            )
 
     def _group(self, name: str, topics: list[str]) -> Group:
         config = self._table.get(name)

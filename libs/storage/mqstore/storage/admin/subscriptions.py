@@ -41,10 +41,12 @@ class Subscriptions:
         clock: Clock,
         require_writable: Callable[[], None],
         adopt: Callable[[str, list[FilterData]], int],
+        make_group: Callable[[str], None],
     ) -> None:
         """``topic_of`` raises TopicUnknown; ``require_writable`` raises StoreNotWritable or
         StoreFailed where nothing may change. ``adopt`` gives dispatch a topic's new subscriptions,
-        and returns the newest store time that may have been dispatched before."""
+        and returns the newest store time that may have been dispatched before. ``make_group`` is
+        ``Groups.make``."""
         self.bloom = BloomFilter.of(
             config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter
         )
@@ -55,6 +57,7 @@ class Subscriptions:
         self._clock = clock
         self._require_writable = require_writable
         self._adopt = adopt
+        self._make_group = make_group
         self._lock = Lock()
 
     def of(self, group: str) -> list[FilterData]:
@@ -73,12 +76,14 @@ class Subscriptions:
     def put(self, group: str, topic: str, expression: str) -> FilterData:
         """Register a subscription. The birth time of a new or changed expression is now.
 
-        Raises GroupNameError, TopicUnknown, FilterError, StoreNotWritable, StoreFailed, OSError.
+        Raises GroupNameError, GroupUnknown, LimitReached, TopicUnknown, FilterError,
+        StoreNotWritable, StoreFailed, OSError.
         """
         self._require_writable()
         topic_names.check_own_group(group)
         self._topic_of(topic)
         compile_expression(expression, self._format)
+        self._make_group(group)
         with self._lock:
             data = self._build_registration(group, topic, expression)
             self._table.put(data)

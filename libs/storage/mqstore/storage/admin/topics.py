@@ -12,12 +12,14 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import Final
+from typing import Final, NamedTuple
 
 from mqstore.storage import topic_names
 from mqstore.storage.admin.group_offsets import GroupOffsets
+from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import (
     ConfigTableError,
+    LimitReached,
     QueuesIncomplete,
     TopicConfigError,
     TopicUnknown,
@@ -94,6 +96,14 @@ class QueueReduction:
         return self.messages > 0 and (bool(self.unread) or self.groups == 0)
 
 
+class _Usage(NamedTuple):
+    """The topics and queues that count, in one version of the table."""
+
+    revision: int = -1
+    topics: int = 0
+    queues: int = 0
+
+
 class Topics:
     """Lists, changes and deletes topics. Thread-safe; a change is durable when its call returns."""
 
@@ -106,6 +116,7 @@ class Topics:
         deleted: DeletedTopics,
         clock: Clock,
         drop_queues: Callable[[str], None],
+        config: StoreConfig,
         require_writable: Callable[[], None],
     ) -> None:
         """``drop_queues`` removes a topic's entries below its note while dispatch is paused;
@@ -118,7 +129,9 @@ class Topics:
         self._deleted = deleted
         self._clock = clock
         self._drop_queues = drop_queues
+        self._topics_max, self._queues_max = config.max_topics, config.max_queues
         self._lock = Lock()
+        self._usage = _Usage()
 
     def all(self) -> list[TopicConfig]:
         """Every topic of topics.json, and topics that only have queues, by name."""
@@ -174,14 +187,18 @@ class Topics:
     def put(self, name: str, change: TopicChange) -> TopicConfig:
         """Create a topic, or change it.
 
-        Raises TopicNameError, TopicConfigError, StoreNotWritable, StoreFailed, OSError.
+        Raises TopicNameError, TopicConfigError, LimitReached, StoreNotWritable, StoreFailed,
+        OSError.
         """
         self._require_writable()
         topic_names.check_new_topic(name, self._format)
         with self._lock:
-            topic = change.of(self._table.get(name) or TopicConfig(name))
+            before = self._table.get(name)
+            topic = change.of(before or TopicConfig(name))
             self._check(topic)
+            usage = self._require_room(before, topic)
             self._table.put(topic)
+            self._usage = usage._replace(revision=self._table.revision)
         self._table.save_changes()
         return topic
 
@@ -233,6 +250,31 @@ class Topics:
                     "makes their queues again"
                 )
 
+    def _require_room(self, before: TopicConfig | None, topic: TopicConfig) -> _Usage:
+        """Return what there will be with a new or changed topic. Raises LimitReached."""
+        usage = self._usage
+        if usage.revision != self._table.revision:
+            revision = self._table.revision
+            counted = [each for each in self._table.all() if _is_counted(each.name)]
+            usage = _Usage(revision, len(counted), sum(map(_queues_of, counted)))
+        if not _is_counted(topic.name):
+            return usage
+        more_topics = int(before is None)
+        more_queues = _queues_of(topic) - (0 if before is None else _queues_of(before))
+        if more_topics and usage.topics >= self._topics_max:
+            raise LimitReached(
+                f"topic {topic.name} would be one more than {usage.topics}",
+                "maxTopics",
+                self._topics_max,
+            )
+        if more_queues > 0 and usage.queues + more_queues > self._queues_max:
+            raise LimitReached(
+                f"topic {topic.name} needs {more_queues} queues more than {usage.queues}",
+                "maxQueues",
+                self._queues_max,
+            )
+        return _Usage(usage.revision, usage.topics + more_topics, usage.queues + more_queues)
+
     def _check(self, topic: TopicConfig) -> None:
         for what, count in (("read", topic.read_queues), ("write", topic.write_queues)):
             if not 1 <= count <= QUEUES_MAX:
@@ -259,3 +301,12 @@ class Topics:
     def _from_queues(self, name: str) -> TopicConfig:
         queues = max(self._queues.queue_ids(name), default=0) + 1
         return TopicConfig(name, read_queues=queues, write_queues=queues)
+
+
+def _is_counted(name: str) -> bool:
+    """Whether a topic counts: not those of groups, of which each has two."""
+    return topic_names.returning_group(name) is None
+
+
+def _queues_of(topic: TopicConfig) -> int:
+    return max(topic.read_queues, topic.write_queues)

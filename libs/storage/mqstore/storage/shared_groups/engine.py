@@ -101,8 +101,9 @@ class SharedGroups:
         """Lease up to ``count`` messages, and at least one where one is there; never waits.
 
         Messages of the group's retry topic come with those of its subscriptions. ``member`` is the
-        caller in an ordered group. Raises GroupNameError, GroupDisabled, GroupOrdered,
-        MemberUnknown, TopicUnknown, StoreNotWritable, StoreFailed, OSError.
+        caller in an ordered group. Raises GroupNameError, GroupUnknown, LimitReached,
+        GroupDisabled, GroupOrdered, MemberUnknown, TopicUnknown, StoreNotWritable, StoreFailed,
+        OSError.
         """
         config = self._consuming(group)
         limits = self._limits(count, max_bytes, invisible_s)
@@ -144,9 +145,11 @@ class SharedGroups:
             lock.release()
 
     def _consuming(self, group: str) -> GroupConfig:
-        """The config of a group that may consume. Raises GroupNameError, GroupDisabled."""
-        topic_names.check_group(group)
-        config = self._store.groups.config(group)
+        """The config of a group that may consume.
+
+        Raises GroupNameError, GroupUnknown, LimitReached, GroupDisabled.
+        """
+        config = self._store.groups.use(group)
         if not config.consume_enable:
             raise GroupDisabled(
                 f"group {group} may not consume: its consumeEnable is false; set it to true"
@@ -407,10 +410,10 @@ class SharedGroups:
         ``delay_s`` stands for the shortest level that is as long. In an ordered group the message
         holds its queue for ``delay_s`` or the time of the level, without either for
         ``returned.ORDERED_DELAY_S``. Returns the statuses, and the physical offset below which the
-        log has the copies. Raises GroupNameError, ReceiptInvalid, PutRefused,
-        StoreFailed; messages whose copies are not stored stay leased.
+        log has the copies. Raises GroupNameError, GroupUnknown, LimitReached, ReceiptInvalid,
+        PutRefused, StoreFailed; messages whose copies are not stored stay leased.
         """
-        config, done = self._store.groups.config(group), Received()
+        config, done = self._store.groups.use(group), Received()
         levels = self._store.delays.levels
         is_shared = any(each.epoch is None for each in given)
         if delay_s is not None and is_shared and level != returned.DEAD:
@@ -497,7 +500,8 @@ class SharedGroups:
     def join(self, group: str, member: str, topics: Sequence[str], session_s: float) -> MemberView:
         """Make a consumer a member of an ordered group, or renew its session.
 
-        Raises GroupNameError, GroupDisabled, GroupShared, MembersFull, TopicUnknown, OSError.
+        Raises GroupNameError, GroupUnknown, LimitReached, GroupDisabled, GroupShared, MembersFull,
+        TopicUnknown, OSError.
         """
         self._consuming(group)
         with self._table.lock_of(group):
@@ -530,9 +534,9 @@ class SharedGroups:
     ) -> list[GroupOffset]:
         """Commit offsets, in an ordered group under the epochs of their queues: all or none.
 
-        Raises EpochStale, OSError, and as ``GroupOffsets.commit``.
+        Raises EpochStale, GroupUnknown, LimitReached, OSError, and as ``GroupOffsets.commit``.
         """
-        topic_names.check_group(group)
+        self._store.groups.use(group)
         with self._table.lock_of(group):
             for each, epoch in commits.items():
                 self._ordered.check_commit(group, Queue(each.topic, each.queue_id), epoch)

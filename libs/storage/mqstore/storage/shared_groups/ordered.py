@@ -32,8 +32,6 @@ from mqstore.storage.shared_groups.saved_leases import Place
 from mqstore.storage.shared_groups.saved_members import MembersFile
 from mqstore.storage.topic_names import RETRY_PREFIX
 
-MEMBERS_MAX: Final = 256
-"""Members of one group: consumers beyond the number of its queues have none."""
 QUEUES_MAX: Final = 4_096
 """Queues of one ordered group in one shard, which are saved with each change of its members."""
 EPOCHS_OF_LEADER: Final = 1 << 20
@@ -252,8 +250,12 @@ class OrderedGroups:
             self._check_not_shared(group)
             if len(self._of) >= GROUPS_MAX and group not in self._of:
                 raise MembersFull(f"{GROUPS_MAX} groups are ordered, as many as may be")
-        if len(found.members) >= MEMBERS_MAX:
-            raise MembersFull(f"group {group} has {MEMBERS_MAX} members, as many as it may have")
+        most = self._store.config.max_group_members
+        if len(found.members) >= most:
+            raise MembersFull(
+                f"group {group} has {len(found.members)} members, and maxGroupMembers allows"
+                f" {most}; let some leave, or raise maxGroupMembers"
+            )
         if len(found.queues | set(queues)) > QUEUES_MAX:
             raise MembersFull(f"group {group} may have {QUEUES_MAX} queues; name fewer topics")
 

@@ -253,6 +253,16 @@ class ConsumerOffsets(Table):
         with self._lock:
             return {group: list(topics) for group, topics in self._topics_by_group().items()}
 
+    def has_group(self, group: str) -> bool:
+        """Whether a group has an offset."""
+        with self._lock:
+            return group in self._topics_by_group()
+
+    def group_names(self) -> set[str]:
+        """The groups that have offsets."""
+        with self._lock:
+            return set(self._topics_by_group())
+
     def topics_of(self, group: str) -> list[str]:
         """The topics in which one group has offsets."""
         with self._lock:

@@ -46,6 +46,8 @@ class JournaledTable(Table):
         self.on_changes: Callable[[bytes | None], None] = lambda _: None
         """Called with the lines of changes that are durable, in their order; with None where only
         the whole table has them. The caller holds a lock: return at once."""
+        self.revision = 0
+        """Number of changes in memory."""
         self._unsaved: dict[str, bool] = {}
         """Names of entries whose change no file has, with whether each was new."""
         self._printed: dict[str | int, str] = {}
@@ -193,10 +195,12 @@ class JournaledTable(Table):
 
     def _forget(self, name: str | int) -> None:
         """Drop what was made of an entry that changes. The caller holds the lock."""
+        self.revision += 1
         self._printed.pop(name, None)
         self._values.pop(name, None)
 
     def _forget_all(self) -> None:
+        self.revision += 1
         for made in (self._printed, self._values, self._unsaved):
             made.clear()
 
