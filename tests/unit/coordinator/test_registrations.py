@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import httpx
 import pytest
 
 from mqstore.service import problems
 from mqstore.service.problems import ProblemType
-from mqstore.wire.checks import SECRET_HEADER
+from mqstore.storage.formats import decode_name_cursor, encode_name_cursor
+from mqstore.wire.checks import SECRET_HEADER, producer_key, producers_scope
 from tests.unit.coordinator.fake_shards import (
     Answer,
     Bench,
@@ -213,3 +215,37 @@ def test_a_removal_needs_the_secret_or_the_role_admin(
         tokens = {f"token_{role}": role[0] * 20 for role in ("admin", "produce", "system")}
         answer = run(shards, tmp_path, act, **tokens)
     assert answer.status_code == status
+
+
+def listing(*names: str) -> Replying:
+    """A shard that lists these producers in pages."""
+
+    def reply(received: Received) -> Answer:
+        query = parse_qs(received.target.partition("?")[2])
+        scope = producers_scope(None)
+        after = decode_name_cursor(query["cursor"][0], scope) if "cursor" in query else ""
+        left = [each for each in sorted(names) if producer_key("billing", each) > after]
+        limit = int(query["limit"][0])
+        last = producer_key("billing", left[limit - 1]) if len(left) > limit else None
+        following = None if last is None else encode_name_cursor(last, scope)
+        found = [shown(name=each) for each in left[:limit]]
+        return Answer(200, {"producers": found, "next": following})
+
+    return reply
+
+
+def test_producers_of_all_shards_are_listed_in_pages(tmp_path: Path) -> None:
+    async def act(bench: Bench) -> list[list[str]]:
+        pages: list[list[str]] = []
+        cursor: str | None = ""
+        while cursor is not None:
+            params = {"limit": "2", "cursor": cursor} if cursor else {"limit": "2"}
+            reply = (await bench.http.get("/v1/producers", params=params)).raise_for_status().json()
+            pages.append([each["name"] for each in reply["producers"]])
+            cursor = reply["next"]
+        return pages
+
+    with fakes(listing("a", "b", "d", "f"), listing("b", "c", "e")) as shards:
+        pages = run(shards, tmp_path, act)
+        assert {len(each.seen) for each in shards} == {3}
+    assert pages == [["a", "b"], ["c", "d"], ["e", "f"]]

@@ -22,12 +22,20 @@ TIMEOUT_S: Final = 0.5
 
 def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
     """The topics that begin with ``incomplete``."""
-    return _names(ctx, incomplete, lambda client: (each.topic for each in client.topics().topics))
+    return _names(
+        ctx,
+        incomplete,
+        lambda client: (each.topic for page in _pages(client.topics) for each in page.topics),
+    )
 
 
 def complete_group(ctx: typer.Context, incomplete: str) -> list[str]:
     """The consumer groups that begin with ``incomplete``."""
-    return _names(ctx, incomplete, lambda client: (each.group for each in client.groups().groups))
+    return _names(
+        ctx,
+        incomplete,
+        lambda client: (each.group for page in _pages(client.groups) for each in page.groups),
+    )
 
 
 def complete_shard(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -43,6 +51,12 @@ def complete_context(incomplete: str) -> list[str]:
         return [name for name in load(contexts_path()).by_name if name.startswith(incomplete)]
     except (OSError, ValueError):
         return []
+
+
+def _pages(load: Callable[..., Any]) -> Iterable[Any]:
+    from mqstore.client import every_page  # slow to import
+
+    return every_page(load)
 
 
 def _names(

@@ -63,9 +63,9 @@ _OF_A_SHARD: Final[Mapping[str, Callable[[Client], Any]]] = {
     "events": lambda client: list(_events(client)),
 }
 _OF_ALL: Final[Mapping[str, Callable[[Client], Any]]] = {
-    "topics": lambda client: client.topics(),
-    "groups": lambda client: client.groups(),
-    "lags": lambda client: client.lags(),
+    "topics": lambda client: _pages(client.topics),
+    "groups": lambda client: _pages(client.groups),
+    "lags": lambda client: _pages(client.lags),
     "transactions": lambda client: client.transactions(),
 }
 
@@ -210,6 +210,12 @@ def redacted(value: Any) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [redacted(each) for each in value]
     return value
+
+
+def _pages(load: Callable[..., Any]) -> list[Any]:
+    from mqstore.client import every_page  # slow to import
+
+    return list(every_page(load))
 
 
 def redactor(secrets: Iterator[str] | Sequence[str]) -> Callable[[str], str]:

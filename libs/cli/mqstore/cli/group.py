@@ -57,7 +57,10 @@ def ls(session: Session) -> None:
         mqstore group ls
         mqstore group ls -o json | jq -r .group
     """
-    session.out.items(session.client.groups().groups, _COLUMNS)
+    from mqstore.client import every_page  # slow to import
+
+    groups = [each for page in every_page(session.client.groups) for each in page.groups]
+    session.out.items(groups, _COLUMNS)
 
 
 @service_command

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -69,7 +68,9 @@ def lag(
 
 
 def _print_groups(session: Session, topic: str | None) -> int:
-    pages = list(_pages(session, topic))
+    from mqstore.client import every_page  # slow to import
+
+    pages = list(every_page(session.client.lags, topic=topic))
     if session.out.is_document:
         session.out.items(pages, _GROUPS)
         return max(map(_exit_code, pages))
@@ -82,16 +83,6 @@ def _print_groups(session: Session, topic: str | None) -> int:
         if session.out.is_table and (states := _states(group)):
             session.out.line(f"{group.group}  {states}")
     return max(map(_exit_code, pages))
-
-
-def _pages(session: Session, topic: str | None) -> Iterator[GroupLags]:
-    cursor: str | None = None
-    while True:
-        page = session.client.lags(topic=topic, cursor=cursor)
-        yield page
-        cursor = page.next
-        if cursor is None:
-            return
 
 
 def _print_group(session: Session, found: GroupLag) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -70,7 +71,9 @@ def ls(
         mqstore topic ls
         mqstore topic ls -o json | jq -r .topic
     """
-    topics = session.client.topics().topics
+    from mqstore.client import every_page  # slow to import
+
+    topics = [each for page in every_page(session.client.topics) for each in page.topics]
     chosen = [each for each in topics if system or not is_system(each.topic)]
     session.out.items(chosen, _COLUMNS)
 
@@ -240,7 +243,15 @@ def _hidden_text(plan: ChangedTopic) -> str:
 
 
 def _exists(session: Session, topic: str) -> bool:
-    return any(each.topic == topic for each in session.client.topics().topics)
+    from mqstore.client import ProblemError
+
+    try:
+        session.client.topic(topic)
+    except ProblemError as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        return False
+    return True
 
 
 def _fields(

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mqstore.client.models import Download, Health
     from mqstore.client.new_message import NewMessage
     from mqstore.client.ordered import AsyncOrderedConsumer, OrderedConsumer
+    from mqstore.client.pages import every_page
     from mqstore.client.producers import AsyncProducer, Delivery, Producer
     from mqstore.client.rebuild_calls import part_frames
     from mqstore.client.tls import make_tls_context
@@ -251,6 +252,7 @@ __all__ = [
     "Verdict",
     "WantedMessages",
     "Writes",
+    "every_page",
     "format_time",
     "make_tls_context",
     "parse_time",
@@ -291,6 +293,7 @@ _MODULES: Final[Mapping[str, tuple[str, ...]]] = {
         "Producer",
     ),
     "mqstore.client.rebuild_calls": ("part_frames",),
+    "mqstore.client.pages": ("every_page",),
     "mqstore.client.tls": ("make_tls_context",),
     "mqstore.client.transactional": (
         "AsyncTransactionalProducer",

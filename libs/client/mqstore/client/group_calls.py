@@ -27,9 +27,10 @@ from mqstore.wire.groups import (
 from mqstore.wire.operation import Nothing
 
 
-def groups() -> Call[Groups]:
-    """List the consumer groups that were created or have offsets."""
-    return call(GROUPS)
+def groups(*, limit: int | None = None, cursor: str | None = None) -> Call[Groups]:
+    """List the consumer groups that were created or have offsets, by name, up to 1,000 at once;
+    ``mqstore.client.every_page`` lists all."""
+    return call(GROUPS, params=given(limit=limit, cursor=cursor))
 
 
 def group(name: str) -> Call[Group]:
@@ -132,9 +133,12 @@ def reset_offsets(
     return call(RESET_OFFSETS, at={"group": group}, json=body)
 
 
-def subscriptions(group: str) -> Call[Subscriptions]:
-    """List a group's subscriptions with an expression."""
-    return call(SUBSCRIPTIONS, at={"group": group})
+def subscriptions(
+    group: str, *, limit: int | None = None, cursor: str | None = None
+) -> Call[Subscriptions]:
+    """List a group's subscriptions with an expression, by topic, up to 1,000 at once."""
+    params = given(limit=limit, cursor=cursor)
+    return call(SUBSCRIPTIONS, at={"group": group}, params=params)
 
 
 def subscribe(group: str, topic: str, expression: str) -> Call[Subscription]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from mqstore.client.requests import Call, call, document
+from mqstore.client.requests import Call, call, document, given
 from mqstore.wire.topics import (
     DELETE_TOPIC,
     PUT_TOPIC,
@@ -69,6 +69,6 @@ def topic(name: str) -> Call[Topic]:
     return call(TOPIC, at={"topic": name})
 
 
-def topics() -> Call[Topics]:
-    """List all topics, by name."""
-    return call(TOPICS)
+def topics(*, limit: int | None = None, cursor: str | None = None) -> Call[Topics]:
+    """List topics, by name, up to 1,000 at once; ``mqstore.client.every_page`` lists all."""
+    return call(TOPICS, params=given(limit=limit, cursor=cursor))

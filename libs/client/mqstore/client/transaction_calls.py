@@ -155,7 +155,9 @@ def remove_producer(group: str, name: str, secret: str | None = None) -> Call[No
     return call(REMOVE_PRODUCER, at={"group": group, "name": name}, headers=headers)
 
 
-def producers(group: str | None = None) -> Call[RegisteredProducers]:
-    """List the producers that are called back. Needs the role admin."""
-    params = given(group=group)
+def producers(
+    group: str | None = None, *, limit: int | None = None, cursor: str | None = None
+) -> Call[RegisteredProducers]:
+    """List the producers that are called back, up to 1,000 at once. Needs the role admin."""
+    params = given(group=group, limit=limit, cursor=cursor)
     return call(PRODUCERS, params=params)

@@ -328,6 +328,11 @@ def json_response(value: Any, status: int = 200) -> Response:
     return Response(msgspec.json.encode(value), status, media_type="application/json")
 
 
+def json_text(text: str) -> Response:
+    """Return encoded JSON as a response."""
+    return Response(text, media_type="application/json")
+
+
 def json_content(schema: str, example: Any = None) -> dict[str, Any]:
     """Return an OpenAPI ``content`` object that refers to a schema of the document."""
     media: dict[str, Any] = {"schema": {"$ref": _SCHEMA_REF.format(name=schema)}}

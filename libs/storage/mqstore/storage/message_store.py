@@ -158,6 +158,7 @@ class MessageStore:
         self.retention = parts.retention
         self.rebuilds = parts.rebuilds
         self.groups = parts.admin.groups
+        self.topics_page = parts.admin.topics.page
         self.offsets = parts.admin.offsets
         self.subscriptions = parts.admin.subscriptions
         self.quarantine = parts.quarantine_service
@@ -259,7 +260,7 @@ class MessageStore:
         return self._parts.admin.topics.get(name)
 
     def put_topic(self, name: str, change: TopicChange) -> TopicConfig:
-        """Create, or change, a topic; durable at return. Errors as ``Topics.put``."""
+        """Create or change a topic; durable at return. Errors as ``Topics.put``."""
         return self._parts.admin.topics.put(name, change)
 
     def plan_topic_change(self, name: str, change: TopicChange) -> QueueReduction:
@@ -276,10 +277,8 @@ class MessageStore:
 
     def delete_topic(self, name: str) -> TopicDeletion:
         """Delete a topic, its queues, what groups have consumed of it and their subscriptions;
-        durable at return. Its messages stay in the log until retention takes them.
-
-        Raises TopicNameError, TopicUnknown, StoreNotWritable, FlushTimeout, StoreFailed, OSError.
-        """
+        durable at return. Its messages stay in the log until retention takes them. Errors as
+        ``Topics.delete``."""
         return self._parts.admin.delete_topic(name)
 
     # status -------------------------------------------------------------------------------

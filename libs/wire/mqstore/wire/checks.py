@@ -69,10 +69,21 @@ class RegisteredProducer(Reply, title="ProducerView"):
     detail: Annotated[str | None, Field(description="Why the last call failed.")]
 
 
+def producer_key(group: str, name: str) -> str:
+    """The key that lists of producers are sorted by."""
+    return f"{group}/{name}"
+
+
+def producers_scope(group: str | None) -> str:
+    """Identifies a list of producers in its cursors."""
+    return f"producers of {group}"
+
+
 class RegisteredProducers(Reply, title="ProducerList"):
-    """Registered producers."""
+    """A page of the registered producers, by group and name."""
 
     producers: tuple[RegisteredProducer, ...]
+    next: Annotated[str | None, Field(description="The cursor to go on with.")] = None
 
 
 class ProducerTarget(ComponentRequest, strict=True):

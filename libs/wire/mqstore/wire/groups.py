@@ -68,9 +68,10 @@ class Group(OfShards):
 
 
 class Groups(Reply, title="GroupList"):
-    """Consumer groups, by name."""
+    """A page of the consumer groups, by name."""
 
     groups: tuple[Group, ...]
+    next: Annotated[str | None, Field(description="The cursor to go on with.")] = None
 
 
 class GroupOffset(Reply):
@@ -193,6 +194,7 @@ class Subscriptions(Reply, title="SubscriptionList"):
     """A group's subscriptions, by topic."""
 
     subscriptions: tuple[Subscription, ...]
+    next: Annotated[str | None, Field(description="The cursor to go on with.")] = None
 
 
 class OffsetChange(Reply):

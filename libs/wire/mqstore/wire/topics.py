@@ -87,9 +87,10 @@ class ChangedTopic(Topic):
 
 
 class Topics(Reply, title="TopicList"):
-    """All topics, by name."""
+    """A page of the topics, by name."""
 
     topics: tuple[Topic, ...]
+    next: Annotated[str | None, Field(description="The cursor to go on with.")] = None
 
 
 class TopicDeletion(OfShards):

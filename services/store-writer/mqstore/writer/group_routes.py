@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Final
 
-from fastapi import Body, Query, Request, Response
+from fastapi import Body, Depends, Query, Request, Response
 
-from mqstore.service.app import Api, GroupName
+from mqstore.service.app import Api, GroupName, json_text
 from mqstore.service.endpoint import Endpoint
+from mqstore.service.paging import PageQuery, next_cursor, page_query
 from mqstore.storage import admin, topic_names
 from mqstore.storage.errors import GroupUnknown
 from mqstore.wire import groups as operations
@@ -32,6 +33,8 @@ from mqstore.wire.operation import Role
 from mqstore.writer.fan_out import apply_to_all_shards, delete_on_all_shards
 from mqstore.writer.service import WriterService
 
+_GROUPS: Final = "groups"
+"""The list that a cursor belongs to."""
 OfTopic = Annotated[
     str | None,
     Query(description="Only this topic; without it, all topics in which the group has offsets."),
@@ -59,10 +62,18 @@ class GroupRoutes:
         Endpoint(operations.COMMIT_OFFSETS, self.commit_offsets).add(api)
         Endpoint(operations.RESET_OFFSETS, self.reset_offsets).add(api)
 
-    async def groups(self) -> Groups:
-        """All groups that were created or have offsets."""
-        found = await asyncio.to_thread(self._service.store.groups.all)
-        return Groups(groups=tuple([group_view(each) for each in found]))
+    async def groups(self, page: Annotated[PageQuery, Depends(page_query)]) -> Response:
+        """All groups that were created or have offsets, by name, in pages."""
+        return json_text(await asyncio.to_thread(self._encode_page, page))
+
+    def _encode_page(self, page: PageQuery) -> str:
+        found, is_more = self._service.store.groups.page(page.after(_GROUPS), page.limit)
+        names = [each.config.name for each in found]
+        groups = Groups(
+            groups=tuple([group_view(each) for each in found]),
+            next=next_cursor(names, _GROUPS, is_more=is_more),
+        )
+        return groups.model_dump_json(by_alias=True)
 
     async def group(self, group: GroupName) -> Group:
         """The configuration of a group, and the topics that it consumes."""

@@ -9,10 +9,10 @@ it changes made behind the copy.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -52,6 +52,7 @@ class _Topic(msgspec.Struct, rename="camel"):
 
 class _Topics(msgspec.Struct):
     topics: list[_Topic]
+    next: str | None = None
 
 
 class _Group(msgspec.Struct):
@@ -62,6 +63,7 @@ class _Group(msgspec.Struct):
 
 class _Groups(msgspec.Struct):
     groups: list[_Group]
+    next: str | None = None
 
 
 class _Subscription(msgspec.Struct):
@@ -71,9 +73,14 @@ class _Subscription(msgspec.Struct):
 
 class _Subscriptions(msgspec.Struct):
     subscriptions: list[_Subscription]
+    next: str | None = None
 
 
-_NO_SUBSCRIPTIONS: Final = b'{"subscriptions":[]}'
+_Page = TypeVar("_Page", _Topics, _Groups, _Subscriptions)
+
+
+class _Missing(Exception):
+    """The shard whose state is copied does not reply."""
 
 
 @dataclass(slots=True)
@@ -139,22 +146,39 @@ class InitialState:
         if not replies.answers:
             return None
         shard = min(replies.answers)
-        state = _ShardState(shard, msgspec.json.decode(replies.answers[shard], type=_Topics).topics)
-        replies = await self._fetch("/v1/groups")
-        if shard in replies.missing:
+        state = _ShardState(shard, [])
+        try:
+            async for page in self._pages(shard, "/v1/topics", _Topics):
+                state.topics += page.topics
+            async for found in self._pages(shard, "/v1/groups", _Groups):
+                for group in found.groups:
+                    if not topic_names.is_system_group(group.group):
+                        state.groups.append((group, await self._subscriptions(shard, group.group)))
+        except _Missing:
             return None
-        for group in msgspec.json.decode(replies.answers[shard], type=_Groups).groups:
-            if topic_names.is_system_group(group.group):
-                continue
-            replies = await self._fetch(f"/v1/groups/{quote(group.group, safe='')}/subscriptions")
-            if shard in replies.missing:
-                return None
-            found = replies.answers.get(
-                shard, _NO_SUBSCRIPTIONS
-            )  # a group deleted meanwhile has none
-            subscriptions = msgspec.json.decode(found, type=_Subscriptions).subscriptions
-            state.groups.append((group, subscriptions))
         return state
+
+    async def _subscriptions(self, shard: int, group: str) -> list[_Subscription]:
+        """The subscriptions of a group; a group that was deleted meanwhile has none."""
+        path = f"/v1/groups/{quote(group, safe='')}/subscriptions"
+        pages = self._pages(shard, path, _Subscriptions)
+        return [each async for page in pages for each in page.subscriptions]
+
+    async def _pages(self, shard: int, path: str, kind: type[_Page]) -> AsyncIterator[_Page]:
+        """Yield the pages of a list of a shard; none where it is unknown. Raises _Missing."""
+        cursor: str | None = None
+        while True:
+            target = path if cursor is None else f"{path}?cursor={quote(cursor, safe='')}"
+            replies = await self._fetch(target)
+            if shard in replies.missing:
+                raise _Missing
+            if shard not in replies.answers:
+                return
+            page = msgspec.json.decode(replies.answers[shard], type=kind)
+            yield page
+            cursor = page.next
+            if cursor is None:
+                return
 
     async def _apply(self, state: _ShardState) -> None:
         """Apply the state: groups, then topics, whose presence marks the copy as done, then

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Annotated, Final
 
-from fastapi import Request, Response
+from fastapi import Depends, Request, Response
 
-from mqstore.service.app import Api, GroupName, TopicName
+from mqstore.service.app import Api, GroupName, TopicName, json_text
 from mqstore.service.endpoint import Endpoint
 from mqstore.service.expressions import Compilations
 from mqstore.service.limits import client_of
+from mqstore.service.paging import PageQuery, next_cursor, page_query
 from mqstore.storage.admin import FilterData
 from mqstore.wire import groups as operations
 from mqstore.wire.groups import Subscription, Subscriptions, SubscriptionSpec
@@ -34,10 +35,23 @@ class SubscriptionRoutes:
         Endpoint(operations.SUBSCRIBE, self.put).add(api)
         Endpoint(operations.UNSUBSCRIBE, self.remove).add(api)
 
-    async def subscriptions(self, group: GroupName) -> Subscriptions:
-        """Subscriptions of the group with an expression. One by tags needs no registration."""
-        found = self._service.store.subscriptions.of(group)
-        return Subscriptions(subscriptions=tuple([_view(each) for each in found]))
+    async def subscriptions(
+        self, group: GroupName, page: Annotated[PageQuery, Depends(page_query)]
+    ) -> Response:
+        """Subscriptions of the group with an expression, by topic, in pages. One by tags needs no
+        registration."""
+        return json_text(await asyncio.to_thread(self._encode_page, group, page))
+
+    def _encode_page(self, group: str, page: PageQuery) -> str:
+        scope = f"subscriptions of {group}"
+        after = page.after(scope)
+        found = [each for each in self._service.store.subscriptions.of(group) if each.topic > after]
+        topics = [each.topic for each in found[: page.limit]]
+        subscriptions = Subscriptions(
+            subscriptions=tuple([_view(each) for each in found[: page.limit]]),
+            next=next_cursor(topics, scope, is_more=len(found) > page.limit),
+        )
+        return subscriptions.model_dump_json(by_alias=True)
 
     async def subscription(self, group: GroupName, topic: TopicName) -> Subscription:
         """The subscription of a group to a topic."""

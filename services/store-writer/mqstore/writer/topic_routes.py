@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Annotated, Final
 
-from fastapi import Body, Query, Request, Response
+from fastapi import Body, Depends, Query, Request, Response
 
 from mqstore.service import problems
-from mqstore.service.app import Api, TopicName
+from mqstore.service.app import Api, TopicName, json_text
 from mqstore.service.endpoint import Endpoint
+from mqstore.service.paging import PageQuery, next_cursor, page_query
 from mqstore.service.problems import Problem
 from mqstore.storage import topic_names
 from mqstore.storage.admin import TopicChange, TopicConfig
@@ -32,6 +33,8 @@ from mqstore.writer.service import WriterService
 NAMED_MAX: Final = 5
 """Number of groups that a refusal names."""
 _OF_CHANGE: Final = ("hidden_queues", "hidden_messages", "unread", "dry_run")
+_TOPICS: Final = "topics"
+"""The list that a cursor belongs to."""
 DryRun = Annotated[
     bool, Query(alias="dryRun", description="Only return what would be deleted; change nothing.")
 ]
@@ -122,11 +125,18 @@ class TopicRoutes:
         self._service.events.publish("topic", topic=topic, isDeleted=False)
         return _changed(made, 0, 0, (), False)
 
-    async def topics(self) -> Topics:
-        """All topics, including those with queues but no configuration, as a broker's recovery
-        leaves."""
-        topics = self._service.store.topics()
-        return Topics(topics=tuple([topic_view(each) for each in topics]))
+    async def topics(self, page: Annotated[PageQuery, Depends(page_query)]) -> Response:
+        """All topics by name, in pages, including those with queues but no configuration, as a
+        broker's recovery leaves."""
+        return json_text(await asyncio.to_thread(self._encode_page, page))
+
+    def _encode_page(self, page: PageQuery) -> str:
+        found, is_more = self._service.store.topics_page(page.after(_TOPICS), page.limit)
+        topics = Topics(
+            topics=tuple([topic_view(each) for each in found]),
+            next=next_cursor([each.name for each in found], _TOPICS, is_more=is_more),
+        )
+        return topics.model_dump_json(by_alias=True)
 
     async def topic(self, topic: TopicName) -> Topic:
         """The configuration of a topic."""

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Annotated, Final
+from urllib.parse import urlencode
 
 import httpx
-from fastapi import Query, Request
+from fastapi import Depends, Query, Request
 from fastapi.responses import Response
 
 from mqstore.coordinator.errors import ShardUnavailable
@@ -19,6 +20,7 @@ from mqstore.service import problems
 from mqstore.service.app import Api
 from mqstore.service.auth import included_roles
 from mqstore.service.endpoint import Endpoint
+from mqstore.service.paging import PageQuery, next_cursor, page_query
 from mqstore.service.problems import Problem
 from mqstore.service.transaction_parameters import GROUP_LENGTH_MAX, Group, Name, ProducerSecret
 from mqstore.storage import topic_names
@@ -29,6 +31,8 @@ from mqstore.wire.checks import (
     ProducerTarget,
     RegisteredProducer,
     RegisteredProducers,
+    producer_key,
+    producers_scope,
 )
 from mqstore.wire.operation import Role
 
@@ -104,19 +108,33 @@ class ProducerRoutes:
         return response_of((taken or removed or replies)[0])
 
     async def producers(
-        self, group: Annotated[str | None, Query(max_length=GROUP_LENGTH_MAX)] = None
+        self,
+        page: Annotated[PageQuery, Depends(page_query)],
+        group: Annotated[str | None, Query(max_length=GROUP_LENGTH_MAX)] = None,
     ) -> RegisteredProducers | Response:
-        """Their secrets are not shown."""
-        replies = await self._on(self._shards, "GET", operations.KNOWN_TARGETS.path)
+        """By group and name, in pages. Their secrets are not shown."""
+        scope = producers_scope(group)
+        page.after(scope)  # a cursor of another list is refused here
+        given = {"limit": page.limit, "group": group, "cursor": page.cursor}
+        query = urlencode({name: value for name, value in given.items() if value is not None})
+        path = f"{operations.KNOWN_TARGETS.path}?{query}"
+        replies = await self._on(self._shards, "GET", path)
         answered = [each for each in replies.values() if each.is_success]
         if not answered:
             return response_of(next(iter(replies.values())))
-        found: dict[tuple[str, str], list[RegisteredProducer]] = {}
+        found: dict[str, list[RegisteredProducer]] = {}
+        is_more = False
         for reply in answered:
-            for each in RegisteredProducers.model_validate_json(reply.content).producers:
+            part = RegisteredProducers.model_validate_json(reply.content)
+            is_more = is_more or part.next is not None
+            for each in part.producers:
                 if group in (None, each.producer_group):
-                    found.setdefault((each.producer_group, each.name), []).append(each)
-        return RegisteredProducers(producers=tuple([_worst(found[key]) for key in sorted(found)]))
+                    found.setdefault(producer_key(each.producer_group, each.name), []).append(each)
+        names = sorted(found)[: page.limit]
+        return RegisteredProducers(
+            producers=tuple([_worst(found[name]) for name in names]),
+            next=next_cursor(names, scope, is_more=is_more or len(found) > page.limit),
+        )
 
     async def _on(
         self,

@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from mqstore.client import Client, Retention
+from mqstore.client import Client, Retention, every_page
 from mqstore.jobs.errors import JobError
 from mqstore.jobs.expiry.facts import Offsets, ShardFacts
 from mqstore.jobs.expiry.facts_at_path import ID_DIGITS
@@ -49,7 +49,7 @@ def _plan(answer: Retention) -> RetentionPlan:
 
 def _consumed(client: Client) -> Iterator[tuple[tuple[str, str], Offsets]]:
     """As store-writer knows it: consumerOffset.json is some seconds behind."""
-    for group in client.groups().groups:
+    for group in [each for page in every_page(client.groups) for each in page.groups]:
         committed: dict[str, dict[int, int]] = {}
         for each in client.offsets(group.group).offsets:
             if each.committed is not None:

@@ -6,6 +6,7 @@ within maxGroups. Source: SubscriptionGroupManager of 4.9.7 and 5.4.0.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -55,6 +56,13 @@ class Groups:
         topics = self._offsets.groups()
         names = self._table.names() | topics.keys()
         return [self._group(name, topics.get(name, [])) for name in sorted(names)]
+
+    def page(self, after: str, limit: int) -> tuple[list[Group], bool]:
+        """The groups behind a name, by name, and whether there are more."""
+        names = self._table.names() | self._offsets.group_names()
+        first = heapq.nsmallest(limit + 1, (name for name in names if name > after))
+        found = [self._group(name, self._offsets.topics_of(name)) for name in first[:limit]]
+        return found, len(first) > limit
 
     def count(self) -> int:
         """The number of all groups."""

@@ -8,6 +8,7 @@ messages stay in the log until retention removes them, and are found by id and k
 
 from __future__ import annotations
 
+import heapq
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -140,6 +141,13 @@ class Topics:
             if name not in known:
                 known[name] = self._from_queues(name)
         return [topic for _, topic in sorted(known.items())]
+
+    def page(self, after: str, limit: int) -> tuple[list[TopicConfig], bool]:
+        """The topics behind a name, by name, and whether there are more."""
+        names = (each for each in self._table.names().union(self._queues.topics()) if each > after)
+        first = heapq.nsmallest(limit + 1, names)
+        found = [self._table.get(name) or self._from_queues(name) for name in first[:limit]]
+        return found, len(first) > limit
 
     def count(self) -> int:
         """The number of ``all``."""

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import re
 from collections.abc import Awaitable
 from http import HTTPStatus
 from typing import Annotated, Final, TypeVar
 
 import msgspec
-from fastapi import Query
+from fastapi import Depends, Query, Response
 
 from mqstore.service import bodies, problems
-from mqstore.service.app import Api
+from mqstore.service.app import Api, json_text
 from mqstore.service.endpoint import Endpoint, Hot
 from mqstore.service.http import HotRequest, Reply
+from mqstore.service.paging import PageQuery, next_cursor, page_query
 from mqstore.service.problems import Problem
 from mqstore.service.transaction_parameters import (
     GROUP_LENGTH_MAX,
@@ -33,11 +35,16 @@ from mqstore.service.transaction_structs import (
 from mqstore.storage import topic_names
 from mqstore.storage.errors import StorageError
 from mqstore.wire import checks as operations
-from mqstore.wire.checks import PRODUCER_NAME, RegisteredProducers
+from mqstore.wire.checks import (
+    PRODUCER_NAME,
+    RegisteredProducers,
+    producer_key,
+    producers_scope,
+)
 from mqstore.writer.service import WriterService
 from mqstore.writer.transactions.checks import Checks
 from mqstore.writer.transactions.ids import shard_and_key
-from mqstore.writer.transactions.producers import Target
+from mqstore.writer.transactions.producers import Producer, Target
 from mqstore.writer.transactions.refusals import refusal_of
 
 _NAME: Final = re.compile(PRODUCER_NAME)
@@ -63,12 +70,26 @@ class CheckRoutes:
         Endpoint(operations.REMOVE_TARGET, self.remove_target).add(api)
 
     async def producers(
-        self, group: Annotated[str | None, Query(max_length=GROUP_LENGTH_MAX)] = None
-    ) -> RegisteredProducers:
-        """As registered with this shard. Their secrets are not shown."""
-        known = self._service.producers
-        found = [each for each in known if group in (None, each.group)]
-        return RegisteredProducers(producers=tuple([known.view(each) for each in found]))
+        self,
+        page: Annotated[PageQuery, Depends(page_query)],
+        group: Annotated[str | None, Query(max_length=GROUP_LENGTH_MAX)] = None,
+    ) -> Response:
+        """As registered with this shard, by group and name, in pages. Their secrets are not
+        shown."""
+        known = [each for each in self._service.producers if group in (None, each.group)]
+        return json_text(await asyncio.to_thread(self._encode_page, known, group, page))
+
+    def _encode_page(self, known: list[Producer], group: str | None, page: PageQuery) -> str:
+        scope = producers_scope(group)
+        after = page.after(scope)
+        keys = {producer_key(each.group, each.name): each for each in known}
+        first = heapq.nsmallest(page.limit + 1, (key for key in keys if key > after))
+        names, view = first[: page.limit], self._service.producers.view
+        found = RegisteredProducers(
+            producers=tuple([view(keys[name]) for name in names]),
+            next=next_cursor(names, scope, is_more=len(first) > page.limit),
+        )
+        return found.model_dump_json(by_alias=True)
 
     async def remove_target(self, group: Group, name: Name, secret: ProducerSecret = None) -> None:
         """Remove a registered producer, which is then called no more. A coordinator sends the

@@ -1,4 +1,4 @@
-import { request } from "../lib/api.js";
+import { requestAll } from "../lib/all.js";
 import { html, useId } from "../lib/html.js";
 import { useLoad } from "../lib/load.js";
 import { may } from "../lib/session.js";
@@ -11,7 +11,7 @@ const SUGGESTED = 50;
  */
 export function TopicField({ value, onChange, error }) {
   const id = useId();
-  const listed = useLoad(may("consume") ? (signal) => request({ service: "writer", path: "/v1/topics", signal }) : null, []);
+  const listed = useLoad(may("consume") ? (signal) => requestAll({ service: "writer", path: "/v1/topics", signal }, "topics") : null, []);
   const wanted = value.toLowerCase();
   const names = (listed.data?.topics ?? []).map((/** @type {any} */ each) => each.topic).filter((/** @type {string} */ each) => each.toLowerCase().includes(wanted));
   return html`<${TextField} label="Topic" value=${value} onChange=${onChange} error=${error} list=${id} />

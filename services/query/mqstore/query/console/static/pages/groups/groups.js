@@ -1,5 +1,5 @@
 // All consumer groups, or one of them.
-import { request } from "../../lib/api.js";
+import { requestAll } from "../../lib/all.js";
 import { count, plural } from "../../lib/format.js";
 import { html, useMemo, useState } from "../../lib/html.js";
 import { ageText, GROUPS_MAX, loadLags } from "../../lib/lags.js";
@@ -27,7 +27,7 @@ export default function Groups({ state }) {
 
 /** Names of the groups that were created or have offsets. @param {AbortSignal} signal @returns {Promise<string[]>} */
 async function loadNames(signal) {
-  const { groups } = await request({ service: "writer", path: "/v1/groups", signal });
+  const { groups } = await requestAll({ service: "writer", path: "/v1/groups", signal }, "groups");
   return groups.map((/** @type {any} */ each) => each.group);
 }
 

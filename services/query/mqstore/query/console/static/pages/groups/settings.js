@@ -1,4 +1,5 @@
 // The settings of a group, and its subscriptions with an expression.
+import { requestAll } from "../../lib/all.js";
 import { path, request } from "../../lib/api.js";
 import { count } from "../../lib/format.js";
 import { html, useState } from "../../lib/html.js";
@@ -17,7 +18,7 @@ async function load(group, signal) {
       if (error.name === "group-unknown") return null;
       throw error;
     }),
-    get(path`/v1/groups/${group}/subscriptions`),
+    requestAll({ service: "writer", path: path`/v1/groups/${group}/subscriptions`, signal }, "subscriptions"),
   ]);
   return { found, subscriptions };
 }

@@ -1,5 +1,5 @@
 // All topics, and one of them with its queues and settings.
-import { request } from "../../lib/api.js";
+import { requestAll } from "../../lib/all.js";
 import { compact, count, plural } from "../../lib/format.js";
 import { topicRates } from "../../lib/history.js";
 import { html, useCallback, useMemo, useState } from "../../lib/html.js";
@@ -21,7 +21,7 @@ import { TopicPanel } from "./panel.js";
 /** @typedef {{topics: Topic[], missing: Record<string, string>}} Listed */
 
 async function loadTopics(/** @type {AbortSignal} */ signal) {
-  const { answers, missing } = await eachShard((shard) => request({ service: "writer", path: "/v1/topics", params: { shard }, signal }));
+  const { answers, missing } = await eachShard((shard) => requestAll({ service: "writer", path: "/v1/topics", params: { shard }, signal }, "topics"));
   return { topics: mergeTopics(answers), missing };
 }
 
