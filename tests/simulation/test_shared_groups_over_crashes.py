@@ -112,10 +112,13 @@ class Life:
         """Those of them that the present process has."""
         self.saved: set[Place] = set()
         """Those of them that a save which returned has."""
+        self.returned: set[Place] = set()
+        """Messages of which a copy is in the log: the group gets the copy alone."""
         self.next_number = self.states = 0
         self.found: BaseException | None = None
         """Kept here: the store takes what a crash point raises for a failing disk."""
         self._begin()
+        self.consumers.groups.save()
 
     def live(self, steps: int) -> None:
         for _ in range(steps):
@@ -190,6 +193,7 @@ class Life:
         statuses, _ = self.consumers.groups.give_back("g", receipts(given), level)
         done = [each for each, status in zip(given, statuses, strict=True) if status == OK]
         self._note_settled(before, done)
+        self.returned |= set(map(place, done))
 
     def _note_settled(self, before: set[Place], done: list[Delivered]) -> None:
         self.settled = before | set(map(place, done))
@@ -207,6 +211,7 @@ class Life:
         changes = offsets.plan_reset("g", "T", to)
         of_topic = {each for each in self.settled if each[0] == "T"}
         self.saved -= of_topic
+        self.returned = {each for each in self.returned if each[0] != "T"}
         passed = {(c.topic, c.queue_id, n) for c in changes for n in range(c.after)}
         self.settled |= passed
         if passed:
@@ -221,6 +226,8 @@ class Life:
     def _restart(self, loss: Loss | None) -> None:
         disk = crashed(self.world.machine.disk, loss, self.rng)
         self.world.restart(disk)
+        if loss is not None:
+            self.returned &= self.saved
         held = self.consumers.held
         self._begin()
         self.consumers.held = held if loss is None else []
@@ -259,6 +266,8 @@ class Life:
                 assert where in self.settled or int(each.body) in buried, f"{where} is passed over"
         again = self.saved & set(map(place, delivered))
         assert not again, f"delivered again, although it was saved: {again}"
+        twice = self.returned & set(map(place, delivered)) if loss is None else set()
+        assert not twice, f"delivered, and its copy too: {twice}"
         promised = (self.stored if loss is None else self.durable) - self.acknowledged
         missing = promised - set(map(number, delivered)) - buried
         assert not missing, f"never delivered: {missing}"

@@ -98,7 +98,7 @@ def test_leases_behind_the_end_of_a_queue_are_not_valid(consumers: Consumers) ->
     consumers.store.offsets.commit("g", [Commit("T", 0, 4)])
     saved = SavedQueue(group="g", topic="T", queue=0, next=50, pending=((4, 1),))
     path = consumers.store.paths.shared_groups
-    saved_leases.save(production_seams().files, path, saved_leases.encode([saved]))
+    saved_leases.save(production_seams().files, path, saved_leases.encode([saved], 0))
     again = Consumers(consumers.store).receive().messages
     assert places(again) == [(0, offset) for offset in range(4, 10)]
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.storage.admin.group_offsets import Commit
+from mqstore.storage.admin.group_offsets import Commit, Position
 from mqstore.storage.admin.topics import TopicChange
+from mqstore.storage.codec import properties
 from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import (
     GroupDisabled,
@@ -33,6 +34,7 @@ from mqstore.storage.shared_groups import (
     decode_by_queue,
     decode_receipts,
     queue_leases,
+    returned,
 )
 from mqstore.storage.system.threads import production_seams
 from tests.unit.storage.puts import put_message
@@ -247,6 +249,48 @@ def test_a_return_of_a_damaged_message_makes_nothing_and_says_so(consumers: Cons
     statuses, end = consumers.groups.give_back("g", decode_receipts([first.receipt]), 0)
     assert (statuses, end) == ([ReceiptStatus.DAMAGED], 0)
     assert passed(consumers) == 0
+
+
+@pytest.mark.parametrize("is_received_first", [False, True])
+@pytest.mark.parametrize("level", [1, -1])
+def test_a_return_that_was_not_saved_before_a_kill_leaves_the_copy_alone(
+    tmp_path: Path, level: int, is_received_first: bool
+) -> None:
+    """Whether the saved state has the lease of the message, or ends in front of it."""
+    store = open_store(tmp_path, deliver_delayed=False)
+    store.create_topic("T", queues=1)
+    put_some(store, 10, queues=1)
+    consumers = Consumers(store)
+    consumers.groups.save()
+    found = consumers.receive(10).messages
+    if is_received_first:
+        consumers.groups.save()
+    consumers.give_back(found[0], found[4], level=level)
+    abandon(store)
+
+    store = open_store(tmp_path, deliver_delayed=False)
+    consumers = Consumers(store)
+    consumers.groups.save()
+    abandon(store)
+    with open_store(tmp_path) as store:
+        consumers = Consumers(store)
+        again = [each.record.queue_offset for each in consumers.receive(10).messages]
+        assert again == [1, 2, 3, 5, 6, 7, 8, 9]
+        store.offsets.apply("g", store.offsets.plan_reset("g", "T", Position.EARLIEST))
+        assert len(consumers.receive(10).messages) == 10, "a reset delivers all again"
+
+
+def test_a_copy_of_a_copy_names_the_copy(consumers: Consumers) -> None:
+    first, *_ = consumers.receive(1).messages
+    store, record = consumers.store, first.record
+    copy = returned.copy_for_retry(record, "g", 0, 1, store.host, store.format)
+    assert "MQSTORE_RETURNED" not in properties.decode(copy.properties)
+    placed = put_message(store, copy.replace(topic="%RETRY%g"))
+    again = store.log.record_at(placed.physical_offset)
+    second = returned.copy_for_dead_letters(again, "g", 2, store.host, store.format)
+    table = properties.decode(second.properties)
+    assert table["MQSTORE_RETURNED"] == again.offset_message_id
+    assert table["ORIGIN_MESSAGE_ID"] == record.offset_message_id
 
 
 def test_a_late_acknowledgement_counts_while_no_other_consumer_has_the_message(

@@ -291,10 +291,13 @@ class SharedGroups:
         pull = self._pull(place, wanted, leases, limits)
         if pull is None:
             return
-        if pull.records:
-            self._deliver(place, leases, pull.records, limits, found)
+        is_returned = self._table.is_returned
+        records = [each for each in pull.records if not is_returned(place, each.queue_offset)]
+        if records:
+            self._deliver(place, leases, records, limits, found)
         found.unreadable += pull.unreadable
         leases.pass_to(pull.next_offset)
+        self._table.pass_returned(place, leases.next)
 
     def _pull(
         self, place: Place, wanted: PullFilter | None, leases: QueueLeases, limits: Limits

@@ -16,7 +16,7 @@ from mqstore.storage.admin.group_offsets import Commit
 from mqstore.storage.errors import FlushTimeout
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.seams import FileSystem
-from mqstore.storage.shared_groups import saved_leases
+from mqstore.storage.shared_groups import returned_copies, saved_leases
 from mqstore.storage.shared_groups.queue_leases import QueueLeases
 from mqstore.storage.shared_groups.saved_leases import Place, SavedQueue
 
@@ -46,19 +46,47 @@ class LeaseTable:
         self._saving = Lock()
         """Held while the file is written; before the lock of a stripe."""
         self._is_saved = True
+        self._settled_below: int | None = None
+        self._returned: dict[Place, set[int]] = {}
+        """Offsets of messages that were returned before the opening, and lie behind the state."""
         self._load()
         store.offsets.end_leases = self.end_leases
 
     def _load(self) -> None:
         """Load the states, except of groups and topics that were deleted, and of queues that end
         below: their next messages must not count as acknowledged."""
-        for place, leases in saved_leases.load(self._files, self._path).items():
+        states, self._settled_below = saved_leases.load(self._files, self._path)
+        for place, leases in states.items():
             end = self._store.log.offsets.next(place.topic, place.queue_id)
             if leases.next <= end and self._store.offsets.committed(*place) is not None:
                 self._stripe_of(place.group).states[place] = leases
             else:
                 log.warning("leases of %s are not valid any more", place)
                 self._is_saved = False
+        if self._settled_below is None:
+            self._is_saved = False
+        else:
+            self._settle_returned(self._settled_below)
+
+    def _settle_returned(self, start: int) -> None:
+        """Settle the messages whose copies are in the log from a physical offset on."""
+        for place, offset in returned_copies.find(self._store, start, self._store.log.max_offset):
+            leases = self._stripe_of(place.group).states.get(place)
+            if leases is not None and offset < leases.next:
+                leases.acknowledge(offset)
+            else:
+                self._returned.setdefault(place, set()).add(offset)
+
+    def is_returned(self, place: Place, offset: int) -> bool:
+        """Whether a message that no receive has reached was returned before the opening."""
+        return offset in self._returned.get(place, ())
+
+    def pass_returned(self, place: Place, offset: int) -> None:
+        """Forget the returned messages in front of an offset: the state of the queue has them."""
+        if place in self._returned:
+            self._returned[place] = {each for each in self._returned[place] if each >= offset}
+            if not self._returned[place]:
+                del self._returned[place]
 
     def lock_of(self, group: str) -> Lock:
         """The lock of a group."""
@@ -122,6 +150,9 @@ class LeaseTable:
             with stripe.lock:
                 for place in [each for each in stripe.states if is_meant(*each)]:
                     self._forget(place)
+                for place in [each for each in self._returned if is_meant(*each)]:
+                    self._returned.pop(place, None)
+        self._is_saved = False  # copies from before no longer settle their messages
         self.save()
 
     def _stripe_of(self, group: str) -> _Stripe:
@@ -155,12 +186,15 @@ class LeaseTable:
             raise
 
     def _snapshot(self) -> bytes:
-        """Encode the states of all groups, each under the lock of its group."""
-        saved: list[SavedQueue] = []
+        """Encode the states of all groups, each under the lock of its group. A copy that is in the
+        log before has its message settled in them."""
+        end, saved = self._store.log.max_offset, list[SavedQueue]()
+        if self._returned and self._settled_below is not None:
+            end = self._settled_below
         for stripe in self._stripes:
             with stripe.lock:
                 saved += [saved_leases.note(*each) for each in stripe.states.items()]
-        return saved_leases.encode(saved)
+        return saved_leases.encode(saved, end)
 
     def step(self, now: float) -> float:
         """Save, unless a save is under way; a failed write is retried at the next step. Takes the

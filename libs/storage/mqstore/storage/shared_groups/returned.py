@@ -26,6 +26,7 @@ from mqstore.storage.layout import (
     PROPERTY_ORIGIN_GROUP,
     PROPERTY_ORIGIN_MESSAGE_ID,
     PROPERTY_RETRY_TOPIC,
+    PROPERTY_RETURNED_MESSAGE_ID,
     PROPERTY_WAIT,
     PROPERTY_WHY,
     StoreFormat,
@@ -50,6 +51,7 @@ _OF_DEAD_LETTERS: Final = (
     PROPERTY_DELAY,
     PROPERTY_DLQ_ORIGIN_MESSAGE_ID,
     PROPERTY_DLQ_ORIGIN_TOPIC,
+    PROPERTY_RETURNED_MESSAGE_ID,
     PROPERTY_WHY,
 )
 """Properties of a dead letter that its message did not have."""
@@ -147,6 +149,9 @@ def _of_return(found: Record, level: int, reason: str) -> dict[str, str | None]:
         PROPERTY_RETRY_TOPIC: source_topic(found),
         PROPERTY_ORIGIN_MESSAGE_ID: known.get(PROPERTY_ORIGIN_MESSAGE_ID)
         or found.offset_message_id,
+        PROPERTY_RETURNED_MESSAGE_ID: found.offset_message_id
+        if PROPERTY_ORIGIN_MESSAGE_ID in known
+        else None,
         PROPERTY_WHY: reason or None,
         PROPERTY_CRC32: None,  # of the original; the copy has other bytes
     }

@@ -47,6 +47,9 @@ class _Saved(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     queues: tuple[SavedQueue, ...]
+    settled_below: int | None = None
+    """Physical offset below which each copy is of a message that is settled here; None in a file of
+    an earlier release."""
 
 
 def note(place: Place, leases: QueueLeases) -> SavedQueue:
@@ -60,9 +63,10 @@ def note(place: Place, leases: QueueLeases) -> SavedQueue:
     )
 
 
-def encode(queues: Iterable[SavedQueue]) -> bytes:
+def encode(queues: Iterable[SavedQueue], settled_below: int) -> bytes:
     """Encode the states of queues."""
-    return sealed_json.seal(_Saved(queues=tuple(queues)).model_dump_json())
+    saved = _Saved(queues=tuple(queues), settled_below=settled_below)
+    return sealed_json.seal(saved.model_dump_json())
 
 
 def save(files: FileSystem, path: Path, content: bytes) -> None:
@@ -70,16 +74,17 @@ def save(files: FileSystem, path: Path, content: bytes) -> None:
     replace_file(files, path, content)
 
 
-def load(files: FileSystem, path: Path) -> dict[Place, QueueLeases]:
-    """Load the states, whose ``committed`` is their floor; none from a file that cannot be read."""
+def load(files: FileSystem, path: Path) -> tuple[dict[Place, QueueLeases], int | None]:
+    """Load the states, whose ``committed`` is their floor, and the offset below which copies are
+    settled; none from a file that cannot be read."""
     try:
         if files.stat(path) is None:
-            return {}
+            return {}, None
         saved = _Saved.model_validate_json(sealed_json.unseal(files.read(path)))
-        return dict(_restored(saved.queues))
+        return dict(_restored(saved.queues)), saved.settled_below
     except (OSError, ValueError) as error:
         log.error("%s cannot be read, its messages are delivered again: %s", path, error)
-        return {}
+        return {}, None
 
 
 def _restored(queues: Iterable[SavedQueue]) -> Iterable[tuple[Place, QueueLeases]]:
