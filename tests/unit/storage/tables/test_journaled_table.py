@@ -390,3 +390,33 @@ def test_a_small_file_has_a_change_at_its_return(
         store.create_topic("made", queues=3)
         on_disk = (tmp_path / "store" / "config" / "topics.json").read_text()
         assert '"made"' in on_disk
+
+
+def test_each_change_is_saved_once_and_the_backup_has_the_content_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    root = tmp_path / "store"
+    with open_store(root) as store:
+        changes: dict[str, Callable[[int], object]] = {
+            "topics.json": lambda n: store.create_topic(f"made{n}", queues=3),
+            "subscriptionGroup.json": lambda n: store.groups.put(f"g{n}", lambda each: each),
+            "consumerFilter.json": lambda n: store.subscriptions.put(f"g{n}", "made0", "a > 5"),
+        }
+        tables = store._parts.tables
+        for table in (tables.topics, tables.groups, tables.filters):
+            table.on_unsaved = table.save  # a service that is as fast as the change
+        for name, change in changes.items():
+            file, backup = root / "config" / name, root / "config" / f"{name}.bak"
+            change(0)
+            for number in range(1, 20):
+                before = file.read_bytes()
+                change(number)
+                assert backup.read_bytes() == before != file.read_bytes()
+            for table in (tables.topics, tables.groups, tables.filters):
+                table.save()
+            assert backup.read_bytes() == before
+    for name in changes:
+        texts = [(root / "config" / each).read_text() for each in (name, f"{name}.bak")]
+        assert "g19" in texts[0] or "made19" in texts[0]
+        assert "g19" not in texts[1] and "made19" not in texts[1]

@@ -22,7 +22,7 @@ from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import Seams
 from mqstore.storage.tables import java_json
 from mqstore.storage.tables.change_journal import ChangeJournal, TableChange, decode_lines
-from mqstore.storage.tables.table import DATA_VERSION, JsonObject, Table
+from mqstore.storage.tables.table import DATA_VERSION, JsonObject, Source, Table
 
 SMALL_FILE_MAX: Final = 32 << 10
 """Bytes of a file that is written at each change, as RocketMQ writes it: some hundred topics. A
@@ -112,21 +112,24 @@ class JournaledTable(Table):
         with self._appending:
             was_saved = self.is_saved
             self._append_changes()
-            is_saved = self.is_saved
-        if was_saved and not is_saved:
-            self.on_unsaved()
-        if self._is_torn or self.saved_size <= SMALL_FILE_MAX:
-            self.save()
+        try:
+            if self._is_torn or self.saved_size <= SMALL_FILE_MAX:
+                self.save()
+        finally:
+            if was_saved and not self.is_saved:
+                self.on_unsaved()
 
     def save(self, await_log: Callable[[], object] = lambda: None) -> None:
-        """Write the file, and remove the changes that it has from the journal.
+        """Write the file, unless it has this content, and remove the changes that it has from the
+        journal: ``.bak`` keeps the content before the last change.
 
         Errors as ``Table.save``."""
         with self._saving:
             with self._appending:
                 end, was_torn = self._journal.size, self._is_torn
                 content = self.text().encode()
-            self._write(content, await_log)
+            if content != self._saved or self.source is not Source.FILE:
+                self._write(content, await_log)
             with self._appending:
                 self._journal.drop(end)
                 self._is_torn = self._is_torn and not was_torn
