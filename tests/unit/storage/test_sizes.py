@@ -121,15 +121,3 @@ def test_lengths_that_no_store_has_are_damage(tmp_path: Path) -> None:
     segments(paths.commit_log, 100, 100, 100)
     with pytest.raises(StoreDamaged, match="lengths"):
         sizes.adopt(FILES, paths, StoreConfig(), None)
-
-
-def test_other_index_sizes_are_refused_by_file(tmp_path: Path) -> None:
-    paths = StorePaths(tmp_path)
-    config = StoreConfig(max_hash_slot_num=10, max_index_num=20)
-    paths.index.mkdir()
-    (paths.index / "notes.txt").write_text("mine")
-    fitting = paths.index / "20231114221320000"
-    fitting.write_bytes(bytes(sizes.index_file_size(config)))
-    sizes.refuse_other_index_sizes(FILES, paths, config)
-    with pytest.raises(StoreUnsupported, match=fitting.name):
-        sizes.refuse_other_index_sizes(FILES, paths, StoreConfig())

@@ -21,7 +21,6 @@ from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import (
     DataMissing,
     DirectoryNotUsable,
-    StoreDamaged,
     StoreUnsupported,
 )
 from mqstore.storage.format_detection import find_format
@@ -316,10 +315,7 @@ def _adopt_sizes(
 ) -> StoreConfig:
     """The settings with the sizes that the files have. Raises StoreUnsupported."""
     known = facts.format.sizes if facts.format is not None else None
-    config = sizes.adopt(files, facts.paths, config, known, keep_index_sizes=options.in_place)
-    if options.in_place and not options.replaces_index:
-        sizes.refuse_other_index_sizes(files, facts.paths, config)
-    return config
+    return sizes.adopt(files, facts.paths, config, known, keep_index_sizes=options.in_place)
 
 
 def _log_id(files: FileSystem, paths: StorePaths, content: FormatFile) -> str | None:
@@ -397,14 +393,10 @@ def _accepted(look: LossCheck, *, trusted: bool, raises: bool) -> AcceptedLoss |
 
 def _known_format(files: FileSystem, paths: StorePaths, aside: _Aside) -> FormatFile | None:
     """format.json; None where the store's layout has to be found from its files."""
-    try:
-        return format_file.load(files, paths)
-    except StoreDamaged as error:
-        # It may have named another place of the log: without that, all else would be cut.
-        if files.stat(paths.consume_queue) is not None and not files.list(paths.commit_log):
-            raise
-        aside.set(paths.format, str(error))
-        return None
+    found, why = format_file.load_or_lose(files, paths)
+    if why is not None:
+        aside.set(paths.format, why)
+    return found
 
 
 def _refuse_several(setting: str | None) -> None:

@@ -17,15 +17,12 @@ from mqstore.storage.index import sizes as index_sizes
 from mqstore.storage.index.sizes import IndexSizes
 from mqstore.storage.layout import (
     BLANK_RECORD_SIZE,
-    INDEX_HEADER_SIZE,
-    INDEX_ITEM_SIZE,
-    INDEX_SLOT_SIZE,
     MAGIC_BLANK,
     QUEUE_ENTRY_SIZE,
 )
 from mqstore.storage.metadata.format_file import Sizes
 from mqstore.storage.paths import StorePaths, segment_name, segment_offset
-from mqstore.storage.seams import FileStat, FileSystem
+from mqstore.storage.seams import FileSystem
 
 _QUEUES_LOOKED_AT: Final = 64
 _BLANK: Final = struct.Struct(">iI")
@@ -71,37 +68,15 @@ def _found_sizes(files: FileSystem, paths: StorePaths, config: StoreConfig) -> S
 
 def _index_sizes(files: FileSystem, paths: StorePaths, config: StoreConfig) -> IndexSizes:
     """The sizes that fit the items of the index files, else those of the settings."""
-    found = index_sizes.find(files, [paths.index / name for name, _ in _index_files(files, paths)])
+    found = index_sizes.find(files, list(_index_files(files, paths)))
     return found or IndexSizes(config.max_hash_slot_num, config.max_index_num)
 
 
-def refuse_other_index_sizes(files: FileSystem, paths: StorePaths, config: StoreConfig) -> None:
-    """Raise StoreUnsupported if slot and index counts do not fit the length of a file."""
-    due = index_file_size(config)
-    found = {name: stat.size for name, stat in _index_files(files, paths) if stat.size}
-    if not found or due in found.values():
-        return  # others beside it were cut short, and are made again
-    name, size = next(iter(found.items()))
-    raise StoreUnsupported(
-        f"index file {name} has {size} bytes where maxHashSlotNum {config.max_hash_slot_num} and "
-        f"maxIndexNum {config.max_index_num} make {due}, and its items do not show other counts; "
-        "give those that the store was written with: MQSTORE_MAX_HASH_SLOT_NUM and "
-        "MQSTORE_MAX_INDEX_NUM to store-writer and mqstore run, --hash-slots and --index-num to "
-        "dump, verify and index-rebuild"
-    )
-
-
-def _index_files(files: FileSystem, paths: StorePaths) -> Iterator[tuple[str, FileStat]]:
+def _index_files(files: FileSystem, paths: StorePaths) -> Iterator[Path]:
     for name in files.list(paths.index):
         stat = files.stat(paths.index / name)
         if stat is not None and not stat.is_directory and name.isdigit():
-            yield name, stat
-
-
-def index_file_size(config: StoreConfig) -> int:
-    """Bytes of one IndexFile."""
-    slots = config.max_hash_slot_num * INDEX_SLOT_SIZE
-    return INDEX_HEADER_SIZE + slots + config.max_index_num * INDEX_ITEM_SIZE
+            yield paths.index / name
 
 
 def _segment_size(files: FileSystem, paths: StorePaths, config: StoreConfig) -> int:

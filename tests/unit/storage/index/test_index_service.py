@@ -266,7 +266,7 @@ def test_damaged_headers_and_strays_are_named_and_left_alone(tmp_path: Path) -> 
 
     assert {(left.path.name, left.why) for left in found.dropped} == {
         (path.name, "index count 99 is not in 0..9"),
-        ("20240101000000000", "has not the expected 248 bytes"),
+        ("20240101000000000", "has 5 bytes where maxHashSlotNum 7 and maxIndexNum 9 make 248"),
     }
     assert [left.path.name for left in found.strays] == ["notes"]
     assert path.read_bytes() == content

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from mqstore.storage._kernel import index_put
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.errors import StoreUnsupported
 from mqstore.storage.index import sizes as index_sizes
 from mqstore.storage.index.file import file_size
 from mqstore.storage.index.sizes import IndexSizes
@@ -116,20 +115,16 @@ def test_a_brokers_store_with_its_own_counts_is_opened_without_naming_them(tmp_p
     assert [path.read_bytes() for path in sorted((root / "index").iterdir())] == due
 
 
-def test_where_no_item_shows_the_counts_the_refusal_names_options_and_variables(
+def test_where_no_item_shows_the_counts_files_of_another_length_are_made_again(
     tmp_path: Path,
 ) -> None:
     root = broker_store(tmp_path / "store", 1)
     (index,) = (root / "index").iterdir()
     index.write_bytes(bytes(index.stat().st_size))
-    with pytest.raises(StoreUnsupported, match=r"8440 bytes .* make 420000040") as refusal:
-        open_store(root, NOTHING_GIVEN)
-    for name in (
-        "MQSTORE_MAX_HASH_SLOT_NUM",
-        "MQSTORE_MAX_INDEX_NUM",
-        "--hash-slots",
-        "--index-num",
-    ):
-        assert name in str(refusal.value)
-    with open_store(root, CONFIG) as store:
-        assert store.config.max_hash_slot_num == CONFIG.max_hash_slot_num
+    with open_store(root, NOTHING_GIVEN) as store:
+        (dropped,) = store.recovery.index_files_dropped
+        assert dropped == index.name
+        store.wait_for_index()
+        assert store.lookups.by_key("T", "k0").records
+    (made,) = (root / "index").iterdir()
+    assert made.stat().st_size == 420_000_040

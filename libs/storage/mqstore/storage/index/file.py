@@ -11,7 +11,7 @@ One thread at a time puts; any thread or process may query meanwhile.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -212,3 +212,28 @@ class IndexFile:
 
     def _item_at(self, number: int) -> int:
         return items_start(self.slots) + number * INDEX_ITEM_SIZE
+
+
+def why_untrusted(file: IndexFile, safe: bool, index_ms: int, log_end: int | None) -> str | None:
+    """Why a file may not be what was written, or None; see ``IndexService.load``."""
+    header = file.header
+    if not safe and file.index_count <= 1:
+        return "holds nothing: it was made just before the end, and maybe not synced"
+    if not safe and header.end_ms >= index_ms:
+        return f"ends at {header.end_ms} ms, not before the checkpoint's {index_ms}"
+    if log_end is not None and file.index_count > 1 and header.end_physical >= log_end:
+        return f"ends at offset {header.end_physical}, beyond the log's end {log_end}"
+    return None
+
+
+def why_misplaced(
+    file: IndexFile, before: Sequence[IndexFile], gap: str | None, *, is_last: bool
+) -> str | None:
+    """Why a file cannot stand behind the one before it; ``gap`` is the first dropped name."""
+    if gap is not None and file.path.name > gap:
+        return f"follows {gap}, which is dropped"
+    if before and file.end_physical < before[0].end_physical:
+        return f"ends at offset {file.end_physical}, before the file before it"
+    if not before and not is_last and file.index_count <= 1:
+        return "holds nothing, although others follow it"
+    return None

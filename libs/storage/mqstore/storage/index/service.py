@@ -23,7 +23,13 @@ from mqstore.storage.codec import properties
 from mqstore.storage.codec.java_text import index_hash
 from mqstore.storage.codec.record import Record
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.index.file import IndexFile, file_size, items_start
+from mqstore.storage.index.file import (
+    IndexFile,
+    file_size,
+    items_start,
+    why_misplaced,
+    why_untrusted,
+)
 from mqstore.storage.index.publication import (
     Journal,
     StagedFile,
@@ -150,8 +156,10 @@ class IndexService:
         header, files with items at or beyond ``log_end``, and all files when some were ``lost``.
         Files that end below the physical offset ``synced_end`` are known to be on disk; if no file
         ends at ``index_ms``, no other one is. Times of files that end at or after ``back``, where
-        the clock was first set back, prove nothing: from the first dropped file there, all are
-        dropped.
+        the clock was first set back, prove nothing.
+
+        A writable index keeps no file behind a dropped one: nothing is indexed again below the end
+        of the last file, so the index would have a hole and look complete.
         """
         found = IndexLoad()
         files: list[IndexFile] = []
@@ -162,14 +170,15 @@ class IndexService:
         # that no later file reaches.
         if synced_end and not any(file.header.end_ms == index_ms for _, _, file in opened):
             index_ms = 0
+        gap = min((each.path.name for each in found.dropped), default=None)
         for path, size, file in opened:
             self._last_name = max(self._last_name, path.name)
             is_synced = safe or (file.index_count > 1 and file.end_physical < synced_end)
-            why = file.damage() or _distrust(file, is_synced, index_ms, log_end)
+            why = file.damage() or why_untrusted(file, is_synced, index_ms, log_end)
             if why is None and not is_synced and back is not None and file.end_physical >= back:
                 why = f"ends at {file.end_physical}, after the clock was set back at {back}"
-            if why is None and back is not None and found.dropped:
-                why = f"follows {found.dropped[-1].path.name}, which is dropped"
+            if why is None and self._writable:
+                why = why_misplaced(file, files[-1:], gap, is_last=file is opened[-1][2])
             if lost:
                 why = why or "others of the index are gone, and it is made anew"
             if why is None:
@@ -177,6 +186,7 @@ class IndexService:
             else:
                 file.mapped.close()
                 found.dropped.append(SkippedFile(path, size, why))
+                gap = min(gap or path.name, path.name)
         self.files = tuple(files)
         self.synced_end = self.end_physical
         if self.files and self._writable:
@@ -461,9 +471,11 @@ class IndexService:
             if stat.is_directory or not (name.isascii() and name.isdigit()):
                 strays.append(SkippedFile(path, stat.size, "no name of an index file"))
             elif stat.size != expected:
-                dropped.append(
-                    SkippedFile(path, stat.size, f"has not the expected {expected} bytes")
+                why = (
+                    f"has {stat.size} bytes where maxHashSlotNum {self.slots} and maxIndexNum "
+                    f"{self.index_num} make {expected}"
                 )
+                dropped.append(SkippedFile(path, stat.size, why))
             else:
                 found.append((path, stat.size))
         return found
@@ -572,17 +584,6 @@ def index_keys_of(record: Record, *, tags: bool) -> list[str]:
     if tags and record.tags:
         keys.append(KEY_SEPARATOR.join((topic, TAGS_TYPE, record.tags)))
     return keys
-
-
-def _distrust(file: IndexFile, safe: bool, index_ms: int, log_end: int | None) -> str | None:
-    header = file.header
-    if not safe and file.index_count <= 1:
-        return "holds nothing: it was made just before the end, and maybe not synced"
-    if not safe and header.end_ms >= index_ms:
-        return f"ends at {header.end_ms} ms, not before the checkpoint's {index_ms}"
-    if log_end is not None and file.index_count > 1 and header.end_physical >= log_end:
-        return f"ends at offset {header.end_physical}, beyond the log's end {log_end}"
-    return None
 
 
 def _time_name(moment: datetime) -> str:

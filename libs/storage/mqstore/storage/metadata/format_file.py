@@ -17,7 +17,7 @@ from mqstore.storage.errors import StoreDamaged, StoreOfAnother, StoreUnsupporte
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.lost_data import ByteRange
 from mqstore.storage.metadata import sealed_json
-from mqstore.storage.paths import StorePaths
+from mqstore.storage.paths import StorePaths, how_to_repair
 from mqstore.storage.seams import FileSystem
 
 MAGIC: Final = "mqstore-format"
@@ -121,8 +121,27 @@ def load(files: FileSystem, paths: StorePaths) -> FormatFile | None:
     except (ValueError, RecursionError) as error:  # a ValidationError is a ValueError
         raise StoreDamaged(
             f"{paths.format} cannot be read ({type(error).__name__}); restore it from a copy, or "
-            "remove it to let the next opening find the store's layout from its files"
+            f"let the store's layout be found from its files: {how_to_repair(paths.root)}"
         ) from error
+
+
+def load_or_lose(files: FileSystem, paths: StorePaths) -> tuple[FormatFile | None, str | None]:
+    """Load format.json, or None and why it cannot be read: the store's layout is then found from
+    its files.
+
+    Raises StoreDamaged where it may have named another place of the log, without which all else
+    would be cut; StoreUnsupported (newer).
+    """
+    try:
+        return load(files, paths), None
+    except StoreDamaged as error:
+        if files.stat(paths.consume_queue) is not None and not files.list(paths.commit_log):
+            raise StoreDamaged(
+                f"{paths.format} cannot be read, and {paths.commit_log} holds no log: restore it "
+                "from a copy, or, where the log is in another directory, remove it and name that "
+                "directory with storePathCommitLog (MQSTORE_STORE_PATH_COMMIT_LOG)"
+            ) from error
+        return None, str(error)
 
 
 def _refuse_newer(content: object, paths: StorePaths) -> None:

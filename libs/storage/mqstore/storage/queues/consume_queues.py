@@ -106,6 +106,7 @@ class ConsumeQueues:
         """Load every queue on disk; returns the stray paths of the tree.
 
         ``closed`` queues without units are left at rest: a clean close made their entries durable.
+        Raises StoreFailed for one with units that has other entries than were closed.
         """
         strays: list[StrayFile] = []
         known = {span[:2]: span for span in closed}
@@ -117,6 +118,8 @@ class ConsumeQueues:
                 continue
             queue = self._make(*place)
             strays += queue.load()
+            if span is not None:
+                self._require_entries(queue, span)
             self._register(queue)
         return strays
 
@@ -144,8 +147,7 @@ class ConsumeQueues:
                 return self._table.get(place)
             queue = self._make(*place)
             queue.load()
-            if (queue.first_index, queue.max_index) != span[2:]:
-                self._refuse(queue, span)
+            self._require_entries(queue, span)
             queue.files.mark_flushed(queue.max_index * QUEUE_ENTRY_SIZE)
             for files in _files_of(queue):
                 files.names_due = False
@@ -156,7 +158,10 @@ class ConsumeQueues:
             del self._at_rest[place]
             return queue
 
-    def _refuse(self, queue: ConsumeQueue, span: QueueSpan) -> None:
+    def _require_entries(self, queue: ConsumeQueue, span: QueueSpan) -> None:
+        """Raise StoreFailed unless a queue has the entries that it was closed with."""
+        if (queue.first_index, queue.max_index) == span[2:]:
+            return
         queue.files.close()
         error = StoreFailed(
             f"queue {span.queue_id} of {span.topic} was closed with the entries {span.first} to "

@@ -7,7 +7,6 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mqstore.storage import sizes
 from mqstore.storage.codec.java_text import index_hash
 from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import StorageError
@@ -35,7 +34,6 @@ class IndexCheck:
     """Call ``log`` for each record in log order, then ``rest``; ``files`` at any time."""
 
     def __init__(self, store: StoreAtRest) -> None:
-        """Raises StoreUnsupported when no file can have the slot and index counts."""
         self.items = 0
         self.keyed = 0
         """Number of messages with keys."""
@@ -44,8 +42,6 @@ class IndexCheck:
             store.paths, store.config, store.format, store.seams, writable=False
         )
         self._loaded = self._service.load(safe=True)
-        if not self._service.files:
-            sizes.refuse_other_index_sizes(store.seams.files, store.paths, store.config)
         self._merge = IndexMerge(self._service.files)
         self._missing: _Missing | None = None
 

@@ -109,6 +109,8 @@ class SmallFilesCheck:
     # ours ---------------------------------------------------------------------------------
 
     def _ours(self) -> Iterator[Finding]:
+        if self._store.why_no_format is not None:
+            yield self._of(Kind.OURS, self._paths.format, self._store.why_no_format)
         if self._store.content is not None:
             yield from self._format(self._store.content)
         yield from self._state()

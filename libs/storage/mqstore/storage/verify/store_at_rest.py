@@ -19,6 +19,7 @@ from mqstore.storage.errors import DirectoryNotUsable, OffsetOutOfRange
 from mqstore.storage.format_detection import find_format
 from mqstore.storage.layout import PROPERTY_DELAY, SCHEDULE_TOPIC
 from mqstore.storage.loss_check import LossCheck, check_loss
+from mqstore.storage.lost_data import ByteRange
 from mqstore.storage.metadata import (
     format_file,
     log_owner,
@@ -33,7 +34,14 @@ from mqstore.storage.metadata.manifest import Manifest
 from mqstore.storage.metadata.state_page import StateSnapshot, read_state
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.progress import Progress
-from mqstore.storage.recovery import RecoveryPlan, StoreView, clean_plan, last_run, plan
+from mqstore.storage.recovery import (
+    RecoveryPlan,
+    StoreView,
+    accepted_loss,
+    clean_plan,
+    last_run,
+    plan,
+)
 from mqstore.storage.recovery.view import (
     Segment,
     find_segments,
@@ -60,6 +68,7 @@ class StoreAtRest:
         deleted: DeletedTopics,
         is_live: bool,
         loss_check: LossCheck | None,
+        why_no_format: str | None = None,
     ) -> None:
         self.view = view
         self.paths = view.paths
@@ -68,6 +77,8 @@ class StoreAtRest:
         self.seams = seams
         """The seams, with the overlay as file system."""
         self.content = content
+        self.why_no_format = why_no_format
+        """Why format.json cannot be read; None where it can, or is not there."""
         self.state = state
         self.plan = recovery
         self.clean = clean
@@ -95,7 +106,7 @@ class StoreAtRest:
         Raises DirectoryNotUsable, StoreOfAnother, StoreUnsupported, StoreDamaged, OSError.
         """
         files = OverlayFileSystem(base)
-        content, paths = _identify(files, root)
+        content, paths, why_no_format = _identify(files, root)
         is_live = files.is_locked(paths.lock)
         known = content.sizes if content is not None else None
         own = store_settings.load_recorded(files, paths, content)
@@ -154,7 +165,13 @@ class StoreAtRest:
             deleted=deleted,
             is_live=is_live,
             loss_check=found_missing,
+            why_no_format=why_no_format,
         )
+
+    def accepted_losses(self) -> list[ByteRange]:
+        """The ranges of the log whose loss was accepted."""
+        history = accepted_loss.load_history(self.seams.files, self.paths)
+        return [lost for each in history for lost in each.loss.missing]
 
     def name_of(self, path: Path) -> str:
         """The name of a file in findings."""
@@ -208,21 +225,24 @@ class StoreAtRest:
         return self._open[1]
 
 
-def _identify(files: OverlayFileSystem, root: Path) -> tuple[FormatFile | None, StorePaths]:
+def _identify(
+    files: OverlayFileSystem, root: Path
+) -> tuple[FormatFile | None, StorePaths, str | None]:
+    """format.json, the paths, and why format.json cannot be read."""
     root = files.real_path(root)
     stat = files.stat(root)
     if stat is None or not stat.is_directory:
         raise DirectoryNotUsable(f"{root} is no directory; name a store directory")
     paths = StorePaths(root)
     regular_files.require(files, paths)
-    content = format_file.load(files, paths)
+    content, why = format_file.load_or_lose(files, paths)
     if content is not None and content.store_path_commit_log is not None:
         paths = log_owner.locate(files, root, content.store_path_commit_log)
     regular_files.require(files, paths)
     log_owner.check(files, paths, content)
     if content is None and not holds_a_store(files, paths):
         raise DirectoryNotUsable(f"{root} holds no store; name a store directory")
-    return content, paths
+    return content, paths, why
 
 
 def _with_block_checksums(view: StoreView, content: FormatFile, lock_ms: int) -> StoreView:
