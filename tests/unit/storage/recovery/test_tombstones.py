@@ -168,12 +168,22 @@ def test_junk_has_no_parts(data: bytes) -> None:
 
 def test_a_stretch_is_cut_where_queue_entries_say() -> None:
     named = [EntryTarget(1200, 200, PLACE), EntryTarget(1400, 150, PLACE._replace(queue_offset=8))]
-    assert cut_in_pieces(1000, 1700, named) == [
+    assert cut_in_pieces(1000, 1700, named, is_last=False) == [
         Piece(1000, 1200, ()),
         Piece(1200, 1400, (PLACE,)),
         Piece(1400, 1550, (PLACE._replace(queue_offset=8),)),
         Piece(1550, 1700, ()),
     ]
+
+
+def test_the_last_record_of_a_segment_keeps_its_entry_before_a_blank_record() -> None:
+    """As long as a blank record behind it, it would be none that its entry names."""
+    named = [EntryTarget(1000, 200, PLACE)]
+    assert cut_in_pieces(1000, 1208, named, is_last=True) == [
+        Piece(1000, 1200, (PLACE,)),
+        Piece(1200, 1208, ()),
+    ]
+    assert cut_in_pieces(1000, 1208, named, is_last=False) == [Piece(1000, 1208, ())]
 
 
 @given(
@@ -186,7 +196,7 @@ def test_pieces_cover_a_stretch_and_none_is_too_short(
 ) -> None:
     stop = start + length
     named = sorted(EntryTarget(start + at, size, PLACE) for at, size in entries if at < length)
-    pieces = cut_in_pieces(start, stop, named)
+    pieces = cut_in_pieces(start, stop, named, is_last=False)
     assert [pieces[0].start, pieces[-1].stop] == [start, stop]
     assert all(a.stop == b.start for a, b in pairwise(pieces))
     assert len(pieces) == 1 or all(p.stop - p.start >= SIZE_MIN for p in pieces)

@@ -26,7 +26,7 @@ from mqstore.storage.paths import StorePaths, segment_name
 from mqstore.storage.recovery.loss import Facts, queue_losses
 from mqstore.storage.recovery.report import PlaceTombstone
 from mqstore.storage.recovery.tombstones import closing_tombstone_size, compose, version_of
-from mqstore.storage.recovery.view import Segments, StoreView
+from mqstore.storage.recovery.view import Segments, StoreView, find_segments
 from mqstore.storage.seams import FileSystem
 from mqstore.storage.system.atomic_file import remove_file, replace_file
 from mqstore.storage.topic_names import is_safe_path
@@ -137,6 +137,7 @@ def begin_segments(
     for directory in (paths.commit_log, paths.staging):
         files.make_directories(directory)
     size = config.mapped_file_size_commit_log
+    _end_log_with_whole_segments(files, paths, size)
     for base, marks in reversed(list(_pack(accepted, size))):
         path = paths.commit_log / segment_name(base)
         if not _is_begun(files, path):
@@ -144,6 +145,17 @@ def begin_segments(
             _write_staged(files, staged, base, marks, size, store_format, accepted.accepted_ms)
             files.rename(staged, path)
             files.sync_directory(path.parent)
+
+
+def _end_log_with_whole_segments(files: FileSystem, paths: StorePaths, size: int) -> None:
+    """Lengthen the last segment and remove those of no bytes: once another segment follows, the log
+    is refused for them."""
+    found = find_segments(files, paths, size)
+    for empty in found.empty:
+        files.unlink(empty.path)
+    for last in found.usable[-1:]:
+        if last.length < size:
+            files.extend(last.path, size)
 
 
 def last_before(files: FileSystem, segments: Segments, accepted: AcceptedLoss) -> int:

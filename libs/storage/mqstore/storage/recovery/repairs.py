@@ -73,7 +73,8 @@ class RepairPlanner:
 
         A stretch shorter than any record gets none: a broker stops there.
         """
-        for piece in cut_in_pieces(*stretch, self._named_within(*stretch)):
+        named, is_last = self._named_within(*stretch), stretch[1] == segment.end
+        for piece in cut_in_pieces(*stretch, named, is_last=is_last):
             length = piece.stop - piece.start
             if piece.stop == segment.end and can_close(piece):
                 yield CloseSegment(offset=piece.start, length=length, defect=why)

@@ -171,11 +171,13 @@ def _read_text(data: memoryview, at: int, width: int) -> tuple[bytes, int]:
     return bytes(data[start:end]), end
 
 
-def cut_in_pieces(start: int, stop: int, named: Sequence[EntryTarget]) -> list[Piece]:
+def cut_in_pieces(
+    start: int, stop: int, named: Sequence[EntryTarget], *, is_last: bool
+) -> list[Piece]:
     """Divide an unreadable stretch at the begins and ends of records that queue entries name.
 
     ``named`` is in the order of offsets. No piece is shorter than a record can be, unless the whole
-    stretch is.
+    stretch is, or a blank record fits the rest of a stretch that ``is_last`` of its segment.
     """
     pieces: list[Piece] = []
     groups = islice(groupby(named, attrgetter("offset")), PIECES_MAX)
@@ -186,7 +188,11 @@ def cut_in_pieces(start: int, stop: int, named: Sequence[EntryTarget]) -> list[P
         _add(pieces, Piece(pieces[-1].stop if pieces else start, offset, ()))
         end = min(offset + max(each.size for each in here), following)
         _add(pieces, Piece(offset, end, tuple(each.place for each in here)))
-    _add(pieces, Piece(pieces[-1].stop if pieces else start, stop, ()))
+    rest = Piece(pieces[-1].stop if pieces else start, stop, ())
+    if is_last and can_close(rest) and pieces and pieces[-1].stop - pieces[-1].start >= SIZE_MIN:
+        pieces.append(rest)
+    else:
+        _add(pieces, rest)
     return pieces
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from mqstore.storage.lost_data import ByteRange
+
 LISTED_MAX: Final = 1_000
 """Maximum number of listed changes of one action; further ones are counted."""
 
@@ -80,6 +82,12 @@ class ChangeList:
     counts: Counter[Action] = field(default_factory=Counter)
     lost: int = 0
     """Number of messages that are lost."""
+    counted: list[ByteRange] = field(default_factory=list)
+    """Ranges of the log whose messages are counted as lost already."""
+
+    def is_counted(self, offset: int) -> bool:
+        """Whether the loss of the message at a physical offset is counted already."""
+        return any(each.start <= offset < each.stop for each in self.counted)
 
     def add(self, change: Change) -> None:
         """Add a change."""

@@ -5,12 +5,13 @@ Each step keeps the bytes that it changes in quarantine first, and replaces whol
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from mqstore.storage.codec.record import write_blank
 from mqstore.storage.config import StoreConfig
+from mqstore.storage.lost_data import ByteRange
 from mqstore.storage.metadata import index_loss
 from mqstore.storage.metadata.quarantine import Quarantine
 from mqstore.storage.paths import StorePaths, segment_name, segment_offset
@@ -43,10 +44,16 @@ class FileRemedies:
 
     # the log --------------------------------------------------------------------------------
 
-    def refit_segments(self) -> None:
-        """Give every segment inside the log the length of the others."""
-        for segment in self._segments().misfits:
+    def refit_segments(self) -> bool:
+        """Give every segment the length of the others; returns whether one had another.
+
+        The last one too: once a loss is accepted, another one follows it.
+        """
+        size, found = self._config.mapped_file_size_commit_log, self._segments()
+        odd = [each for each in (*found.misfits, *found.usable[-1:]) if each.length != size]
+        for segment in odd:
             self._refit(segment)
+        return bool(odd)
 
     def _refit(self, segment: Segment) -> None:
         size, path = self._config.mapped_file_size_commit_log, segment.path
@@ -62,19 +69,21 @@ class FileRemedies:
         what = f"{segment.length} bytes become {size}"
         self._note(Action.REFIT_SEGMENT, path, what, offset=segment.base, length=size)
 
-    def fill_gaps(self) -> None:
-        """Make the missing segments between others again, each with one blank record."""
+    def fill_gaps(self) -> Sequence[ByteRange]:
+        """Make the missing segments between others again, each with one blank record; returns the
+        ranges that were missing."""
         size, segments = self._config.mapped_file_size_commit_log, self._segments()
         if not segments.usable:
-            return
+            return ()
         missing = missing_ranges(segments, size, segments.usable[0].base)
         bases = [base for lost in missing for base in range(lost.start, lost.stop, size)]
         if len(bases) > GAP_SEGMENTS_MAX or any(
             (lost.stop - lost.start) % size for lost in missing
         ):
-            return
+            return ()
         for base in bases:
             self._fill(base, size)
+        return missing
 
     def _fill(self, base: int, size: int) -> None:
         path = self._paths.commit_log / segment_name(base)

@@ -144,6 +144,7 @@ class OpenedRemedies:
 
     def _note_tombstone(self, action: PlaceTombstone) -> None:
         is_known = action.topic is not None
+        is_counted = self._changes.is_counted(action.offset)
         unique_key, keys = self._keys_at(action.offset, action.length)
         self._changes.add(
             Change(
@@ -157,7 +158,7 @@ class OpenedRemedies:
                 queue_offset=action.queue_offset if is_known else None,
                 unique_key=unique_key,
                 keys=keys,
-                lost=1,
+                lost=int(not is_counted),
             )
         )
 

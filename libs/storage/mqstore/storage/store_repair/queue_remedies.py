@@ -40,15 +40,23 @@ class QueueRemedies:
         self._changes = changes
 
     def blank(self, topic: str, queue_id: int, numbers: Iterable[int], beyond: int | None) -> None:
-        """Blank the entries of these numbers, and those of records at or above physical offset
-        ``beyond``."""
+        """Blank the entries of these numbers, those of records at or above physical offset
+        ``beyond``, and the fillers that repeat one of them."""
         wrong, count = sorted(set(numbers)), 0
+        repeated: tuple[int, int] | None = None
         for path, base in self._files_of(topic, queue_id):
             first = base // QUEUE_ENTRY_SIZE
             stop = first + self._file_size // QUEUE_ENTRY_SIZE
             places = {number - first for number in wrong if first <= number < stop}
             if beyond is not None:
                 places |= set(self._places_beyond(path, beyond))
+            for place, offset, size in self._entries(path):
+                if place in places:
+                    repeated = offset, size
+                elif repeated == (offset, size):
+                    places.add(place)
+                else:
+                    repeated = None
             if places:
                 self._blank_places(path, places, _WRONG)
                 count += len(places)

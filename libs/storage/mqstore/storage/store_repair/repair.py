@@ -16,6 +16,7 @@ from mqstore.storage.accept_loss import plan as plan_loss
 from mqstore.storage.codec.record import Message, Record
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import LossNotAccepted
+from mqstore.storage.lost_data import ByteRange
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.metadata import store_lock
 from mqstore.storage.options import Durability, StoreOptions
@@ -163,6 +164,7 @@ class _Rounds:
             self._outcome.left = left
             if number == 0:
                 self._outcome.found = left
+                self._changes.counted += this.store.accepted_losses()
             seen[tuple(sorted(left.items()))] += 1
             if not (left or self._to_remake) or number == ROUNDS_MAX - 1:
                 break
@@ -200,15 +202,17 @@ class _Rounds:
                 files.set_aside(this.store.paths.root / name, "a broker does not start beside it")
             for name in this.found.files[Kind.QUEUE_FILE]:  # an opening may stop at a misplaced one
                 files.set_queue_file_aside(this.store.paths.root / name, is_left=False)
-            files.refit_segments()
+            is_refitted = files.refit_segments()
         self._treated = frozenset()
+        if is_refitted:
+            return  # the other findings are of a log without these segments
         if self._accept_loss(this.store):
             self._open(files, (), [])
             return  # the other findings are judged in a store that goes on without it
         # Queue entries are evidence for the repair of the log, so the log is repaired first.
         waits = bool(_OF_LOG & (this.found.kinds.keys() - this.left))
         self._treated = frozenset(this.found.kinds) - (_DERIVED if waits else frozenset())
-        moved = self._find_unqueued(this)
+        moved = [] if waits else self._find_unqueued(this)
         with self._locked(this.store):
             self._change_log(this, files)
             self._change_small_files(this, files)
@@ -240,28 +244,44 @@ class _Rounds:
         except LossNotAccepted:
             return False
         for each in loss.queues:
-            count = each.end - each.first
-            what = f"queue offsets {each.first} to {each.end - 1} are gone with their segments"
-            self._changes.add(
-                Change(
-                    action=Action.LOSE_MESSAGES,
-                    what=what,
-                    topic=each.topic,
-                    queue_id=each.queue_id,
-                    queue_offset=each.first,
-                    lost=count,
-                )
-            )
+            self._note_lost(each.topic, each.queue_id, each.first, each.end)
         if loss.queue_count > len(loss.queues) or not loss.queues:
             listed = sum(each.end - each.first for each in loss.queues)
             what = f"{loss.text}; not listed: {loss.queue_count - len(loss.queues)} ranges"
             lost = loss.messages - listed
             self._changes.add(Change(action=Action.LOSE_MESSAGES, what=what, lost=lost))
+        self._changes.counted += loss.missing
         return True
+
+    def _note_lost(self, topic: str, queue_id: int, first: int, end: int) -> None:
+        what = f"queue offsets {first} to {end - 1} are gone with their segments"
+        self._changes.add(
+            Change(
+                action=Action.LOSE_MESSAGES,
+                what=what,
+                topic=topic,
+                queue_id=queue_id,
+                queue_offset=first,
+                lost=end - first,
+            )
+        )
+
+    def _note_gap(self, store: StoreAtRest, gap: ByteRange) -> None:
+        """Note the messages that queues name in a gap of the log whose loss was not accepted."""
+        if self._changes.is_counted(gap.start):
+            return
+        self._changes.counted.append(gap)
+        for topic, queue_id in sorted(store.view.queue_names()):
+            queue = store.view.queue(topic, queue_id)
+            found = queue.span(gap.start, gap.stop)
+            queue.close()
+            if found is not None:
+                self._note_lost(topic, queue_id, *found)
 
     def _change_log(self, this: _Round, files: FileRemedies) -> None:
         if this.found.wants(Remedy.FILL_GAP):
-            files.fill_gaps()
+            for gap in files.fill_gaps():
+                self._note_gap(this.store, gap)
         if Kind.BLOCK_CHANGED in this.left:
             for offset in this.found.changed_blocks:
                 files.forget_checksums(offset)
@@ -341,7 +361,7 @@ class _Rounds:
             for each in unqueued:
                 if is_system_topic(each.topic, store.format):
                     continue
-                whole = store.lookups.by_physical_offset(each.physical_offset)
+                whole = store.log.record_at(each.physical_offset)
                 if not _is_stored(store, whole, len(unqueued)):
                     store.wait(store.append(_message_of(whole)).end, Durability.SYNC)
 
@@ -387,7 +407,7 @@ def _is_stored(store: MessageStore, found: Record, count: int) -> bool:
     for _, entry in islice(queue.last_entries(), count):
         if entry.is_hole or entry.physical_offset <= found.physical_offset:
             continue
-        copy = store.lookups.by_physical_offset(entry.physical_offset)
+        copy = store.log.record_at(entry.physical_offset)
         if _identity(copy) == _identity(found):
             return True
     return False

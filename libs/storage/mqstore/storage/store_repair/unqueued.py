@@ -17,7 +17,7 @@ def find_unqueued(store: StoreAtRest, progress: Callable[[int, int], None]) -> I
     """Yield the whole records whose own queue names another record, or none, at their queue offset,
     or names them out of order.
 
-    Bodies are not compared with their checksums. Reads the whole log.
+    Reads the whole log.
     """
     queues = QueueTable(store.view)
     try:
@@ -33,7 +33,7 @@ def find_unqueued(store: StoreAtRest, progress: Callable[[int, int], None]) -> I
 def _records(store: StoreAtRest, segment: Segment) -> Iterator[Record]:
     with store.view.map_segment(segment) as data:
         end = max(0, min(len(data), store.end - segment.base))
-        for found in record.scan(data, 0, end, segment.base, verify_body=False):
+        for found in record.scan(data, 0, end, segment.base, verify_body=True):
             if isinstance(found, Record) and _belongs_to_a_queue(store, found):
                 yield found
 
