@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from random import Random
 
@@ -21,6 +22,7 @@ from mqstore.storage.delay.timer_files import (
     decode_unit,
 )
 from mqstore.storage.paths import StorePaths
+from mqstore.storage.system.threads import production_seams
 from tests.simulation import SimulatedMachine
 from tests.simulation.timed_store import small_wheel
 
@@ -133,3 +135,38 @@ def test_a_slot_has_the_bytes_of_a_broker(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(content) == 38_707_200
     slot = content[701_670 * 32 : 701_671 * 32]
     assert slot.hex() == "000000006b08f0e6000000000000003400000000000000340000000100000000"
+
+
+def test_a_wheel_takes_the_room_of_what_it_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An opening made a second file of 38.7 MB, for which a small disk had no room."""
+    monkeypatch.setattr(timer_files, "WHEEL_SLOTS", 2 * 7 * 86_400)
+    paths, seams = StorePaths(tmp_path), production_seams()
+    wheel = TimerWheel(paths, seams)
+    for second in range(0, 10_000, 1_000):
+        wheel.add(second * 1_000, second)
+    wheel.publish()
+    wheel.add(20_000_000, 7)
+    wheel.flush()
+    wheel.close()
+    stat = paths.timer_wheel.stat()
+    assert stat.st_size == 38_707_200
+    assert stat.st_blocks * 512 <= 16 * 4096  # of the slots, and of the file system
+
+
+def test_a_slot_without_room_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = SimulatedMachine(1)
+    machine.disk.make_directories(PATHS.root)
+    wheel = TimerWheel(PATHS, machine.seams)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    monkeypatch.setattr(machine.disk, "reserve", refuse)
+    with pytest.raises(OSError, match="no room"):
+        wheel.add(1_000_000, 3)
+    monkeypatch.undo()
+    assert wheel.last(1_000_000) == NOWHERE
+    wheel.add(1_000_000, 3)
+    assert wheel.last(1_000_000) == 3

@@ -249,7 +249,7 @@ class TimerService:
         self._next = min(self._next, queue.max_index)
         self._read_ms = saved.read_ms // TIMER_PRECISION_MS * TIMER_PRECISION_MS
         wheel = TimerWheel(self._paths, self._seams)
-        self._oldest = timer_log.begin
+        self._oldest, self._count = timer_log.begin, 0
         for position, unit in timer_log.units():
             if unit.slot_ms < self._read_ms:
                 continue
@@ -337,6 +337,7 @@ class TimerService:
         unit = Unit(previous, magic, write_ms, delay_ms, offset, found.size, string_hash(topic))
         if self._oldest_record is None:
             self._oldest_record = offset
+        wheel.reserve(slot_ms)  # a unit that is in no slot would be enqueued again
         wheel.add(slot_ms, timer_log.append(unit))
         self._count += 1
         self._due_ms = slot_ms if self._due_ms is None else min(self._due_ms, slot_ms)

@@ -273,9 +273,13 @@ class TimerWheel:
         self._made = paths.timer_wheel.with_name(paths.timer_wheel.name + ".tmp")
         with suppress(FileNotFoundError):
             self._files.unlink(self._made)
-        self._files.create(self._made, WHEEL_SLOTS * _SLOT.size, sync=False)
+        self._files.create(self._made, WHEEL_SLOTS * _SLOT.size, reserve=0, sync=False)
         self._mapping = self._files.map(self._made, writable=True)
         self._view = self._mapping.view
+        self._place = self._made
+        """The present path of the file."""
+        self._reserved = bytearray(-(-len(self._view) // PAGE_SIZE))
+        """By page, whether it has disk blocks: a slot is stored into no other one."""
         self._others: dict[int, dict[int, Slot]] = {}
         """By place in the file, the slots of later seconds than that in the file, by second."""
 
@@ -283,6 +287,7 @@ class TimerWheel:
         """Replace the file of that name, and forget its snapshots. Raises OSError."""
         self._mapping.sync()
         self._files.rename(self._made, self._path)
+        self._place = self._path
         for name in self._files.list(self._path.parent):
             if name.startswith(self._path.name + ".") and not name.endswith(".tmp"):
                 remove_file(self._files, self._path.parent / name)
@@ -294,10 +299,20 @@ class TimerWheel:
         return NOWHERE if found is None else found.last
 
     def add(self, slot_ms: int, position: int) -> None:
-        """Put a unit at the end of its slot."""
+        """Put a unit at the end of its slot. Raises OSError as ``reserve``."""
+        self.reserve(slot_ms)
         second = slot_ms // TIMER_PRECISION_MS
         found = self._slot(slot_ms) or Slot(second, position, position, 0, 0)
         self._put(self._at(slot_ms), found._replace(last=position, units=found.units + 1))
+
+    def reserve(self, slot_ms: int) -> None:
+        """Give disk blocks to a slot, with those beside it: a wheel takes the room of what it
+        holds. Raises OSError when there are none."""
+        page = self._at(slot_ms) // PAGE_SIZE
+        if not self._reserved[page]:
+            start = page * PAGE_SIZE
+            self._files.reserve(self._place, start, min(PAGE_SIZE, len(self._view) - start))
+            self._reserved[page] = 1
 
     def _put(self, at: int, slot: Slot) -> None:
         there = self._in_file(at)
