@@ -69,6 +69,9 @@ def test_a_volume_without_a_free_byte_is_opened_and_takes_messages(
         noted = running.stat().st_mtime_ns if running.exists() else 0
         _until(lambda: running.exists() and running.stat().st_mtime_ns >= noted)
         _fill(small_disk)
+        with pytest.raises(ProblemError) as refused:
+            client.create_topic("u", queues=1)
+        assert refused.value.status == 507
         if killed:
             first.kill()
         else:

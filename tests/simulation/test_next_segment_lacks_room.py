@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from mqstore.query.store_watch import StoreWatch
 from mqstore.storage.errors import SegmentCreationFailed
 from mqstore.storage.layout import PAGE_SIZE
+from mqstore.storage.mapped.mapped_file import MappedFile
 from mqstore.storage.message_store import Durability
 from mqstore.storage.put_refusal import PutRefusal
 from mqstore.storage.retention.journal import FORCED_DELETION
@@ -75,6 +76,26 @@ def put_until_refused(machine: Machine) -> PutRefusal:
             said = PutRefusal.of(error)
     assert machine.store.put_refusal == said
     return said
+
+
+def test_a_put_that_needs_the_next_segment_is_said_to_be_rejected_while_it_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Readiness was 200 from the room that a blank record found to the failure of the segment."""
+    machine = machine_without_room(1, 1, 2)
+    before = put_until_refused(machine)
+    seen = []
+    next_segment = machine.store.log.next_segment
+    get = next_segment.get
+
+    def look(offset: int) -> MappedFile:
+        seen.append(machine.store.put_refusal)
+        return get(offset)
+
+    monkeypatch.setattr(next_segment, "get", look)
+    with pytest.raises(SegmentCreationFailed):
+        put(machine)
+    assert seen == [before]
 
 
 @pytest.mark.slow

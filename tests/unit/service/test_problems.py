@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import errno
 import inspect
 import json
+import os
 
 import pytest
 
@@ -103,3 +105,16 @@ def test_a_full_disk_is_a_problem_with_its_numbers() -> None:
     assert problem is not None
     body = json.loads(problem.body("id"))
     assert (body["disk"], body["detail"]) == ({"usedPercent": 91}, "91 % full")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_change_that_finds_no_room_is_refused_as_a_full_disk(number: int) -> None:
+    problem = problems.from_system(OSError(number, os.strerror(number), "/data/topics.json"))
+    assert problem is not None
+    assert (problem.kind.name, problem.kind.status) == ("disk-full", 507)
+    assert os.strerror(number) in problem.detail
+    assert "/data" not in problem.detail
+
+
+def test_other_errors_of_the_system_are_no_full_disk() -> None:
+    assert problems.from_system(OSError(errno.EIO, "I/O error")) is None

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.storage.errors import DirectoryNotUsable, StoreDamaged
+from mqstore.storage.errors import DirectoryNotUsable
 from mqstore.storage.layout import INDEX_HEADER_SIZE, QUEUE_ENTRY_SIZE
 from mqstore.storage.metadata import sealed_json, settled_letters
 from mqstore.storage.metadata.settled_letters import Place, SettledLetters
@@ -129,25 +129,6 @@ def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "missing", tmp_path):
         with pytest.raises(DirectoryNotUsable):
             verified(path)
-
-
-def test_a_damaged_format_json_is_named(root: Path) -> None:
-    flip(StorePaths(root).format, 100, 1)
-
-    (finding,) = [each for each in found(root) if each.file == "mqstore/format.json"]
-
-    assert finding.kind is Kind.OURS
-    assert "`mqstore store repair" in finding.what
-
-
-def test_a_damaged_format_json_is_refused_where_the_log_may_be_in_another_place(
-    root: Path,
-) -> None:
-    flip(StorePaths(root).format, 100, 1)
-    shutil.rmtree(root / "commitlog")
-
-    with pytest.raises(StoreDamaged, match="MQSTORE_STORE_PATH_COMMIT_LOG"):
-        verified(root)
 
 
 def test_index_counts_that_fit_no_file_are_named(root: Path) -> None:

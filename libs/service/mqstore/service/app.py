@@ -29,6 +29,7 @@ from mqstore.service.http import (
     HotRoute,
     internal_problem,
     problem_of,
+    problem_of_system,
 )
 from mqstore.service.limits import SAFE_METHODS, Limits
 from mqstore.service.metrics import HttpMetrics, RocketmqNames
@@ -207,6 +208,7 @@ class Api:
             Problem: _answer,
             RelayedResponse: lambda request, relayed: relayed.response,
             StorageError: lambda request, error: _answer(request, problem_of(error)),
+            OSError: lambda request, error: _answer(request, problem_of_system(error)),
             RequestValidationError: lambda request, error: _answer(
                 request, _validation(request, error)
             ),

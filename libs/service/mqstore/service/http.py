@@ -369,6 +369,8 @@ class Front:
             return problem_of(error)
         if isinstance(error, asyncio.CancelledError):
             return shutdown_problem()
+        if isinstance(error, OSError):
+            return problem_of_system(error)
         log.error("request failed", exc_info=error, path=path[:200])
         return internal_problem()
 
@@ -565,6 +567,15 @@ def problem_of(error: StorageError) -> Problem:
     problem = problems.from_storage(error)
     if problem is None:
         log.error("storage error without a problem type", exc_info=error)
+        return internal_problem()
+    return problem
+
+
+def problem_of_system(error: OSError) -> Problem:
+    """Return the problem for an error of the system; log one that is no full disk."""
+    problem = problems.from_system(error)
+    if problem is None:
+        log.error("request failed", exc_info=error)
         return internal_problem()
     return problem
 

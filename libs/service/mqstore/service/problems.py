@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -153,6 +154,18 @@ def from_storage(error: errors.StorageError) -> Problem | None:
     return None
 
 
+def from_system(error: OSError) -> Problem | None:
+    """Return the problem for an error of the system: a full disk; None for another one."""
+    if error.errno not in _NO_ROOM:
+        return None
+    return Problem(
+        DISK_FULL,
+        f"the disk has no room for this change ({error.strerror}), which may be lost at a restart:"
+        " make room, then repeat it",
+    )
+
+
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _EXTRA_NAMES: Final = {
     "status": "putStatus",
     "numbers": "disk",

@@ -11,7 +11,12 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Final
 
-from mqstore.storage.errors import Lack, SegmentCreationFailed, StorageError, StoreNotWritable
+from mqstore.storage.errors import (
+    Lack,
+    SegmentCreationFailed,
+    StorageError,
+    StoreNotWritable,
+)
 
 ROOM_REASONS: Final = frozenset({"disk-full", Lack.NO_ROOM.value})
 """Reasons that more room on the volume would end."""
@@ -66,6 +71,7 @@ class FileShortage:
         self._on_change = on_change
         self._lock = Lock()
         self._refusal: PutRefusal | None = None
+        self._offset = 0
         self._retry: Callable[[], bool] = lambda: True
 
     @property
@@ -73,8 +79,9 @@ class FileShortage:
         """The refusal of puts, or None."""
         return self._refusal
 
-    def begin(self, error: StorageError, retry: Callable[[], bool]) -> None:
-        """Note that a put was rejected for lack of a file.
+    def begin(self, error: StorageError, retry: Callable[[], bool], offset: int = 0) -> None:
+        """Note that a put was rejected for lack of a file, or of room in it; ``offset`` is that at
+        which a segment begins.
 
         ``retry`` tries again and returns whether the file exists; it raises SegmentCreationFailed
         on another failure.
@@ -82,14 +89,18 @@ class FileShortage:
         if not isinstance(error, SegmentCreationFailed) or error.lack is Lack.TIME:
             return
         with self._lock:
-            self._refusal, self._retry = PutRefusal.of(error), retry
+            self._refusal, self._offset, self._retry = PutRefusal.of(error), offset, retry
         self._on_change()
 
-    def end(self) -> None:
-        """Clear the failure: a put got its file."""
+    def end(self, offset: int) -> None:
+        """Clear the failure: a put got room in the segment that begins at ``offset``.
+
+        One to get a later segment stays: messages that do not fit into this one are rejected.
+        """
         if self._refusal is not None:
             with self._lock:
-                self._refusal = None
+                if self._offset <= offset:
+                    self._refusal = None
 
     def retry(self) -> None:
         """Try again to get the file. May block for a moment."""

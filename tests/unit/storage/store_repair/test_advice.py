@@ -4,16 +4,19 @@ store."""
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from mqstore.storage.errors import StorageError
+from mqstore.storage.errors import StorageError, StoreDamaged
+from mqstore.storage.verify import Kind
 from tests.unit.storage.store_repair.damages import (
     DAMAGES,
     Damage,
     Patient,
+    healthy,
     lengthen_a_segment,
     lose_a_segment,
     misplaced_queue_file,
@@ -93,3 +96,23 @@ def test_the_advice_of_a_refused_opening_mends_the_store(patient: Patient, damag
 def test_other_damages_do_not_refuse_an_opening(patient: Patient, damage: Damage) -> None:
     damage(patient)
     assert refusal(patient.root) is None
+
+
+def test_a_damaged_format_json_is_named_with_its_repair(patient: Patient) -> None:
+    patient.flip(patient.paths.format, 100, 1)
+
+    (finding,) = [each for each in patient.findings() if each.file == "mqstore/format.json"]
+
+    assert finding.kind is Kind.OURS
+    assert REPAIR.format(root=patient.root) in finding.what
+    repair(patient)
+    healthy(patient)
+
+
+def test_a_damaged_format_json_may_have_named_another_place_of_the_log(patient: Patient) -> None:
+    patient.flip(patient.paths.format, 100, 1)
+    shutil.rmtree(patient.root / "commitlog")
+
+    for look in (patient.findings, patient.repair().run):
+        with pytest.raises(StoreDamaged, match="MQSTORE_STORE_PATH_COMMIT_LOG"):
+            look()

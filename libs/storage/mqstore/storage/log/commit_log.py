@@ -496,9 +496,10 @@ class CommitLog:
             segment.ensure_reserved(end)
         except OSError as error:
             refused = segment_failure(segment.base_offset, error, size)
-            self.shortage.begin(refused, partial(self._is_reserved, segment, size))
+            retry = partial(self._is_reserved, segment, size)
+            self.shortage.begin(refused, retry, segment.base_offset)
             raise refused from error
-        self.shortage.end()
+        self.shortage.end(segment.base_offset)
         self.end.room_end = max(end, segment.reserved) - BLANK_RECORD_SIZE
 
     def _is_reserved(self, segment: MappedFile, size: int) -> bool:

@@ -148,7 +148,8 @@ class NextSegment:
 
     def _note_shortage(self, offset: int, error: SegmentCreationFailed) -> None:
         if self._allocation is not None:
-            self._shortage.begin(error, partial(self._allocation.retry, self._files, offset))
+            retry = partial(self._allocation.retry, self._files, offset)
+            self._shortage.begin(error, retry, offset)
 
 
 def segment_failure(offset: int, error: OSError, needed: int) -> SegmentCreationFailed:
