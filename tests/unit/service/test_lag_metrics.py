@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -153,3 +154,35 @@ def test_store_that_cannot_be_looked_at_has_none_and_hides_no_other_metric() -> 
 
     registry.register(LagMetrics(RocketmqNames(Settings()), 10, look, lambda: 0))
     assert registry.get_sample_value("mqstore_consumer_lags_left_out") == 0
+
+
+class _Counted:
+    """In the place of ``GroupLags``: the groups whose dead letters were counted, in order."""
+
+    def __init__(self) -> None:
+        self.counted: list[str] = []
+
+    def dead_letters(self, group: str) -> int:
+        self.counted.append(group)
+        return len(self.counted)
+
+
+def test_a_scrape_counts_the_dead_letters_of_a_few_groups_and_keeps_the_other_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mqstore.query.lag_metrics.CACHE_S", 0.0)
+    monkeypatch.setattr("mqstore.query.lag_metrics.DEAD_TOPICS_MAX", 2)
+    lags, groups = _Counted(), ["a", "b", "c", "d", "e"]
+    source = LagSource(cast(GroupLags, lags), {}, groups)
+    metrics = LagMetrics(RocketmqNames(Settings()), 10, lambda: source, lambda: 0)
+
+    def scrape() -> dict[str, float]:
+        (family,) = (each for each in metrics.collect() if each.name == "mqstore_dead_letters")
+        return {sample.labels["consumer_group"]: sample.value for sample in family.samples}
+
+    assert scrape() == {"a": 1, "b": 2}
+    scrape()
+    assert scrape() == {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5}
+    groups.remove("b")
+    assert scrape() == {"a": 6, "c": 7, "d": 4, "e": 5}
+    assert lags.counted == ["a", "b", "c", "d", "e", "a", "c"]

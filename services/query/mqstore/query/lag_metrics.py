@@ -7,6 +7,7 @@ the ready messages equal the lag; store-writer has the metric of the messages in
 
 from __future__ import annotations
 
+import heapq
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -29,8 +30,9 @@ CACHE_S: Final = 1.0
 """Seconds for which the lags of one scrape serve further scrapes."""
 QUEUES_MAX: Final = 10_000
 """Number of queues after which reading stops, at the end of a topic."""
-DEAD_TOPICS_MAX: Final = 10_000
-"""Number of groups whose dead letters are counted."""
+DEAD_TOPICS_MAX: Final = 1_000
+"""Number of groups whose dead letters are counted anew for one scrape; the others follow in turn,
+and have their last count until then."""
 LABELS: Final = ("consumer_group", "topic", "is_retry", "is_system")
 _BY: Final = "by consumer_group, topic, is_retry and is_system"
 
@@ -100,6 +102,9 @@ class LagMetrics(Collector):
         self._lock = threading.Lock()
         self._snapshot = _Snapshot()
         self._fresh_until = 0.0
+        self._dead: dict[str, int] = {}
+        """The last count of dead letters of each group that was counted."""
+        self._dead_turn = 0
 
     def collect(self) -> Iterable[Metric]:
         """Yield the metrics. If the lags cannot be read, log why and yield none of them."""
@@ -163,6 +168,7 @@ class LagMetrics(Collector):
     def forget(self) -> None:
         """Expire the known lags, because the store was replaced: the next scrape reads them."""
         self._fresh_until = 0.0
+        self._dead = {}
 
     def _current(self) -> _Snapshot:
         with self._lock:
@@ -179,21 +185,31 @@ class LagMetrics(Collector):
         source = self._source()
         if source is None:
             return _Snapshot()
-        pairs = sorted(_pairs(source.topics))  # RocketMQ's own last
+        count = sum(map(len, source.topics.values()))
+        pairs = heapq.nsmallest(self._maximum, _pairs(source.topics))  # RocketMQ's own last
         found: list[_Lag] = []
         queues = 0
         for is_system, group, topic in pairs:
-            if len(found) == self._maximum or queues >= QUEUES_MAX:
+            if queues >= QUEUES_MAX:
                 break
             found.append(_Lag(group, is_system, source.lags.topic(group, topic)))
             queues += len(found[-1].found.queues)
-        dead = {each: source.lags.dead_letters(each) for each in source.dead[:DEAD_TOPICS_MAX]}
-        most = sorted(dead, key=lambda each: (-dead[each], each))
-        kept = {each: dead[each] for each in most[: self._maximum]}
+        dead = self._dead = self._count_dead(source)
+        most = heapq.nsmallest(self._maximum, dead, key=lambda each: (-dead[each], each))
+        kept = {each: dead[each] for each in most}
         dead_left_out = sum(count > 0 for count in dead.values()) - sum(
             count > 0 for count in kept.values()
         )
-        return _Snapshot(found, len(pairs) - len(found), kept, dead_left_out)
+        return _Snapshot(found, count - len(found), kept, dead_left_out)
+
+    def _count_dead(self, source: LagSource) -> dict[str, int]:
+        """The dead letters by group, DEAD_TOPICS_MAX of them counted anew."""
+        groups, start = source.dead, self._dead_turn
+        chosen = [*groups[start : start + DEAD_TOPICS_MAX]]
+        self._dead_turn = start + len(chosen) if start + len(chosen) < len(groups) else 0
+        counted = {each: source.lags.dead_letters(each) for each in chosen}
+        known = {each: self._dead[each] for each in groups if each in self._dead}
+        return known | counted
 
 
 def _pairs(groups: dict[str, list[str]]) -> Iterator[tuple[bool, str, str]]:
