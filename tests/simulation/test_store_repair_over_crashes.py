@@ -125,7 +125,7 @@ DAMAGES = [
 
 @pytest.mark.parametrize("damage", few_first(DAMAGES, len(DAMAGES)))
 def test_a_repair_that_is_cut_off_is_ended_by_the_next(damage: Callable[[Life], None]) -> None:
-    assert Life(11, damage).run() > 3
+    assert Life(11, damage).run() > 0
 
 
 def whole(life: Life) -> None:
