@@ -10,6 +10,18 @@
 #include <time.h>
 #include <unistd.h>
 
+/* The C library's functions of these names forbid a null address even for no bytes, and a text of no
+   bytes may have none: the kernel calls these instead. */
+
+static inline void mq_copy(void *to, const void *p, size_t n) { if (n) memcpy(to, p, n); }
+static inline void mq_fill(void *p, int byte, size_t n) { if (n) memset(p, byte, n); }
+static inline int mq_compare(const void *a, const void *b, size_t n) {
+    return n ? memcmp(a, b, n) : 0;
+}
+static inline const void *mq_find(const void *p, int byte, size_t n) {
+    return n ? memchr(p, byte, n) : NULL;
+}
+
 /* big-endian fields ------------------------------------------------------------------- */
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -359,7 +371,7 @@ static uint64_t mq_digest(const uint8_t *p, size_t n, uint64_t seed, uint64_t se
         state = mq_fold_product(words[0] ^ secret, words[1] ^ state);
     }
     words[0] = words[1] = 0;
-    memcpy(words, p, n);
+    mq_copy(words, p, n);
     state = mq_fold_product(words[0] ^ secret, words[1] ^ state);
     return mq_fold_product(state ^ secret, state ^ 0x9E3779B97F4A7C15u);
 }

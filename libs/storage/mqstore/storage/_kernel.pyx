@@ -19,7 +19,6 @@ from libc.stdint cimport (
     INT32_MAX, INT32_MIN, INT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t,
 )
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memchr, memcmp, memcpy, memset
 
 from enum import IntEnum
 
@@ -31,6 +30,10 @@ cdef extern from "Python.h":
     bint PyUnicode_IS_ASCII(object text)
 
 cdef extern from "_kernel.h":
+    void memcpy "mq_copy"(void *to, const void *p, size_t n) noexcept nogil
+    void memset "mq_fill"(void *p, int byte, size_t n) noexcept nogil
+    int memcmp "mq_compare"(const void *a, const void *b, size_t n) noexcept nogil
+    const void *memchr "mq_find"(const void *p, int byte, size_t n) noexcept nogil
     uint32_t get32(const uint8_t *p) noexcept nogil
     uint64_t get64(const uint8_t *p) noexcept nogil
     void put32(uint8_t *p, uint32_t v) noexcept nogil
