@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import zlib
 from collections.abc import Callable
 
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Message
+from mqstore.storage.layout import BODY_CRC_MASK, MAGIC_V1
 from tests.unit.storage import kernel_model as model
 
 HOST = Host(b"\x7f\0\0\1", 10911)
@@ -143,4 +145,28 @@ def log_of(*entries: tuple[Message, int], base: int = 0, step_ms: int = 700) -> 
     data = b""
     for number, (message, queue_offset) in enumerate(entries):
         data += model.encode(message, 1, queue_offset, base + len(data), TIME + number * step_ms)
+    return data
+
+
+HEAD_SIZE = 88
+"""Bytes before the body of a record with two IPv4 hosts."""
+
+
+def nested_heads(size: int, base: int, whole: int | None = None) -> bytearray:
+    """Bytes for physical offset ``base`` full of heads of records that all end where the last one
+    does: the body of each holds all further heads. Only the checksum of head ``whole`` is right."""
+    tail = b"\x01T\0\0"
+    data = bytearray(size - len(tail)) + tail
+    for number, at in enumerate(range(0, size - HEAD_SIZE - len(tail), HEAD_SIZE)):
+        total = size - at
+        body = total - HEAD_SIZE - len(tail)
+        head = struct.pack(">IIIiiqqi", total, MAGIC_V1, 0, 0, 0, number, base + at, 0)
+        head += struct.pack(
+            ">q4sIq4sIiqI", TIME, HOST.address, 1, TIME, HOST.address, 1, 0, 0, body
+        )
+        data[at : at + HEAD_SIZE] = head
+    if whole is not None:
+        at = whole * HEAD_SIZE
+        crc = zlib.crc32(data[at + HEAD_SIZE : -len(tail)]) & BODY_CRC_MASK
+        struct.pack_into(">I", data, at + 8, crc)
     return data

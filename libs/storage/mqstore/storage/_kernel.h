@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -262,6 +263,122 @@ static uint32_t mq_crc(uint32_t crc, const uint8_t *p, size_t n, int hardware) {
 
 static uint32_t mq_crc32c(uint32_t crc, const uint8_t *p, size_t n, int hardware) {
     return mq_crc_of(&mq_castagnoli, crc, p, n, hardware);
+}
+
+/* CRC-32s of many ranges of the same bytes, which may lie in one another ---------------------
+   Blocks of a level are SUMS_FAN blocks of the level below, and the sum of each is made once: however
+   many ranges there are, each byte is passed over once, and for each range the bytes of less than
+   two of the least blocks. Only bytes of the ranges are read. */
+
+enum { SUMS_LEVELS = 4, SUMS_STEP = 1024, SUMS_FAN = 32, SUMS_FROM = 4 * SUMS_STEP };
+static uint32_t mq_move_table[SUMS_LEVELS][4][256];
+
+typedef struct {
+    const uint8_t *bytes;
+    uint64_t passed;  /* bytes passed over */
+    uint64_t *blocks[SUMS_LEVELS];  /* 0 where unknown, else the sum and SUM_KNOWN */
+} mq_sums;
+#define SUM_KNOWN ((uint64_t)1 << 32)
+
+static size_t mq_block_size(int level) { return level ? SUMS_FAN * mq_block_size(level - 1) : SUMS_STEP; }
+
+/* The product of two polynomials mod P */
+static uint32_t mq_product(const mq_crc_kind *kind, uint32_t a, uint32_t b) {
+    uint32_t product = 0;
+    for (; a; a <<= 1) {
+        if (a & 0x80000000u) product ^= b;
+        b = (b >> 1) ^ ((b & 1) ? kind->polynomial : 0);
+    }
+    return product;
+}
+
+static void mq_sums_prepare(void) {
+    uint32_t power = mq_power(&mq_ieee, 8 * SUMS_STEP);
+    for (int level = 0; level < SUMS_LEVELS; level++) {
+        for (int at = 0; at < 4; at++) {
+            uint32_t *table = mq_move_table[level][at];
+            for (uint32_t byte = 0; byte < 256; byte++) {
+                uint32_t bit = byte & -byte;
+                table[byte] = bit == byte ? mq_product(&mq_ieee, bit << 8 * at, power)
+                                          : table[bit] ^ table[byte ^ bit];
+            }
+        }
+        for (int fan = SUMS_FAN; fan > 1; fan /= 2) power = mq_product(&mq_ieee, power, power);
+    }
+}
+
+/* What the CRC-32 of the bytes before a block of a level adds to that of both together */
+static inline uint32_t mq_moved(int level, uint32_t crc) {
+    const uint32_t (*table)[256] = mq_move_table[level];
+    return table[0][crc & 255] ^ table[1][crc >> 8 & 255]
+         ^ table[2][crc >> 16 & 255] ^ table[3][crc >> 24];
+}
+
+static uint32_t mq_block_sum(mq_sums *sums, int level, size_t number) {
+    uint64_t *sum = &sums->blocks[level][number];
+    uint32_t crc = 0;
+    if (*sum) return (uint32_t)*sum;
+    if (level)
+        for (size_t i = number * SUMS_FAN; i < (number + 1) * SUMS_FAN; i++)
+            crc = mq_moved(level - 1, crc) ^ mq_block_sum(sums, level - 1, i);
+    else {
+        crc = mq_crc(0, sums->bytes + number * SUMS_STEP, SUMS_STEP, 1);
+        sums->passed += SUMS_STEP;
+    }
+    *sum = crc | SUM_KNOWN;
+    return crc;
+}
+
+static uint32_t mq_sum_directly(mq_sums *sums, uint32_t crc, size_t at, size_t end) {
+    sums->passed += end - at;
+    return mq_crc(crc, sums->bytes + at, end - at, 1);
+}
+
+/* 0 without memory */
+static int mq_sums_open(mq_sums *sums, size_t length) {
+    for (int level = 0; level < SUMS_LEVELS; level++) {
+        if (sums->blocks[level]) continue;
+        sums->blocks[level] = calloc(length / mq_block_size(level) + 1, sizeof(uint64_t));
+        if (!sums->blocks[level]) return 0;
+    }
+    return 1;
+}
+
+static void mq_sums_close(mq_sums *sums) {
+    for (int level = 0; level < SUMS_LEVELS; level++) free(sums->blocks[level]);
+}
+
+/* The CRC-32 of n bytes that begin at p, of `length` bytes that `sums` is of */
+static uint32_t mq_sum(mq_sums *sums, size_t length, const uint8_t *p, size_t n) {
+    size_t at = (size_t)(p - sums->bytes), end = at + n, size = SUMS_STEP;
+    size_t first = (at + SUMS_STEP - 1) & ~(size_t)(SUMS_STEP - 1);
+    uint32_t crc;
+    int level = 0;
+    if (n < SUMS_FROM || !mq_sums_open(sums, length)) return mq_sum_directly(sums, 0, at, end);
+    crc = mq_sum_directly(sums, 0, at, first);
+    for (at = first; end - at >= SUMS_STEP; at += size) {
+        for (; level + 1 < SUMS_LEVELS && at % (size * SUMS_FAN) == 0; level++) size *= SUMS_FAN;
+        for (; end - at < size; level--) size /= SUMS_FAN;
+        crc = mq_moved(level, crc) ^ mq_block_sum(sums, level, at / size);
+    }
+    return mq_sum_directly(sums, crc, at, end);
+}
+
+/* Whether n bytes have a run of so many zeros */
+static int mq_has_zero_run(const uint8_t *p, size_t n, size_t run) {
+    uint64_t word;
+    for (size_t at = 0; at < n; at += 8) {
+        size_t begin = at, end;
+        for (; n - at >= 8; at += 8) {
+            memcpy(&word, p + at, 8);
+            if (word) break;
+        }
+        if (at - begin + 16 <= run) continue;
+        for (end = at; end < n && !p[end]; end++);
+        while (begin && !p[begin - 1]) begin--;
+        if (end - begin >= run) return 1;
+    }
+    return 0;
 }
 
 /* The exclusive or of all 4-byte words of a block, of which p is byte number `at` -------------- */

@@ -164,6 +164,9 @@ from mqstore.storage.kernel.read import (
     Defect as Defect,
 )
 from mqstore.storage.kernel.read import (
+    RecordSearch as RecordSearch,
+)
+from mqstore.storage.kernel.read import (
     StoredRecord as StoredRecord,
 )
 from mqstore.storage.kernel.read import (

@@ -49,8 +49,15 @@ cdef extern from "_kernel.h":
     void release_fence() noexcept nogil
     void sequential_fence() noexcept nogil
     void mq_crc_prepare() noexcept nogil
+    void mq_sums_prepare() noexcept nogil
     uint32_t mq_crc(uint32_t crc, const uint8_t *p, size_t n, int hardware) noexcept nogil
     uint32_t mq_crc32c(uint32_t crc, const uint8_t *p, size_t n, int hardware) noexcept nogil
+    ctypedef struct mq_sums:
+        const uint8_t *bytes
+        uint64_t passed
+    uint32_t mq_sum(mq_sums *sums, size_t length, const uint8_t *p, size_t n) noexcept nogil
+    void mq_sums_close(mq_sums *sums) noexcept nogil
+    bint mq_has_zero_run(const uint8_t *p, size_t n, size_t run) noexcept nogil
     void mq_extend_cover(
         uint32_t *crc, uint32_t *parity, const uint8_t *p, size_t n, size_t at
     ) noexcept nogil
@@ -68,6 +75,7 @@ cdef extern from "_kernel.h":
     int EINTR, EAGAIN, ETIMEDOUT
 
 mq_crc_prepare()
+mq_sums_prepare()
 
 
 class Stop(IntEnum):
@@ -124,6 +132,7 @@ cdef enum:
     RELEASE_GIL_FROM = 65536  # bytes; below, giving the GIL away costs more than it gains
     FIND_CHUNK = 256
     STARTS_CHUNK = 1024
+    SEARCH_CHUNK = 1 << 24  # bytes that are searched between two looks at signals
     READ_AHEAD = 8  # records that dispatch reads before it writes what the first of them needs
     SPARE_QUEUES = 16
 

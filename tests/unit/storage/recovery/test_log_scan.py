@@ -7,13 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mqstore.storage._kernel import RecordSearch
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Message, decode, encode_into
 from mqstore.storage.layout import SysFlag
 from mqstore.storage.paths import segment_name
 from mqstore.storage.recovery.log_scan import LogScan, SeenOffsets, queue_place
+from mqstore.storage.recovery.view import QueueFiles
 from mqstore.storage.system.sparse import find_whole, last_nonzero
-from tests.unit.storage.recovery.log_builder import CONFIG, LogBuilder, view_of
+from tests.unit.storage.recovery.log_builder import CONFIG, SEGMENT, LogBuilder, view_of
 
 HOSTS = [Host.parse("10.0.0.1", 10911), Host.parse("::1", 10911)]
 
@@ -60,7 +62,7 @@ def test_a_records_place_is_what_the_codec_says(
         assert place is None
     else:
         assert place == (record.raw_topic, record.queue_id, record.queue_offset)
-    assert find_whole(view, 0, 0) == position
+    assert find_whole(RecordSearch(view, 0, True), view, 0) == position
 
 
 @given(
@@ -81,7 +83,8 @@ def test_the_last_byte_that_is_not_zero_is_found(
 
 
 def test_zeros_hold_no_record() -> None:
-    assert find_whole(memoryview(bytes(3 << 20)), 0, 0) == -1
+    view = memoryview(bytes(3 << 20))
+    assert find_whole(RecordSearch(view, 0, True), view, 0) == -1
 
 
 def test_what_a_leap_leaves_out_stays_free() -> None:
@@ -111,7 +114,7 @@ def test_a_flipped_queue_offset_costs_no_record_behind_it(
     log = LogBuilder().fill(20, queues=1)
     offset, _ = log.records[number]
     view = view_of(log.write(tmp_path))
-    write_queue(tmp_path, log)
+    write_queue(tmp_path, 0, log.records)
     byte = offset + 27 - bit // 8
     log.poke(byte, bytes([log.byte(byte) ^ 1 << bit % 8]))
     log.write(tmp_path)
@@ -119,9 +122,47 @@ def test_a_flipped_queue_offset_costs_no_record_behind_it(
     assert LogScan(view, None).run(0).end == log.end
 
 
-def write_queue(root: Path, log: LogBuilder) -> None:
-    """The entries that were made before the damage."""
-    directory = root / "consumequeue" / "T" / "0"
+def write_queue(root: Path, queue_id: int, records: list[tuple[int, int]]) -> None:
+    """The entries that were made before the damage, by offset and size."""
+    directory = root / "consumequeue" / "T" / str(queue_id)
     directory.mkdir(parents=True)
-    entries = b"".join(struct.pack(">qiq", offset, size, 0) for offset, size in log.records)
+    entries = b"".join(struct.pack(">qiq", offset, size, 0) for offset, size in records)
     (directory / segment_name(0)).write_bytes(entries.ljust(CONFIG.queue_file_size, b"\0"))
+
+
+def test_the_progress_of_one_segment_is_reported_as_it_is_read(tmp_path: Path) -> None:
+    log = LogBuilder().fill(15)
+    log.flip(log.records[7][0] + 4)
+    seen: list[tuple[int, int]] = []
+
+    LogScan(view_of(log.write(tmp_path)), lambda *done: seen.append(done)).run(0)
+
+    assert seen == sorted(seen)
+    assert seen[0] == (0, SEGMENT)
+    assert seen[-1] == (SEGMENT, SEGMENT)
+    assert any(0 < done < SEGMENT for done, _ in seen)
+
+
+def test_damage_after_damage_asks_a_queue_only_what_it_has_not_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queues, asked = 20, 0
+    first_beyond = QueueFiles.first_beyond
+
+    def count(files: QueueFiles, physical: int) -> int | None:
+        nonlocal asked
+        asked += 1
+        return first_beyond(files, physical)
+
+    log = LogBuilder().fill(60, queues=queues)
+    for queue in range(queues):
+        write_queue(tmp_path, queue, log.records[queue::queues])
+    for offset, _ in log.records[1:-1:2]:
+        log.flip(offset + 4)
+    monkeypatch.setattr(QueueFiles, "first_beyond", count)
+
+    found = LogScan(view_of(log.write(tmp_path)), None).run(0)
+
+    assert found.end == log.end
+    assert found.damaged_count == 29
+    assert asked <= queues + 2 * len(log.records)

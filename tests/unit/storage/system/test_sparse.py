@@ -8,6 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mqstore.storage._kernel import RecordSearch
 from mqstore.storage.codec.record import encode_into, size_of
 from mqstore.storage.system.overlay_files import OverlayFileSystem
 from mqstore.storage.system.posix_files import PosixFileSystem
@@ -95,6 +96,7 @@ def test_a_record_over_the_edge_of_a_chunk_is_found(at: int, holes_known: bool) 
     def next_data(position: int) -> int | None:
         return max(position, page) if position < at + size else None
 
-    view = memoryview(data)
-    assert find_whole(view, 0, 0, next_data if holes_known else read_everything) == at
-    assert find_whole(view, at + 1, 0, next_data if holes_known else read_everything) == -1
+    view, known = memoryview(data), next_data if holes_known else read_everything
+    search = RecordSearch(view, 0, True)
+    assert find_whole(search, view, 0, known) == at
+    assert find_whole(search, view, at + 1, known) == -1

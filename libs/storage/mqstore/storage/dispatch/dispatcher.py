@@ -29,7 +29,7 @@ from mqstore.storage.dispatch.queue_entries import Bitmaps, QueueEntries
 from mqstore.storage.errors import RecordError
 from mqstore.storage.index.catch_up import IndexCatchUp, IndexWatermark
 from mqstore.storage.index.service import IndexService
-from mqstore.storage.log.defects import Stretch, placeable_record, resume_after
+from mqstore.storage.log.defects import DamageSearch, Stretch, placeable_record, resume_after
 from mqstore.storage.queues.consume_queues import ConsumeQueues
 from mqstore.storage.seams import Clock
 
@@ -112,6 +112,7 @@ class Dispatcher:
         self._touched: set[bytes] = set()
         self._near = memoryview(b""), 0
         """The segment dispatched from last, and its first physical offset."""
+        self._searches = DamageSearch()
         self.catch_up = IndexCatchUp(
             index,
             log,
@@ -324,6 +325,7 @@ class Dispatcher:
     def _allow_inline_puts(self) -> None:
         """Let puts dispatch their own records when nothing else is left to dispatch."""
         settled = self.catch_up.is_joined and self.catch_up.boundary is None
+        self._searches.forget()
         self.end.is_idle = settled and not self._closed and not self._listeners
 
     # the two runs -------------------------------------------------------------------------
@@ -485,7 +487,7 @@ class Dispatcher:
         return following if following <= self._log.max_offset else offset
 
     def _skip(self, stretch: Stretch, count: bool) -> int:
-        resume = resume_after(stretch, self._queues)
+        resume = resume_after(stretch, self._queues, self._searches)
         reached = stretch.base + resume.position
         if count:
             self.counts.note_lost(stretch.offset, reached, resume.why)

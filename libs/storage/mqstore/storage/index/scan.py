@@ -19,6 +19,7 @@ from mqstore.storage.errors import RecordError
 from mqstore.storage.index.service import index_keys_of
 from mqstore.storage.layout import SysFlag
 from mqstore.storage.log.defects import (
+    DamageSearch,
     Queues,
     Stretch,
     placeable_record,
@@ -55,6 +56,7 @@ class IndexScan:
         self._named = named
         self._tags = tags
         self._items = IndexItems(parts, slots, tags)
+        self._searches = DamageSearch()
 
     def chunks(
         self, start: int, stop: int, records: int = CHUNK_RECORDS
@@ -91,7 +93,7 @@ class IndexScan:
                 return stretch.base + stretch.end
             found = placeable_record(stretch)
         if found is None:
-            return stretch.base + resume_after(stretch, self._named).position
+            return stretch.base + resume_after(stretch, self._named, self._searches).position
         self._add(found)
         return offset + found.size
 

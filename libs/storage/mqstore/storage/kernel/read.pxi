@@ -119,17 +119,11 @@ cdef bint topic_is_whole(const Layout *r) noexcept nogil:
 
 cdef bint properties_are_whole(Text text) noexcept nogil:
     """False for properties that only a torn write leaves; NULs inside a value are allowed."""
-    cdef uint32_t i, zeros = 0
     if text.length > PROPERTIES_MAX or text.at[0] == 0 or text.at[text.length - 1] == 0:
         return False
     if memchr(text.at, 1, text.length) == NULL:
         return False
-    if text.length > TORN_RUN:
-        for i in range(text.length):
-            zeros = 0 if text.at[i] else zeros + 1
-            if zeros == TORN_RUN:
-                return False
-    return True
+    return text.length <= TORN_RUN or not mq_has_zero_run(text.at, text.length, TORN_RUN)
 
 
 cdef inline bint has_record_crc(const uint8_t *end, uint32_t length) noexcept nogil:
@@ -141,14 +135,24 @@ cdef inline bint has_record_crc(const uint8_t *end, uint32_t length) noexcept no
     )
 
 
-cdef int verify(const uint8_t *p, const Layout *r) noexcept nogil:
+cdef struct Sums:
+    mq_sums of
+    size_t length  # of the bytes that they are of
+
+
+cdef inline uint32_t crc_of(const uint8_t *p, size_t size, Sums *sums) noexcept nogil:
+    """``sums``, or NULL: of bytes that contain these, where many records overlap."""
+    return mq_crc(0, p, size, 1) if sums == NULL else mq_sum(&sums.of, sums.length, p, size)
+
+
+cdef int verify(const uint8_t *p, const Layout *r, Sums *sums=NULL) noexcept nogil:
     """Compare the checksums; a body of no bytes is not compared, as RocketMQ does not."""
     cdef const uint8_t *mark
     cdef uint32_t crc
     cdef uint64_t stored = 0
     cdef int i
     if r.body_size:
-        crc = mq_crc(0, p + r.body_at, r.body_size, 1)
+        crc = crc_of(p + r.body_at, r.body_size, sums)
         if crc & CRC_MASK != get32(p + 8):
             return DEFECT_BODY_CORRUPT
     if not has_record_crc(p + r.size, r.properties.length):
@@ -158,7 +162,7 @@ cdef int verify(const uint8_t *p, const Layout *r) noexcept nogil:
         if not c'0' <= mark[i] <= c'9':
             return DEFECT_CRC_MISMATCH
         stored = stored * 10 + (mark[i] - c'0')
-    crc = mq_crc(0, p, r.size - CRC_PROPERTY_SIZE, 1)
+    crc = crc_of(p, r.size - CRC_PROPERTY_SIZE, sums)
     return DEFECT_NONE if stored == (crc & CRC_MASK) else DEFECT_CRC_MISMATCH
 
 
@@ -447,6 +451,7 @@ cdef struct Walk:
     const uint8_t *log
     int64_t position
     int64_t end
+    int64_t until  # at or beyond which no further record of a chunk begins
     int64_t base
     int64_t left  # records
     int64_t store_time
@@ -459,7 +464,7 @@ cdef int walk(Walk *w, int64_t *filled) noexcept nogil:
     cdef Layout r
     cdef int defect
     filled[0] = 0
-    while w.left > 0 and w.position < w.end and filled[0] < STARTS_CHUNK:
+    while w.left > 0 and w.position < w.until and filled[0] < STARTS_CHUNK:
         defect = inspect(
             w.log + w.position, w.end - w.position, w.base + w.position, w.verify_body, &r
         )
@@ -493,8 +498,10 @@ def check_run(
     w.position, w.end = position, end
     w.left, w.store_time, w.verify_body = max_records, 0, verify_body
     while defect == DEFECT_NONE and w.left > 0 and w.position < w.end:
+        w.until = min(w.end, w.position + SEARCH_CHUNK)
         with nogil:
             defect = walk(&w, &filled)
+        PyErr_CheckSignals()
         records += filled
         if starts is not None:
             for i in range(filled):
@@ -537,43 +544,78 @@ def count_topics(
         count_run(counts, topic, records, size)
 
 
-cdef int64_t search(
-    const uint8_t *log,
-    int64_t position,
-    int64_t stop,
-    int64_t end,
-    int64_t base,
-    bint verify_body,
-) noexcept nogil:
-    cdef Layout r
-    cdef const uint8_t *found
-    cdef int64_t at = position
-    stop = min(stop, end - 7)
-    while at < stop:
-        found = <const uint8_t *> memchr(log + at + 4, MAGIC_V1 >> 24, stop - at)
-        if found == NULL:
-            return -1
-        at = found - log - 4
-        if inspect(log + at, end - at, base + at, verify_body, &r) == DEFECT_NONE:
-            return at
-        at += 1
-    return -1
+@cython.final
+@cython.no_gc  # nothing that it refers to refers back
+cdef class RecordSearch:
+    """Finds whole records in the bytes of a view."""
+    cdef Held view
+    cdef const uint8_t *log
+    cdef int64_t length
+    cdef int64_t base
+    cdef bint verify_body
+    cdef Sums sums
+
+    def __cinit__(self, view not None, int64_t base, bint verify_body):
+        self.view = Held(view, False)
+        self.log = <const uint8_t *> self.view.bytes.buf
+        self.length = self.view.bytes.len
+        self.base, self.verify_body = base, verify_body
+        self.sums.of.bytes, self.sums.length = self.log, self.length
+
+    def __dealloc__(self):
+        mq_sums_close(&self.sums.of)
+
+    @property
+    def checksummed(self):
+        return self.sums.of.passed
+
+    cdef int at(self, int64_t position, int64_t end, Layout *r) noexcept nogil:
+        """First defect of the record there, or NONE."""
+        cdef const uint8_t *p = self.log + position
+        cdef int defect = parse(p, end - position, self.base + position, r)
+        if defect == DEFECT_NONE and self.verify_body:
+            defect = verify(p, r, &self.sums)
+        return defect
+
+    cdef int64_t search(self, int64_t at, int64_t stop, int64_t end) noexcept nogil:
+        cdef Layout r
+        cdef const uint8_t *found
+        while at < stop:
+            found = <const uint8_t *> memchr(self.log + at + 4, MAGIC_V1 >> 24, stop - at)
+            if found == NULL:
+                return -1
+            at = found - self.log - 4
+            if self.at(at, end, &r) == DEFECT_NONE:
+                return at
+            at += 1
+        return -1
+
+    def check(self, int64_t position, int64_t end):
+        cdef Layout r
+        check_range(position, end, self.length)
+        if position == end:
+            return (DEFECTS[DEFECT_TRUNCATED], 0)
+        return defect_of(self.at(position, end, &r), &r)
+
+    def find(self, int64_t position, int64_t end, int64_t stop=INT64_MAX):
+        cdef int64_t found = -1, until
+        check_range(position, end, self.length)
+        stop = min(stop, end - 7)
+        while found < 0 and position < stop:
+            until = min(stop, position + SEARCH_CHUNK)
+            with nogil:
+                found = self.search(position, until, end)
+            position = until
+            PyErr_CheckSignals()
+        return found
 
 
 def find_record(
-    const uint8_t[::1] view not None,
+    view not None,
     int64_t position,
     int64_t end,
     int64_t base,
     bint verify_body,
     int64_t stop=INT64_MAX,
 ):
-    cdef int64_t found
-    cdef const uint8_t *log
-    check_range(position, end, view.shape[0])
-    if position == end:
-        return -1
-    log = &view[0]
-    with nogil:
-        found = search(log, position, stop, end, base, verify_body)
-    return found
+    return RecordSearch(view, base, verify_body).find(position, end, stop)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple, Protocol
 
-from mqstore.storage._kernel import Defect, check_record, check_run, find_record
+from mqstore.storage._kernel import Defect, RecordSearch, check_record, check_run
 from mqstore.storage.codec.record import Record, decode_leniently
 from mqstore.storage.layout import RECORD_FIXED_SIZE
 
@@ -62,7 +62,26 @@ def placeable_record(stretch: Stretch) -> Record | None:
     return decode_leniently(view[at : at + size]) if defect in _PLACEABLE and size else None
 
 
-def resume_after(stretch: Stretch, queues: Queues) -> Resume:
+class DamageSearch:
+    """Searches the whole records behind damage, one segment after the other. For one thread."""
+
+    def __init__(self) -> None:
+        self._view = memoryview(b"")
+        self._search: RecordSearch | None = None
+
+    def of(self, stretch: Stretch) -> RecordSearch:
+        """The search in the segment of a stretch: the next stretches of it use the same one."""
+        if self._search is None or self._view is not stretch.view:
+            self._view = stretch.view
+            self._search = RecordSearch(stretch.view, stretch.base, True)
+        return self._search
+
+    def forget(self) -> None:
+        """Let go of the segment, which may then be removed or changed."""
+        self._view, self._search = memoryview(b""), None
+
+
+def resume_after(stretch: Stretch, queues: Queues, searches: DamageSearch) -> Resume:
     """Find the first position after a defect at which reading may continue, or ``stretch.end``."""
     view, at, end, base = stretch.view, stretch.position, stretch.end, stretch.base
     defect, size = check_record(view, at, end, stretch.offset, False)
@@ -72,9 +91,11 @@ def resume_after(stretch: Stretch, queues: Queues) -> Resume:
     if total >= RECORD_FIXED_SIZE and _leads_on(stretch, at + total):
         return Resume(at + total, f"{defect.name.lower()}, its size gives the next")
     named = queues.next_physical(stretch.offset)
+    search = searches.of(stretch)
     if named is not None and named - base < end and _leads_on(stretch, named - base):
-        return Resume(_unlisted_before(stretch, named - base), "a queue entry names the next")
-    found = find_record(view, at + 1, end, base, True)
+        begin = _unlisted_before(stretch, named - base, search)
+        return Resume(begin, "a queue entry names the next")
+    found = search.find(at + 1, end)
     if found >= 0:
         return Resume(found, f"{defect.name.lower()}, the next was found by a scan")
     return Resume(end, f"{defect.name.lower()}, and nothing whole follows in its segment")
@@ -89,14 +110,14 @@ def _leads_on(stretch: Stretch, position: int) -> bool:
     return check_record(stretch.view, position, stretch.end, offset, False)[0] in _READABLE
 
 
-def _unlisted_before(stretch: Stretch, named: int) -> int:
+def _unlisted_before(stretch: Stretch, named: int, search: RecordSearch) -> int:
     """Find the first record from which a chain of whole records reaches ``named``.
 
     Such records (prepared, or not dispatched yet) have no queue entry.
     """
     at = stretch.position + 1
     for _ in range(_FORGERIES_MAX):
-        at = find_record(stretch.view, at, named, stretch.base, True)
+        at = search.find(at, named)
         if at < 0:
             return named
         defect, reached, _, _ = check_run(

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable
 from typing import Final, ParamSpec, TypeVar
 
-from mqstore.storage._kernel import check_record, find_record
+from mqstore.storage._kernel import RecordSearch
 from mqstore.storage.codec import record
 from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import (
@@ -164,10 +164,11 @@ class LogReads:
             return None
         view, at, end = place
         base = offset - at
+        search = RecordSearch(view, base, True)
         for reach in _REACHES:
             position = max(0, at - reach)
-            while 0 <= (position := find_record(view, position, end, base, True, at)) < at:
-                size = check_record(view, position, end, base + position, True)[1]
+            while 0 <= (position := search.find(position, end, at)) < at:
+                size = search.check(position, end)[1]
                 if position + size > at:
                     return base + position
                 position += size

@@ -6,13 +6,13 @@ restored, the record reads as it was written, whichever field was changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-from mqstore.storage._kernel import check_record, find_record, locate_damage
+from mqstore.storage._kernel import RecordSearch, locate_damage
 from mqstore.storage.codec import record
 from mqstore.storage.codec.record import Record
 from mqstore.storage.layout import SysFlag
@@ -20,8 +20,8 @@ from mqstore.storage.metadata.changed_word import find_changed_word, restore_wor
 
 BLANK: Final = "BLANK"
 """The field of bytes outside of records: a segment's unused rest."""
-_REACHES: Final = (64 << 10, 8 << 20)
-"""Bytes around the change in which its record is searched."""
+REACHES: Final = (64 << 10, 8 << 20)
+"""Bytes around the change in which its record is searched, one after the other."""
 
 
 class Finding(BaseModel):
@@ -45,16 +45,23 @@ class Finding(BaseModel):
 
 
 def explain(
-    view: memoryview, end: int, entries: memoryview, base: int, number: int, now_ms: int
+    view: memoryview,
+    end: int,
+    entries: memoryview,
+    base: int,
+    number: int,
+    now_ms: int,
+    *,
+    reaches: Sequence[int] = REACHES,
 ) -> Finding:
     """Explain the change in a block that does not match its checksum; ``end`` is the end of the
-    segment's used bytes. Takes up to 16 MiB of memory."""
+    segment's used bytes. Takes twice the greatest of ``reaches`` of memory."""
     start, stop = locate_damage(view, entries, base, number)
     found = Finding(offset=base + start, length=stop - start, found_at_ms=now_ms)
     word = find_changed_word(view, entries, base, number)
     if word is None:
         return found
-    for reach in _REACHES:
+    for reach in reaches:
         low, high = max(0, start - reach), min(end, stop + reach)
         held = _holder(memoryview(restore_words(view, low, high, [word])), start - low, base + low)
         if held is not None:
@@ -93,8 +100,9 @@ def _fields(found: Record) -> Iterator[tuple[str, int]]:
 def _holder(view: memoryview, at: int, base: int) -> Record | None:
     """The whole record that contains a byte."""
     position, end = 0, len(view)
-    while 0 <= (position := find_record(view, position, end, base, True, at + 1)) <= at:
-        size = check_record(view, position, end, base + position, True)[1]
+    search = RecordSearch(view, base, True)
+    while 0 <= (position := search.find(position, end, at + 1)) <= at:
+        size = search.check(position, end)[1]
         if position + size > at:
             return record.decode(view, position, end, physical_offset=base + position)
         position += size

@@ -21,6 +21,7 @@ from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue, StrayFile,
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.queues.consume_queue import ConsumeQueue
 from mqstore.storage.queues.consume_queue_ext import ConsumeQueueExt
+from mqstore.storage.queues.next_named import NextNamed
 from mqstore.storage.seams import Seams
 from mqstore.storage.topic_names import is_safe_path
 
@@ -101,6 +102,7 @@ class ConsumeQueues:
         self._with_units = set(seams.files.list(paths.consume_queue_ext))
         self._is_extended: Callable[[str], bool] = lambda topic: False
         self._recovering = True
+        self._named: NextNamed[tuple[str, int]] | None = None
 
     def load(self, closed: Iterable[QueueSpan] = ()) -> list[StrayFile]:
         """Load every queue on disk; returns the stray paths of the tree.
@@ -306,13 +308,18 @@ class ConsumeQueues:
         return max((queue.max_physical_end() for queue in self.all()), default=0)
 
     def next_physical(self, after: int) -> int | None:
-        """The least physical offset above ``after`` that a queue entry names."""
-        offsets = []
-        for queue in self.all():
-            entry = queue.entry(queue.find_by_physical(after + 1))
-            if entry is not None and not entry.is_hole:
-                offsets.append(entry.physical_offset)
-        return min(offsets, default=None)
+        """The least physical offset above ``after`` that a queue entry names.
+
+        For the thread that dispatches, at damage: the entries that it adds are of records before.
+        """
+        if self._named is None or after < self._named.start:
+            self._named = NextNamed(self._places(), self._first_from, after)
+        return self._named.above(after)
+
+    def _first_from(self, place: tuple[str, int], offset: int) -> int | None:
+        queue = self.get(*place)
+        entry = None if queue is None else queue.entry(queue.find_by_physical(offset))
+        return None if entry is None or entry.is_hole else entry.physical_offset
 
     def remove_before(self, topic: str, physical_offset: int) -> None:
         """Remove a topic's entries of records below an offset, and ``destroy`` the queues that have

@@ -71,6 +71,17 @@ def out_of_order(files: Sequence[MappedFile], begin: int, end: int) -> Iterator[
         yield from (first + at for at in found if first + at >= begin)
 
 
+def runs_without_size(data: bytes) -> list[tuple[int, int]]:
+    """The runs (from, to before) of such entries, in ascending order."""
+    runs: list[tuple[int, int]] = []
+    for number in sorted(_without_size(data)):
+        if runs and runs[-1][1] == number:
+            runs[-1] = runs[-1][0], number + 1
+        else:
+            runs.append((number, number + 1))
+    return runs
+
+
 def has_room(missing: int, start: int, end: int) -> bool:
     """Whether so many entries may be missing between two physical offsets."""
     return missing <= GAP_MAX or missing <= (end - start) // RECORD_FIXED_SIZE

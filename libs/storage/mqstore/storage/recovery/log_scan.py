@@ -11,11 +11,13 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, NamedTuple
 
-from mqstore.storage._kernel import Defect, check_record, check_run, find_record
+from mqstore.storage._kernel import Defect, RecordSearch, check_record, check_run
 from mqstore.storage.codec.record import defect_error
 from mqstore.storage.layout import (
     BLANK_RECORD_SIZE,
@@ -43,13 +45,15 @@ from mqstore.storage.recovery.tombstones import QueuePlace
 from mqstore.storage.recovery.view import QueueTable, Segment, StoreView
 from mqstore.storage.system.sparse import find_whole
 
-_BATCH: Final = 4_096
-"""Records checked in one call of the kernel."""
+_BATCH: Final = 1_024
+"""Records checked in one call of the kernel, between two reports of the progress."""
 GAPS_MAX: Final = 64
 """Number of remembered gaps of one queue."""
 _HEAD: Final = struct.Struct(">4xI4xi4xq8xi")
 """MAGICCODE, QUEUEID, QUEUEOFFSET, SYSFLAG."""
 _INT: Final = struct.Struct(">i")
+_KNOWN_MAX: Final = 4_096
+"""Number of earlier records of which is remembered whether they are whole."""
 _FORGERIES_MAX: Final = 64
 """Maximum number of records inside a damaged stretch that are tried as the next one."""
 _NEAR: Final = 64
@@ -150,6 +154,14 @@ class LogScan:
         self._blocks = ChangedBlocks(None, None, memoryview(b""))
         """Changed blocks of the present segment."""
         self._proof = -1
+        self._search = RecordSearch(b"", 0, True)
+        """Of the present segment: damage after damage, the same bytes are searched."""
+        self._searched = -1
+        """The begin of that segment."""
+        self._is_whole_at = lru_cache(maxsize=_KNOWN_MAX)(self._check_at)
+        self._done: dict[int, int] = {}
+        """By the begin of a segment, the bytes of those before it that are read."""
+        self._total = self._reported = 0
         cut = view.truncation
         self._stop = sys.maxsize if cut is None else cut.offset
         """Physical offset at which the log ends at the latest."""
@@ -159,31 +171,50 @@ class LogScan:
         """Read from physical offset ``start``, where a record or the log's end must be."""
         segments = [s for s in self._view.segments.usable if s.end > start and s.base < self._stop]
         self._result.end = start
-        total = sum(s.length for s in segments)
+        for segment in segments:
+            self._done[segment.base] = self._total
+            self._total += segment.length
         for number, segment in enumerate(segments):
-            done = sum(s.length for s in segments[:number])
-            self._report(done, total)
+            self._report(segment.base)
             if not self._segment(
                 segment, max(start, segment.base), last=number == len(segments) - 1
             ):
                 break
-        self._report(total, total)
         self._queues.close()
         self._date_first_repairs()
+        if self._progress is not None:
+            self._progress(self._total, self._total)
         return self._result
 
-    def _report(self, done: int, total: int) -> None:
-        if self._progress is not None:
-            self._progress(done, total)
+    def _report(self, offset: int) -> None:
+        """Report the progress up to a physical offset of the segments that are read."""
+        if self._progress is None:
+            return
+        base = offset - offset % self._view.config.mapped_file_size_commit_log
+        if base not in self._done:
+            return
+        done = self._done[base] + offset - base
+        if done >= self._reported:
+            self._reported = done
+            self._progress(done, self._total)
 
     def _segment(self, segment: Segment, start: int, *, last: bool) -> bool:
         """Read one segment from physical offset ``start``; returns whether the log continues after
         it."""
         with self._view.map_segment(segment) as view:
+            readable = self._readable(segment, view)
             self._blocks = ChangedBlocks(self._view.blocks, segment, view)
-            goes_on = self._walk(segment, self._readable(segment, view), start, last=last)
+            self._search, self._searched = RecordSearch(view, segment.base, True), segment.base
+            repaired = len(self._result.repairs)
+            goes_on = self._walk(segment, readable, start, last=last)
             end = segment.length if goes_on else self._result.end - segment.base
-            self._check_blocks(segment, start - segment.base, end)
+            restored = {
+                each.offset
+                for each in self._result.repairs[repaired:]
+                if isinstance(each, RestoreBytes)
+            }
+            self._check_blocks(segment, start - segment.base, end, restored)
+            self._search, self._searched = RecordSearch(b"", 0, True), -1
             return goes_on
 
     def _readable(self, segment: Segment, view: memoryview) -> memoryview:
@@ -233,13 +264,13 @@ class LogScan:
             )
         )
 
-    def _check_blocks(self, segment: Segment, start: int, end: int) -> None:
+    def _check_blocks(self, segment: Segment, start: int, end: int, restored: Set[int]) -> None:
         """Check the changed blocks in which every record is whole: one changed word is restored.
 
-        A changed block with a damaged record needs no repair of its own: the record is replaced.
+        ``restored`` are the physical offsets of the words that already are. A changed block with a
+        damaged record needs no repair of its own: the record is replaced.
         """
         result = self._result
-        restored = {each.offset for each in result.repairs if isinstance(each, RestoreBytes)}
         for low, high in self._blocks.ranges(start, end):
             first = segment.base + low - low % BLOCK_SIZE
             if low >= end or segment.base + low - low % WORD_SIZE in restored:
@@ -279,6 +310,7 @@ class LogScan:
                     return start, Defect.NONE, check_record(view, start, len(view), -1, False)[1]
             self._count(records, end - position, timestamp)
             position = end
+            self._report(segment.base + position)
             if defect != Defect.NONE or records < _BATCH:
                 size = check_record(view, position, len(view), segment.base + position, True)[1]
                 return position, defect, size
@@ -327,13 +359,28 @@ class LogScan:
 
     def _stands_at(self, offset: int, place: QueuePlace) -> bool:
         """Whether an earlier whole record at ``offset`` belongs to that queue entry."""
+        found = self._place_at(offset)
+        return found == place and self._is_whole_at(offset)
+
+    def _place_at(self, offset: int) -> QueuePlace | None:
+        with self._view_at(offset) as (view, position):
+            defect, _ = check_record(view, position, len(view), offset, False)
+            return queue_place(view, position) if defect == Defect.NONE else None
+
+    def _check_at(self, offset: int) -> bool:
+        with self._view_at(offset) as (view, position):
+            return check_record(view, position, len(view), offset, True)[0] == Defect.NONE
+
+    @contextmanager
+    def _view_at(self, offset: int) -> Iterator[tuple[memoryview, int]]:
+        """The segment that holds a physical offset, and the position in it; no bytes where there is
+        none."""
         for segment in self._view.segments.usable:
             if segment.base <= offset < segment.end:
                 with self._view.map_segment(segment) as view:
-                    position = offset - segment.base
-                    defect, _ = check_record(view, position, len(view), offset, True)
-                    return defect == Defect.NONE and queue_place(view, position) == place
-        return False
+                    yield view, offset - segment.base
+                return
+        yield memoryview(b""), 0
 
     def _step_over(
         self, segment: Segment, view: memoryview, position: int, defect: Defect, size: int
@@ -387,15 +434,9 @@ class LogScan:
 
     def _store_time(self, offset: int) -> int:
         """STORETIMESTAMP of a whole record, ms."""
-        for segment in self._view.segments.usable:
-            if segment.base <= offset < segment.end:
-                with self._view.map_segment(segment) as view:
-                    position, end = offset - segment.base, len(view)
-                    found = check_run(
-                        view, position, end, segment.base, verify_body=False, max_records=1
-                    )
-                    return found[3]
-        return 0
+        with self._view_at(offset) as (view, position):
+            base = offset - position
+            return check_run(view, position, len(view), base, verify_body=False, max_records=1)[3]
 
     def _note_damage(self, offset: int, length: int, defect: Defect) -> None:
         result = self._result
@@ -424,23 +465,33 @@ class LogScan:
         self, segment: Segment, view: memoryview, position: int, size: int
     ) -> Iterator[int]:
         offset = segment.base + position
-        stated = size or _stated_size(view, position, segment.base)
+        stated = size or self._stated_size(view, position)
         if stated:
             yield offset + stated
-        named = [queue.first_beyond(offset) for _, queue in self._queues.all()]
-        known = [place for place in named if place is not None]
-        if known:
-            stop = min(min(known), segment.end) - segment.base
+        named = self._queues.next_named(offset)
+        if named is not None:
+            stop = min(named, segment.end) - segment.base
             unlisted = self._unlisted_before(view, position + 1, stop, segment.base)
-            yield min(known) if unlisted is None else segment.base + unlisted
+            yield named if unlisted is None else segment.base + unlisted
         yield offset + 1
+
+    def _stated_size(self, view: memoryview, position: int) -> int:
+        """TOTALSIZE of a damaged record when a whole or a blank record follows it; else 0."""
+        if position + 4 > len(view):
+            return 0
+        total: int = _INT.unpack_from(view, position)[0]
+        following = position + total
+        if total < RECORD_FIXED_SIZE or following >= len(view):
+            return 0
+        defect, _ = self._search.check(following, len(view))
+        return total if defect in (Defect.NONE, Defect.BLANK) else 0
 
     def _unlisted_before(self, view: memoryview, start: int, stop: int, base: int) -> int | None:
         """Find the first record without a queue entry before one that an entry names: its queue
         offset is due soon, or whole records lead from it to that one."""
         at = start
         for _ in range(_FORGERIES_MAX):
-            at = find_record(view, at, stop, base, True)
+            at = self._search.find(at, stop)
             if at < 0:
                 return None
             defect, reached, _, _ = check_run(
@@ -460,8 +511,10 @@ class LogScan:
 
     def _sweep(self, start: int) -> _Newer | None:
         resume = -1
-        for offset, place in self._whole_records(start):
+        for offset, place in self._whole_records(start, self._report):
             resume = offset if resume < 0 else resume
+            if offset <= self._proof:
+                return _Newer(resume, self._proof)
             if place is not None and not self._is_taken(place, offset):
                 return _Newer(resume, offset)
         return None
@@ -477,30 +530,29 @@ class LogScan:
         self._note(place)
         return True
 
-    def _whole_records(self, start: int) -> Iterator[tuple[int, QueuePlace | None]]:
-        """Yield every whole record from ``start`` on that states its own offset."""
+    def _whole_records(
+        self, start: int, passed: Callable[[int], None] = lambda _: None
+    ) -> Iterator[tuple[int, QueuePlace | None]]:
+        """Yield every whole record from ``start`` on that states its own offset; ``passed`` is
+        called with offsets that were reached before the first one."""
+        found = False
+
+        def note(position: int) -> None:
+            if not found:
+                passed(base + position)
+
         for segment in self._view.segments.usable:
             if segment.end <= start:
                 continue
+            base, is_present = segment.base, segment.base == self._searched
             with self._view.map_segment(segment) as view:
-                position = max(0, start - segment.base)
-                next_data = self._view.next_data(segment)
-                while (position := find_whole(view, position, segment.base, next_data)) >= 0:
-                    yield segment.base + position, queue_place(view, position)
+                search = self._search if is_present else RecordSearch(view, base, True)
+                position, next_data = max(0, start - base), self._view.next_data(segment)
+                while (position := find_whole(search, view, position, next_data, note)) >= 0:
+                    found = True
+                    yield base + position, queue_place(view, position)
                     size = check_record(view, position, len(view), -1, False)[1]
                     position += max(size, 1)
-
-
-def _stated_size(view: memoryview, position: int, base: int) -> int:
-    """TOTALSIZE of a damaged record when a whole or a blank record follows it; else 0."""
-    if position + 4 > len(view):
-        return 0
-    total: int = _INT.unpack_from(view, position)[0]
-    following = position + total
-    if total < RECORD_FIXED_SIZE or following >= len(view):
-        return 0
-    defect, _ = check_record(view, following, len(view), base + following, True)
-    return total if defect in (Defect.NONE, Defect.BLANK) else 0
 
 
 def queue_place(view: memoryview, position: int) -> QueuePlace | None:

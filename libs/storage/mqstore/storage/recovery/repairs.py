@@ -85,8 +85,7 @@ class RepairPlanner:
     def _named_within(self, start: int, stop: int) -> list[EntryTarget]:
         return sorted(
             EntryTarget(named.offset, named.size, QueuePlace(*key, named.number))
-            for key, queue in self._queues.all()
-            for named in queue.named_within(start, stop)
+            for key, named in self._queues.named_within(start, stop)
         )
 
     def _identify(self, piece: Piece, data: memoryview) -> _Identity:

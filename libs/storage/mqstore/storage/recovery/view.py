@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import os
 import struct
+import sys
+from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +31,8 @@ from mqstore.storage.metadata.block_files import BlockFiles
 from mqstore.storage.metadata.manifest import QueueState
 from mqstore.storage.metadata.truncation import Truncation
 from mqstore.storage.paths import StorePaths, segment_offset
+from mqstore.storage.queues.next_named import NextNamed
+from mqstore.storage.queues.queue_holes import runs_without_size
 from mqstore.storage.seams import FileSystem, MappedBytes
 from mqstore.storage.system.sparse import SMALL_CHUNK, NextData, last_nonzero
 
@@ -36,6 +41,8 @@ if TYPE_CHECKING:
 
 _CHECKPOINT: Final = struct.Struct(">3q")
 _ENTRY: Final = struct.Struct(">qiq")
+_MAPPED_MAX: Final = 1_024
+"""Maximum number of queues of a table that have a file mapped: a process has 65,530 mappings."""
 _MAGIC_POSITION: Final = 4
 _SYS_FLAG_POSITION: Final = 36
 _BORN_HOST_POSITION: Final = 48
@@ -201,6 +208,8 @@ class QueueFiles:
         self._counts: dict[int, int] = {}
         """By file, the number of entries up to the last one that is not all zero; computed when
         needed."""
+        self._blanks: dict[int, list[tuple[int, int]]] = {}
+        """By file, its runs of entries that name no record, as their numbers in the queue."""
 
     @property
     def first_index(self) -> int:
@@ -304,7 +313,22 @@ class QueueFiles:
         return None
 
     def _next_named(self, start: int, stop: int) -> int:
-        return next((index for index in range(start, stop) if self.entry(index)), stop)
+        """The first entry from ``start`` that names a record, of one file; ``stop`` without one."""
+        if start >= stop or self.entry(start) is not None:
+            return start
+        blanks = self._blanks_of(start // self._entries)
+        run = blanks[bisect_right(blanks, (start, sys.maxsize)) - 1 :][:1]
+        return min(run[0][1], stop) if run else stop
+
+    def _blanks_of(self, number: int) -> list[tuple[int, int]]:
+        if number not in self._blanks:
+            view, used = self._view(number), self._used(number)
+            data = b"" if view is None else bytes(view[: used * QUEUE_ENTRY_SIZE])
+            first = number * self._entries
+            self._blanks[number] = [
+                (first + low, first + high) for low, high in runs_without_size(data)
+            ]
+        return self._blanks[number]
 
     def _is_written(self, index: int) -> bool:
         number, place = divmod(index, self._entries)
@@ -358,6 +382,9 @@ class QueueTable:
         self._view = view
         self._table: dict[tuple[bytes, int], QueueFiles] = {}
         self._is_complete = False
+        self._mapped: OrderedDict[tuple[bytes, int], QueueFiles] = OrderedDict()
+        """The queues that may have a file mapped, the one used last at the end."""
+        self._named: NextNamed[tuple[bytes, int]] | None = None
 
     def get(self, topic: bytes, queue_id: int) -> QueueFiles:
         """The files of one queue."""
@@ -365,7 +392,34 @@ class QueueTable:
         queue = self._table.get(key)
         if queue is None:
             queue = self._table[key] = self._view.queue(os.fsdecode(topic), queue_id)
+        self._mapped[key] = queue
+        self._mapped.move_to_end(key)
+        if len(self._mapped) > _MAPPED_MAX:
+            self._mapped.popitem(last=False)[1].close()
         return queue
+
+    def next_named(self, after: int) -> int | None:
+        """The least physical offset above ``after`` that any queue names. Cheap where the offsets
+        of successive calls, and those of ``named_within``, ascend."""
+        return self._named_from(after).above(after)
+
+    def named_within(
+        self, start: int, stop: int
+    ) -> Iterator[tuple[tuple[bytes, int], NamedRecord]]:
+        """Yield what entries name from physical offset ``start`` to before ``stop``, each with
+        topic and queue id; see ``next_named``."""
+        for key in self._named_from(start).within(start, stop):
+            for named in self.get(*key).named_within(start, stop):
+                yield key, named
+
+    def _named_from(self, start: int) -> NextNamed[tuple[bytes, int]]:
+        if self._named is None or start < self._named.start:
+            keys = [key for key, _ in self.all()]
+            self._named = NextNamed(keys, self._first_from, start)
+        return self._named
+
+    def _first_from(self, key: tuple[bytes, int], offset: int) -> int | None:
+        return self.get(*key).first_beyond(offset - 1)
 
     def all(self) -> list[tuple[tuple[bytes, int], QueueFiles]]:
         """Every queue that has a directory or was requested, by topic and queue id."""
@@ -377,8 +431,9 @@ class QueueTable:
 
     def close(self) -> None:
         """Close all queues."""
-        for queue in self._table.values():
+        for queue in self._mapped.values():
             queue.close()
+        self._mapped.clear()
 
 
 def holds_a_store(files: FileSystem, paths: StorePaths) -> bool:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from mqstore.storage._kernel import Defect, check_record, find_record
+from mqstore.storage._kernel import Defect, RecordSearch, check_record
 from mqstore.storage.codec import properties, record
 from mqstore.storage.codec.record import Record
 from mqstore.storage.layout import PROPERTY_KEYS, PROPERTY_UNIQ_KEY, SysFlag
@@ -165,8 +165,8 @@ class OpenedRemedies:
     def _note_cut_messages(self, offset: int, length: int) -> None:
         """Note the whole records in bytes that were cut."""
         with self._kept(offset, length) as data:
-            position = 0
-            while (position := find_record(data, position, len(data), offset, True)) >= 0:
+            position, search = 0, RecordSearch(data, offset, True)
+            while (position := search.find(position, len(data))) >= 0:
                 found = record.decode(
                     data, position, len(data), physical_offset=offset + position, with_body=False
                 )

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from mqstore.storage._kernel import find_record, is_zero
+from mqstore.storage._kernel import RecordSearch, is_zero
 from mqstore.storage.layout import PAGE_SIZE
 
 CHUNK: Final = 1 << 20
@@ -62,15 +62,22 @@ def last_nonzero(
 
 
 def find_whole(
-    view: memoryview, position: int, base: int, next_data: NextData = read_everything
+    search: RecordSearch,
+    view: memoryview,
+    position: int,
+    next_data: NextData = read_everything,
+    passed: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """Search as the kernel's ``find_record`` with bodies verified, but fast over long zeros."""
+    """Call ``search.find`` of ``view``, but fast over long zeros; -1 when there is none.
+
+    ``passed`` is called with the position reached after each chunk without one.
+    """
     for begin, stop in data_chunks(position, len(view), next_data):
-        if is_zero(view[begin:stop]):
-            continue
-        # A record that begins in this chunk may end in another. The first bytes of its size may be
-        # zeros of the chunk before.
-        found = find_record(view, max(begin - 3, position), len(view), base, True, stop)
-        if found >= 0:
-            return found
+        if not is_zero(view[begin:stop]):
+            # A record that begins in this chunk may end in another. The first bytes of its size may
+            # be zeros of the chunk before.
+            found = search.find(max(begin - 3, position), len(view), stop)
+            if found >= 0:
+                return found
+        passed(stop)
     return -1
