@@ -10,6 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mqstore.jobs.log.at_path import PathReader
+from mqstore.jobs.log.source import LogSegment
+from mqstore.storage.directory import QueueFiles
 from mqstore.storage.layout import TOMBSTONE_MARK
 from tests.long_runs import examples
 from tests.unit.jobs.written import (
@@ -70,6 +73,41 @@ def test_a_changed_body_costs_its_record_only(tmp_path: Path) -> None:
     assert (stretch.physical_offset, stretch.size) == (starts[10], starts[11] - starts[10])
     assert stretch.defect == "body-corrupt"
     assert stretch.segment == f"{0:020d}"
+
+
+def test_damage_after_damage_reads_nothing_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = written(tmp_path / "store", 300)
+    starts = offsets_of(root)
+    for start in starts[1:-1:2]:
+        overwrite(root, start, bytes(8))
+    chunks: list[int] = []
+    searches: list[int] = []
+    read, first_beyond = PathReader.read, QueueFiles.first_beyond
+
+    def read_and_note(reader: PathReader, segment: LogSegment, offset: int, size: int) -> bytes:
+        chunks.append(size)
+        return read(reader, segment, offset, size)
+
+    def search_and_note(files: QueueFiles, physical: int) -> int | None:
+        searches.append(physical)
+        return first_beyond(files, physical)
+
+    monkeypatch.setattr(PathReader, "read", read_and_note)
+    monkeypatch.setattr(QueueFiles, "first_beyond", search_and_note)
+    found, corrupt = read_all(root)
+
+    assert [offset for offset, _ in found] == [
+        *starts[::2],
+        *([] if len(starts) % 2 else starts[-1:]),
+    ]
+    assert len(corrupt) == len(starts[1:-1:2])
+    log = len(list((root / "commitlog").iterdir())) * (64 << 10)
+    named = len(corrupt) * 1_000
+    assert sum(chunks) <= 2 * log + named, "the log, and the records that queues name behind damage"
+    queues = len(list((root / "consumequeue").glob("*/*")))
+    assert len(searches) <= queues + 2 * len(starts)
 
 
 @pytest.mark.parametrize("head", [bytes(8), b"\x7f\xff\xff\xff", b"\0\0\0\x01", b"\xff" * 8])

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import _thread
 import gc
 import mmap
-import operator
-import signal
 import subprocess
 import sys
 import threading
 import zlib
 from array import array
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,20 +17,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.storage import _kernel
-from mqstore.storage._kernel import Defect, IndexWindow, QueueWindow, RecordSearch, StoredRecord
+from mqstore.storage._kernel import Defect, IndexWindow, QueueWindow, StoredRecord
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Message
 from mqstore.storage.layout import SysFlag
 from tests.unit.storage import kernel_model as model
 from tests.unit.storage.record_examples import (
-    HEAD_SIZE,
     INT64,
     TIME,
     damaged,
     encoded_records,
     log_of,
     messages,
-    nested_heads,
     ordinary,
 )
 
@@ -334,63 +328,6 @@ def test_find_record_agrees_with_the_model(record: bytes, junk: bytes, verify: b
 def test_find_record_finds_a_whole_record_behind_junk(base: int, junk: bytes) -> None:
     data = junk + model.encode(ordinary(), 1, 0, base + len(junk), TIME)
     assert _kernel.find_record(data, 0, len(data), base, True) == len(junk)
-
-
-@pytest.mark.parametrize("size", [100, 4096, 6000, 100_000, 3 << 20])
-def test_a_search_over_nested_heads_passes_each_byte_once(size: int) -> None:
-    data = nested_heads(size, 700)
-    search = RecordSearch(data, 700, True)
-
-    assert search.find(0, size) == -1
-
-    heads = size // HEAD_SIZE
-    assert search.checksummed <= size + heads * 4096
-    once = search.checksummed
-    assert search.find(0, size) == -1
-    assert search.checksummed - once <= heads * 4096, "what was summed is not summed again"
-
-
-@given(st.integers(1, 900), st.data())
-def test_a_search_over_nested_heads_finds_the_whole_one(heads: int, draw: st.DataObject) -> None:
-    whole = draw.draw(st.integers(0, heads - 1))
-    size = heads * HEAD_SIZE + draw.draw(st.integers(5, 5000))
-    data = nested_heads(size, 0, whole)
-
-    search = RecordSearch(data, 0, True)
-
-    assert search.find(0, size) == whole * HEAD_SIZE
-    assert search.check(whole * HEAD_SIZE, size) == (Defect.NONE, size - whole * HEAD_SIZE)
-    assert search.find(whole * HEAD_SIZE + 1, size) == -1
-
-
-@pytest.mark.parametrize("walk", ["find", "check_run"])
-def test_signals_are_handled_inside_of_a_walk(walk: str) -> None:
-    """A process that is to end need not wait for the end of a segment."""
-    data = log_of(*((ordinary(), number) for number in range(10)))
-    calls: dict[str, Callable[[], object]] = {
-        "find": partial(RecordSearch(data, 1, True).find, 0, len(data)),
-        "check_run": partial(
-            _kernel.check_run, data, 0, len(data), 0, verify_body=True, max_records=10
-        ),
-    }
-    behind: list[int] = []
-    in_turn: list[Callable[[], object]] = [
-        partial(_thread.interrupt_main, signal.SIGALRM),
-        calls[walk],
-        partial(behind.append, 1),
-    ]
-
-    def stop(*_: object) -> None:
-        raise InterruptedError
-
-    # The interpreter handles no signal between these calls, as they are made from C.
-    before = signal.signal(signal.SIGALRM, stop)
-    try:
-        with pytest.raises(InterruptedError):
-            list(map(operator.call, in_turn))
-    finally:
-        signal.signal(signal.SIGALRM, before)
-    assert not behind
 
 
 # Index files

@@ -15,12 +15,14 @@ from mqstore.storage.metadata.writer_note import load as load_writer_note
 from mqstore.storage.metadata.writer_note import put as put_writer_note
 from mqstore.storage.metadata.writer_note import remove as remove_writer_note
 from mqstore.storage.paths import StorePaths
+from mqstore.storage.queues.next_named import NextNamed
 from mqstore.storage.recovery.log_scan import queue_place
 from mqstore.storage.recovery.tombstones import QueuePlace
 from mqstore.storage.recovery.view import NamedRecord, QueueFiles
 
 __all__ = [
     "NamedRecord",
+    "NextNamed",
     "QueueFiles",
     "QueuePlace",
     "StorePaths",

@@ -9,12 +9,20 @@ from pathlib import Path
 from typing import Final
 
 from mqstore.jobs.log.source import LogSegment
-from mqstore.storage.directory import NamedRecord, QueueFiles, QueuePlace, queue_place
+from mqstore.storage.directory import (
+    NamedRecord,
+    NextNamed,
+    QueueFiles,
+    QueuePlace,
+    queue_place,
+)
 from mqstore.storage.formats import Defect, check_record
 from mqstore.storage.host import FileSystem
 
 _TRIES: Final = 16
 """Entries of one queue that are looked at for one boundary; damage may spoil some."""
+_Queue = tuple[bytes, int, QueueFiles]
+"""Topic, queue id and files."""
 
 
 class NamedRecords:
@@ -32,7 +40,8 @@ class NamedRecords:
         self._directory = consume_queue
         self._file_size = file_size
         self._read = read
-        self._queues: list[tuple[bytes, int, QueueFiles]] | None = None
+        self._queues: list[_Queue] | None = None
+        self._named: NextNamed[_Queue] | None = None
 
     def near(self, segment: LogSegment, offset: int, stop: int) -> int | None:
         """One from ``offset`` to before ``stop``; of the queue that had one last, if it has."""
@@ -45,25 +54,30 @@ class NamedRecords:
         return None
 
     def next(self, segment: LogSegment, offset: int, stop: int) -> int | None:
-        """The lowest of all queues from ``offset`` to before ``stop``."""
-        lowest = None
-        for queue in self._all():
-            found = self._first_of(*queue, segment, offset, stop if lowest is None else lowest)
-            lowest = lowest if found is None else found
-        return lowest
+        """The lowest of all queues from ``offset`` to before ``stop``. Cheap where the offsets of
+        successive calls ascend."""
+        if self._named is None or offset - 1 < self._named.start:
+            self._named = NextNamed(self._all(), _first_from, offset - 1)
+        passed = offset - 1
+        while (found := self._named.above(passed)) is not None and found < stop:
+            passed = found
+            for queue in self._named.within(found, found + 1):
+                if self._first_of(*queue, segment, found, found + 1) is not None:
+                    return found
+        return None
 
     def close(self) -> None:
         """Close the queue files."""
         for _, _, files in self._queues or ():
             files.close()
-        self._queues = None
+        self._queues = self._named = None
 
-    def _all(self) -> list[tuple[bytes, int, QueueFiles]]:
+    def _all(self) -> list[_Queue]:
         if self._queues is None:
             self._queues = list(self._open())
         return self._queues
 
-    def _open(self) -> Iterator[tuple[bytes, int, QueueFiles]]:
+    def _open(self) -> Iterator[_Queue]:
         for topic in self._files.list(self._directory):
             for name in self._files.list(self._directory / topic):
                 if name.isascii() and name.isdigit():
@@ -95,3 +109,11 @@ class NamedRecords:
         data = memoryview(self._read(segment, named.offset, named.size))
         defect, size = check_record(data, 0, len(data), named.offset, True)
         return defect is Defect.NONE and size == named.size and queue_place(data, 0) == place
+
+
+def _first_from(queue: _Queue, offset: int) -> int | None:
+    files = queue[2]
+    try:
+        return files.first_beyond(offset - 1)
+    finally:
+        files.close()

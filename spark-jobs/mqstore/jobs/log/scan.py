@@ -52,6 +52,9 @@ class RangeScan:
         self._stop = min(part.stop, high)
         self._chunk_size = chunk_size
         self._corrupt: list[CorruptStretch] = []
+        self._held = memoryview(b"")
+        """The bytes read last, which begin at ``_held_from``."""
+        self._held_from = 0
 
     def steps(self) -> Iterator[list[CorruptStretch]]:
         """After each step take the rows from the columns; what was corrupt comes with the step."""
@@ -66,11 +69,18 @@ class RangeScan:
             yield self._corrupt
             self._corrupt = []
 
-    def _read(self, offset: int, size: int) -> bytes:
-        return self._reader.read(self._part.segment, offset, min(size, self._part.stop - offset))
+    def _read(self, offset: int, size: int) -> memoryview:
+        """Bytes from an offset on: ``size`` of them, or what is held where that is half as many:
+        damage after damage does not read them again."""
+        size = min(size, self._part.stop - offset)
+        held = self._held[offset - self._held_from :]
+        if 2 * len(held) < size or (len(held) < size and size != self._chunk_size):
+            held = memoryview(self._reader.read(self._part.segment, offset, size))
+            self._held, self._held_from = held, offset
+        return held[:size]
 
     def _go_on(
-        self, chunk: bytes, offset: int, position: int, defect: Defect, known: int
+        self, chunk: memoryview, offset: int, position: int, defect: Defect, known: int
     ) -> tuple[int, int]:
         """Return the offset at which the scan continues, and the number of bytes to read."""
         at = offset + position
@@ -83,7 +93,7 @@ class RangeScan:
             return self._part.stop, 0
         return self._step_over(at, defect, known), self._chunk_size
 
-    def _whole(self, chunk: bytes, at: int) -> tuple[int, int]:
+    def _whole(self, chunk: memoryview, at: int) -> tuple[int, int]:
         """A record that is longer than a chunk; damage where a known one begins before its end."""
         total = int.from_bytes(chunk[:4])
         limit = self._reader.next(self._part.segment, at + 1, self._part.stop) or self._part.stop

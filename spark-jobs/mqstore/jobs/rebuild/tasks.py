@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from mqstore.jobs.errors import QueuesBehind, SegmentGone
 from mqstore.jobs.log.at_path import LogAtPath
 from mqstore.jobs.log.source import LogRange, LogSegment
 from mqstore.jobs.rebuild.segment_views import viewed
-from mqstore.storage.directory import QueueFiles
+from mqstore.storage.directory import NextNamed, QueueFiles
 from mqstore.storage.host import PosixFileSystem
 from mqstore.storage.index import (
     BuildPlan,
@@ -79,6 +80,7 @@ class QueueNames:
 
     def __init__(self, log: LogPlace | None) -> None:
         self._log = log
+        self._named: NextNamed[Path] | None = None
 
     def next_physical(self, after: int) -> int | None:
         """The lowest physical offset beyond ``after`` that a queue entry names; None if none.
@@ -88,19 +90,29 @@ class QueueNames:
         log = self._log
         if log is None:
             raise QueuesBehind(f"the log is damaged at offset {after}")
-        return _next_named(log, after) if isinstance(log, LogAtPath) else None
+        if not isinstance(log, LogAtPath):
+            return None
+        if self._named is None or after < self._named.start:
+            first_from = partial(_first_named, log.queue_file_size)
+            self._named = NextNamed(_directories(log.consume_queue), first_from, after)
+        return self._named.above(after)
 
 
-def _next_named(log: LogAtPath, after: int) -> int | None:
-    files, found = PosixFileSystem(), []
-    for topic in files.list(log.consume_queue):
-        for name in files.list(log.consume_queue / topic):
+def _directories(consume_queue: Path) -> Iterator[Path]:
+    files = PosixFileSystem()
+    for topic in files.list(consume_queue):
+        for name in files.list(consume_queue / topic):
             if name.isascii() and name.isdigit():
-                directory = log.consume_queue / topic / name
-                queue = QueueFiles(files, directory, log.queue_file_size)
-                found.append(queue.first_beyond(after))
-                queue.close()
-    return min((offset for offset in found if offset is not None), default=None)
+                yield consume_queue / topic / name
+
+
+def _first_named(file_size: int, directory: Path, offset: int) -> int | None:
+    """The lowest physical offset from another one on that an entry of one queue names."""
+    queue = QueueFiles(PosixFileSystem(), directory, file_size)
+    try:
+        return queue.first_beyond(offset - 1)
+    finally:
+        queue.close()
 
 
 def build_part(directory: Path, plan: BuildPlan, chunks: Iterable[Items]) -> Iterator[PartCounts]:

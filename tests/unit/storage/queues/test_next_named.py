@@ -1,4 +1,4 @@
-"""What queues name next, at ascending places: each queue is asked again only once it was passed."""
+"""``NextNamed`` searches a queue again only once what it names next was passed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from mqstore.storage.queues.next_named import NextNamed
 queues = st.lists(st.lists(st.integers(0, 60), max_size=8).map(sorted), max_size=6)
 
 
-class Asked:
-    """Queues of offsets, and how often they were asked."""
+class Counted:
+    """Queues of offsets, and how often they were searched."""
 
     def __init__(self, offsets: list[list[int]]) -> None:
         self.offsets = offsets
@@ -33,7 +33,7 @@ class Asked:
 def test_it_is_the_least_of_all_queues(
     offsets: list[list[int]], places: list[tuple[int, int]]
 ) -> None:
-    named = Asked(offsets).named()
+    named = Counted(offsets).named()
 
     for start, length in places:
         beyond = [each for queue in offsets for each in queue if each > start]
@@ -46,19 +46,19 @@ def test_it_is_the_least_of_all_queues(
         assert set(named.within(start, start + length)) == within
 
 
-def test_many_places_ask_each_queue_once_for_each_of_its_offsets() -> None:
-    asked = Asked([[number * 10, 5_000 + number] for number in range(100)])
-    named = asked.named()
+def test_many_places_search_each_queue_once_for_each_of_its_offsets() -> None:
+    counted = Counted([[number * 10, 5_000 + number] for number in range(100)])
+    named = counted.named()
 
     for place in range(10_000):
         named.above(place)
         named.within(place, place + 1)
 
-    assert asked.count <= 100 + 3 * 200
+    assert counted.count <= 100 + 3 * 200
 
 
 def test_a_place_that_was_passed_is_refused() -> None:
-    named = Asked([[5]]).named(3)
+    named = Counted([[5]]).named(3)
 
     with pytest.raises(ValueError, match="offset 2 is below 3, which was passed"):
         named.above(2)

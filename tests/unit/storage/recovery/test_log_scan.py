@@ -143,15 +143,15 @@ def test_the_progress_of_one_segment_is_reported_as_it_is_read(tmp_path: Path) -
     assert any(0 < done < SEGMENT for done, _ in seen)
 
 
-def test_damage_after_damage_asks_a_queue_only_what_it_has_not_answered(
+def test_damage_after_damage_searches_a_queue_once_for_each_of_its_entries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queues, asked = 20, 0
+    queues, searches = 20, 0
     first_beyond = QueueFiles.first_beyond
 
     def count(files: QueueFiles, physical: int) -> int | None:
-        nonlocal asked
-        asked += 1
+        nonlocal searches
+        searches += 1
         return first_beyond(files, physical)
 
     log = LogBuilder().fill(60, queues=queues)
@@ -165,4 +165,4 @@ def test_damage_after_damage_asks_a_queue_only_what_it_has_not_answered(
 
     assert found.end == log.end
     assert found.damaged_count == 29
-    assert asked <= queues + 2 * len(log.records)
+    assert searches <= queues + 2 * len(log.records)

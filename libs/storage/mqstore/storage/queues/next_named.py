@@ -1,7 +1,7 @@
 """Finds what queue entries name at and behind ascending places of the log.
 
 Called at each damaged stretch of a log. A question about every queue at each of them would make
-their cost the product of both numbers; here a queue is asked again once its answer was passed.
+their cost the product of both numbers; here a queue is searched again once its answer was passed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class NextNamed(Generic[Key]):
         self.start = start
         self._first_from = first_from
         self._next: list[tuple[int, int, Key]] = []
-        """By the first offset that is named from ``start`` on; the second number tells apart queues
+        """By the first offset that is named from ``start`` on; the second number separates queues
         that name the same one."""
         for number, queue in enumerate(queues):
             if (found := first_from(queue, start)) is not None:

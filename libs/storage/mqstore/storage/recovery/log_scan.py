@@ -155,9 +155,9 @@ class LogScan:
         """Changed blocks of the present segment."""
         self._proof = -1
         self._search = RecordSearch(b"", 0, True)
-        """Of the present segment: damage after damage, the same bytes are searched."""
+        """Search in the present segment: damage after damage, the same bytes are searched."""
         self._searched = -1
-        """The begin of that segment."""
+        """Physical offset where that segment begins."""
         self._is_whole_at = lru_cache(maxsize=_KNOWN_MAX)(self._check_at)
         self._done: dict[int, int] = {}
         """By the begin of a segment, the bytes of those before it that are read."""
