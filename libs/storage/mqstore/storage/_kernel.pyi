@@ -164,9 +164,6 @@ from mqstore.storage.kernel.read import (
     Defect as Defect,
 )
 from mqstore.storage.kernel.read import (
-    RecordSearch as RecordSearch,
-)
-from mqstore.storage.kernel.read import (
     StoredRecord as StoredRecord,
 )
 from mqstore.storage.kernel.read import (
@@ -182,9 +179,6 @@ from mqstore.storage.kernel.read import (
     decode_record as decode_record,
 )
 from mqstore.storage.kernel.read import (
-    find_record as find_record,
-)
-from mqstore.storage.kernel.read import (
     set_copy_hook as set_copy_hook,
 )
 from mqstore.storage.kernel.read import (
@@ -192,6 +186,12 @@ from mqstore.storage.kernel.read import (
 )
 from mqstore.storage.kernel.receipts import (
     receipts_by_queue as receipts_by_queue,
+)
+from mqstore.storage.kernel.search import (
+    RecordSearch as RecordSearch,
+)
+from mqstore.storage.kernel.search import (
+    find_record as find_record,
 )
 from mqstore.storage.kernel.segment import (
     Segment as Segment,

@@ -243,6 +243,7 @@ cdef class Held:
 
 
 include "kernel/read.pxi"
+include "kernel/search.pxi"
 include "kernel/write.pxi"
 include "kernel/index.pxi"
 include "kernel/dispatch.pxi"

@@ -36,6 +36,7 @@ from mqstore.storage.recovery import (
     clean_plan,
     plan,
 )
+from mqstore.storage.recovery.view import QuietQueue
 from mqstore.storage.seams import Seams
 from mqstore.storage.system.atomic_file import remove_file
 from mqstore.storage.tables.checkpoint import Checkpoint
@@ -62,6 +63,8 @@ class DirectoryRecovery:
         self._strays: list[str] = []
         self._dropped_index_files: list[str] = []
         self._segments: tuple[tuple[Path, int, int], ...] = ()
+        self._quiet: list[QuietQueue] = []
+        """Queues without an entry since the last run noted them; left at rest."""
         paths = directory.paths
         self.quarantine = Quarantine(seams.files, seams.clock, paths.quarantine, paths.root)
         self.plan = self._make_plan()
@@ -87,6 +90,8 @@ class DirectoryRecovery:
                 lambda done, total: self._progress("log", done, total),
                 to_append=self.options.services,
                 follows=self.options.follows,
+                # What an interrupted recovery dropped may be gone from memory only.
+                quiet=None if opened.resumes else self._quiet,
             )
         log.info("recovery plan: %s", found.model_dump_json(by_alias=True))
         if found.read_only is not None:
@@ -253,7 +258,7 @@ class DirectoryRecovery:
             on_damage=on_damage,
         )
         self._quarantined += applier.apply_to_queue_files(found)
-        closed = () if opened.clean is None else opened.clean.queues
+        closed = self._quiet if opened.clean is None else opened.clean.queues
         strays = queues.load(QueueSpan(q.topic, q.queue_id, q.first, q.end) for q in closed)
         self._set_strays(strays, writable=found.read_only is None)
         self._quarantined += applier.apply_to_queues(found, queues)
@@ -287,7 +292,8 @@ class DirectoryRecovery:
         is_known = found.records or self.directory.clean is not None
         if is_known or found.max_offset <= found.min_offset:
             return found.last_store_timestamp_ms
-        last = max((_last_offset(queue) for queue in queues.all()), default=-1)
+        opened = [_last_offset(queue) for queue in queues.opened()]
+        last = max([-1, *opened, *(quiet.last_offset for quiet in self._quiet)])
         return _last_time_from(files, last, found.max_offset) or found.last_store_timestamp_ms
 
     def newest_derived_time(self, index: IndexService, checkpoint: Checkpoint) -> int:

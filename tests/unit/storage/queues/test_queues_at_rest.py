@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.storage.config import StoreConfig
 from mqstore.storage.dedup.tail import QUEUES_MAX
 from mqstore.storage.errors import FilePending, StoreFailed
-from mqstore.storage.layout import PAGE_SIZE
+from mqstore.storage.layout import PAGE_SIZE, QUEUE_ENTRY_SIZE
 from mqstore.storage.message_store import MessageStore, StoreOptions
 from mqstore.storage.options import Durability
+from mqstore.storage.queues.queue_entry import ENTRY
 from mqstore.storage.recovery.report import StartReason
 from mqstore.storage.seams import FileStat, MappedBytes
 from mqstore.storage.store_reader import StoreReader
@@ -28,6 +30,8 @@ QUEUES = 2 * QUEUES_MAX
 FILE = 320 * PAGE_SIZE
 CONFIG = stores.CONFIG.model_copy(update={"mapped_file_size_consume_queue": FILE})
 """Queue files of many pages, as RocketMQ's of 1,465 are."""
+WITHOUT_KEYS = CONFIG.model_copy(update={"unique_key_window_count": 0})
+"""No key is loaded, for which an opening reads some of the queues."""
 
 
 class CountedFiles(PosixFileSystem):
@@ -62,11 +66,13 @@ class CountedFiles(PosixFileSystem):
             self.counts[name] += 1
 
 
-def opened(root: Path, **options: object) -> tuple[MessageStore, CountedFiles]:
+def opened(
+    root: Path, config: StoreConfig = CONFIG, **options: object
+) -> tuple[MessageStore, CountedFiles]:
     files = CountedFiles(root)
     seams = replace(production_seams(), files=files)
     chosen = StoreOptions(**options)  # type: ignore[arg-type] # passed through
-    return MessageStore.open(root, CONFIG, seams, chosen), files
+    return MessageStore.open(root, config, seams, chosen), files
 
 
 def fill(root: Path) -> None:
@@ -186,7 +192,7 @@ def test_a_queue_that_lost_entries_ends_the_store_and_the_next_opening_makes_the
     failures: list[BaseException] = []
     store = open_store(tmp_path, CONFIG, on_failure=failures.append)
     assert store.recovery.plan.start_reason is StartReason.CLEAN_CLOSE
-    with pytest.raises(StoreFailed, match=rf"queue {queue_id} of T was closed with .* 0 to 1"):
+    with pytest.raises(StoreFailed, match=rf"queue {queue_id} of T was left with .* 0 to 1"):
         store.queues.get("T", queue_id)
     assert store.failure is failures[0]
     store.close()
@@ -221,3 +227,61 @@ def test_expiry_opens_no_queue_of_one_file(tmp_path: Path) -> None:
         assert len(store.queues.opened()) == before
         ranges = [(queue.min_index, queue.max_index) for queue in store.queues.all()]
         assert {low for low, _ in ranges} == {0, 1}, "expired entries are below the minimum"
+
+
+def noted(root: Path) -> MessageStore:
+    """A store with a message in each queue, once it has noted how far the queues are on disk."""
+    store = open_store(root, WITHOUT_KEYS)
+    put_each(store)
+    store._parts.running_manifest.step(0.0)
+    return store
+
+
+def test_an_opening_after_a_kill_maps_only_queues_that_got_messages_since_they_were_noted(
+    tmp_path: Path,
+) -> None:
+    store = noted(tmp_path)
+    put_message(store, message(store, 900, queue_id=3), Durability.ASYNC)
+    abandon(store)
+
+    again, files = opened(tmp_path, WITHOUT_KEYS)
+
+    assert [queue.queue_id for queue in again.queues.opened()] == [3]
+    assert files.counts["map"] <= 2 * QUEUES + 3, "files are looked at, and let go"
+    assert body(again, 3, 1) == message(again, 900).body
+    for number in range(QUEUES):
+        assert body(again, number) == message(again, number).body
+    again.close()
+
+
+def test_a_second_kill_changes_nothing(tmp_path: Path) -> None:
+    abandon(noted(tmp_path))
+    abandon(open_store(tmp_path, WITHOUT_KEYS))
+    with open_store(tmp_path, WITHOUT_KEYS) as again:
+        assert again.queues.opened() == []
+        for number in range(QUEUES):
+            assert body(again, number) == message(again, number).body
+
+
+@pytest.mark.parametrize("beyond", [0, 300], ids=["next", "far"])
+def test_a_queue_with_entries_of_records_that_were_lost_is_not_left_at_rest(
+    tmp_path: Path, beyond: int
+) -> None:
+    """A power cut may keep the entry and lose the record."""
+    abandon(noted(tmp_path))
+    path = queue_files(tmp_path)[5]
+    with path.open("r+b") as file:
+        file.seek((1 + beyond) * QUEUE_ENTRY_SIZE)
+        file.write(ENTRY.pack(1 << 40, 100, 0))
+
+    with open_store(tmp_path, WITHOUT_KEYS) as again:
+        [queue] = again.queues.opened()
+        assert queue.queue_id == int(path.parent.name)
+        assert queue.max_index == 1
+
+
+def test_a_queue_that_lost_its_entries_is_made_again_after_a_kill(tmp_path: Path) -> None:
+    abandon(noted(tmp_path))
+    queue_id = int(lose_an_entry(tmp_path).parent.name)
+    with open_store(tmp_path, WITHOUT_KEYS) as again:
+        assert body(again, queue_id) == message(again, queue_id).body

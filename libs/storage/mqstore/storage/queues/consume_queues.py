@@ -1,8 +1,9 @@
 """Every topic-queue of a store, found from the tree ``consumequeue/TOPIC/QUEUEID/``.
 
-A queue that a clean close left is at rest, and costs two numbers, until it is first used: then its
-files are mapped. One thread at a time creates and writes (the dispatcher, under its lock); any
-thread may look up queues, and make files ahead of their entries.
+A queue that a clean close left, or that a killed writer left alone since it noted the queues, is at
+rest, and costs two numbers, until it is first used: then its files are mapped. One thread at a time
+creates and writes (the dispatcher, under its lock); any thread may look up queues, and make files
+ahead of their entries.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class ConsumeQueues:
         self._table: dict[tuple[str, int], ConsumeQueue] = {}
         """The queues that are mapped."""
         self._at_rest: dict[tuple[str, int], QueueSpan] = {}
-        """The queues that were not used since a clean close."""
+        """The queues that were not used since the opening."""
         self.expired_files = 0
         """Files that ``delete_before`` has unlinked since the opening."""
         self._min_physical = 0
@@ -107,8 +108,8 @@ class ConsumeQueues:
     def load(self, closed: Iterable[QueueSpan] = ()) -> list[StrayFile]:
         """Load every queue on disk; returns the stray paths of the tree.
 
-        ``closed`` queues without units are left at rest: a clean close made their entries durable.
-        Raises StoreFailed for one with units that has other entries than were closed.
+        ``closed`` queues without units are left at rest: their entries are known and durable.
+        Raises StoreFailed for one with units that has other entries than were left.
         """
         strays: list[StrayFile] = []
         known = {span[:2]: span for span in closed}
@@ -161,12 +162,12 @@ class ConsumeQueues:
             return queue
 
     def _require_entries(self, queue: ConsumeQueue, span: QueueSpan) -> None:
-        """Raise StoreFailed unless a queue has the entries that it was closed with."""
+        """Raise StoreFailed unless a queue has the entries that it was left with."""
         if (queue.first_index, queue.max_index) == span[2:]:
             return
         queue.files.close()
         error = StoreFailed(
-            f"queue {span.queue_id} of {span.topic} was closed with the entries {span.first} to "
+            f"queue {span.queue_id} of {span.topic} was left with the entries {span.first} to "
             f"{span.end}, and has {queue.first_index} to {queue.max_index}: the next opening makes "
             "the missing ones again"
         )

@@ -294,8 +294,9 @@ class Applier:
             mapped.unmap()
 
     def _truncate_queues(self, offset: int, end: int, queues: ConsumeQueues) -> list[str]:
+        """Queues at rest have no entry that is to be dropped or written again."""
         kept: list[str] = []
-        for queue in queues.all():
+        for queue in queues.opened():
             beyond = queue.tail_after(end)
             for gone in beyond:
                 reason = f"entries of records at or above {end}, the log's end"
@@ -317,7 +318,7 @@ class Applier:
         if not self.durable:
             return
         start = plan.dispatch_from if plan.dispatch_from > plan.min_offset else 0
-        for queue in queues.all():
+        for queue in queues.opened():
             queue.mark_dirty(start)
 
     def _set_queues_aside(self, reason: str, queues: ConsumeQueues) -> list[str]:

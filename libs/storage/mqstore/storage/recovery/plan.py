@@ -22,7 +22,7 @@ from mqstore.storage.recovery.report import (
     StartReason,
     TruncateQueues,
 )
-from mqstore.storage.recovery.view import Segment, StoreView
+from mqstore.storage.recovery.view import QuietQueue, Segment, StoreView
 from mqstore.storage.system.sparse import last_nonzero
 from mqstore.storage.tables.checkpoint import CLOCK_TOLERANCE_MS
 
@@ -36,9 +36,10 @@ def plan(
     *,
     to_append: bool = True,
     follows: bool = False,
+    quiet: list[QuietQueue] | None = None,
 ) -> RecoveryPlan:
     """Find the log's end and the needed actions. ``progress`` is called with (bytes done, of
-    total).
+    total). ``quiet`` gets the queues that no action of the plan concerns.
 
     Only a store that is opened ``to_append`` gets tombstones for unreadable records. One that
     ``follows`` a leader is cut at the first damage: it gets the leader's bytes again.
@@ -47,7 +48,10 @@ def plan(
     scan = LogScan(view, progress, ends_at_damage=follows).run(start)
     _note_truncation(view, scan)
     read_only = _read_only(view)
-    dispatch_from, dispatch_reason = _dispatch_from(view, scan.end)
+    unchanged: list[QuietQueue] = []
+    dispatch_from, dispatch_reason = _dispatch_from(view, scan.end, unchanged)
+    if quiet is not None and read_only is None and dispatch_from == view.derived_offset:
+        quiet += unchanged
     if not to_append:
         scan.repairs.clear()
     actions = () if read_only else tuple(_actions(view, start, scan, dispatch_from))
@@ -169,7 +173,7 @@ def why_read_only(view: StoreView, loss: Loss) -> str:
     )
 
 
-def _dispatch_from(view: StoreView, end: int) -> tuple[int, str]:
+def _dispatch_from(view: StoreView, end: int, quiet: list[QuietQueue]) -> tuple[int, str]:
     """The offset up to which the queues are known to be complete, and why."""
     if view.recover_from is not None and view.min_offset < view.recover_from:
         reached, why = _known_dispatch(view, end)
@@ -177,10 +181,12 @@ def _dispatch_from(view: StoreView, end: int) -> tuple[int, str]:
     if view.truncation is not None:  # the queues were complete beyond the end, if it was known
         reached, why = _known_dispatch(view, max(end, view.derived_offset))
         return min(reached, end), why
-    return _known_dispatch(view, end)
+    return _known_dispatch(view, end, quiet)
 
 
-def _known_dispatch(view: StoreView, end: int) -> tuple[int, str]:
+def _known_dispatch(
+    view: StoreView, end: int, quiet: list[QuietQueue] | None = None
+) -> tuple[int, str]:
     known = view.known_queues
     if known is None:
         return view.min_offset, "nothing trustworthy says what the queues hold"
@@ -189,7 +195,10 @@ def _known_dispatch(view: StoreView, end: int) -> tuple[int, str]:
     for noted in known:
         queue = view.queue(noted.topic, noted.queue_id)
         complete = queue.holds(noted.first, noted.end, view.min_offset)
+        found = queue.quiet(noted, view.derived_offset) if complete else None
         queue.close()
+        if quiet is not None and found is not None:
+            quiet.append(found)
         if not complete:
             return view.min_offset, f"queue {noted.queue_id} of {noted.topic} lacks entries"
     return view.derived_offset, "the queues were durable up to here"

@@ -190,19 +190,35 @@ class NamedRecord(NamedTuple):
     """Number of the entry in its queue."""
 
 
+class QuietQueue(NamedTuple):
+    """A queue that got no entry since the last run noted how far the queues are on disk."""
+
+    topic: str
+    queue_id: int
+    first: int
+    """The queue offset at which its first file begins."""
+    end: int
+    """The queue offset of the next entry."""
+    last_offset: int
+    """The physical offset that the last entry names."""
+
+
 class QueueFiles:
     """A ConsumeQueue's entries as they are in its files; keeps one file mapped."""
 
     def __init__(self, files: FileSystem, directory: Path, file_size: int) -> None:
         self._files = files
         self._entries = file_size // QUEUE_ENTRY_SIZE
+        names = files.list(directory)
         self._paths = {
             offset // file_size: directory / name
-            for name in files.list(directory)
+            for name in names
             if (offset := segment_offset(name)) is not None
             and offset % file_size == 0
             and _size(files, directory / name) == file_size
         }
+        self._has_others = len(names) > len(self._paths)
+        """Whether other files are in the directory, such as one of a wrong length."""
         self._mapped: MappedBytes | None = None
         self._number = -1
         self._counts: dict[int, int] = {}
@@ -289,6 +305,14 @@ class QueueFiles:
         ):
             return False
         return self._is_written(end - 1)
+
+    def quiet(self, noted: QueueState, derived_offset: int) -> QuietQueue | None:
+        """The queue if it ends where the last run noted, and all its entries name records below
+        ``derived_offset``; only where ``holds``. None where it has changed since."""
+        last = self.entry(noted.end - 1)
+        if last is None or last[0] >= derived_offset or self._has_others or self.end != noted.end:
+            return None
+        return QuietQueue(noted.topic, noted.queue_id, self.first_index, noted.end, last[0])
 
     def _begins_by(self, min_offset: int) -> bool:
         """Whether the first entry shows that no record of the log is before it."""
