@@ -4,7 +4,8 @@ For each kind of thing and each size it makes a store, starts store-writer and q
 reads what they have cost once they are ready: processor time since the start (the modules are
 loaded before), resident memory, open files. Of connections it reads what opening them cost. Of
 shared groups it also reads what a save after one change costs the engine, and a count of all
-messages by state.
+messages by state. Of damaged and aged stores it reads what the engine costs to recover, verify,
+repair or restore them.
 
 The exponent p fits cost = a + b · size^p to the three sizes, so that fixed costs do not hide
 growth: 0 is constant, 1 linear. Exit status 1 when a row grows faster than linear.
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +33,7 @@ from mqstore.storage.config import StoreConfig
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.shared_groups import SharedGroups, Subscription, decode_receipts
 from mqstore.storage.system.threads import production_seams
+from tests.bench.growth_at_rest import cpu_ms, damage_records, expire, nest_heads, prepare
 from tests.bench.servers import Server
 from tests.bench.workload import TOPIC, make_body, make_message
 from tests.services.service_processes import Process, query, writer
@@ -41,7 +44,17 @@ SEGMENT: Final = 256 << 10
 PAGES_IN_MIB: Final = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 BATCH: Final = 64
 SHARD: Final = 0
-NOISE: Final = {"start": 0.1, "memory": 6.0, "files": 4.0, "save": 2.0, "count": 2.0}
+NOISE: Final = {
+    "start": 0.1,
+    "memory": 6.0,
+    "files": 4.0,
+    "save": 2.0,
+    "count": 2.0,
+    "recovery": 30.0,
+    "verify": 30.0,
+    "repair": 30.0,
+    "restore": 30.0,
+}
 """Growth from the least to the greatest size below which a row counts as constant; a fifth of it is
 the least that the first step counts as."""
 UNITS: Final = {
@@ -50,6 +63,10 @@ UNITS: Final = {
     "files": "open files",
     "save": "ms of CPU for a save",
     "count": "ms of CPU for a count",
+    "recovery": "ms of CPU for an opening",
+    "verify": "ms of CPU to verify",
+    "repair": "ms of CPU to repair",
+    "restore": "ms of CPU to restore",
 }
 WORST: Final = 1.25
 """Exponent up to which a row counts as linear: timed figures of one machine vary by as much."""
@@ -75,6 +92,14 @@ class Kind:
     """Whether the things are connections, opened after the start."""
     engine: Callable[[MessageStore], Figures] | None = None
     """Measures the engine over the open store."""
+    spoil: Callable[[Path, int], None] | None = None
+    """Damages or ages the store at rest. No service is started then; ``works`` are measured."""
+    works: Sequence[str] = ("recovery", "verify", "repair")
+    segment: int = SEGMENT
+
+    @property
+    def config(self) -> StoreConfig:
+        return CONFIG.model_copy(update={"mapped_file_size_commit_log": self.segment})
 
 
 def _message(queue_id: int, size: int = 100) -> Message:
@@ -120,13 +145,7 @@ def _turns(store: MessageStore) -> Figures:
     """Milliseconds of a save after one change, and of a count, as each scrape of the metrics."""
     groups = SharedGroups(store, production_seams(), SHARD)
     _acknowledge_last(groups, "group-0", 3)
-    return {"save": _cpu_ms(lambda: groups.step(0.0)), "count": _cpu_ms(groups.pending)}
-
-
-def _cpu_ms(call: Callable[[], object]) -> float:
-    before = time.process_time()
-    call()
-    return (time.process_time() - before) * 1000
+    return {"save": cpu_ms(lambda: groups.step(0.0)), "count": cpu_ms(groups.pending)}
 
 
 def _messages(store: MessageStore, count: int) -> None:
@@ -150,6 +169,13 @@ KINDS: Final[dict[str, Kind]] = {
     "messages": Kind(2_000, _messages),
     "segments": Kind(4, _segments),
     "connections": Kind(10, lambda store, count: None, connects=True),
+    "damaged-records": Kind(20, _messages, spoil=damage_records),
+    "nested-heads": Kind(
+        32, lambda store, _: _messages(store, 10), spoil=nest_heads, segment=8 << 20
+    ),
+    "expired-messages": Kind(
+        1_000, _messages, spoil=expire, works=("recovery", "verify", "repair", "restore")
+    ),
 }
 
 
@@ -187,13 +213,28 @@ def measure(kind: str, directory: Path, rounds: int) -> Iterator[Row]:
 def _at(kind: Kind, count: int, directory: Path, rounds: int) -> dict[str, Figures]:
     with TemporaryDirectory(dir=directory, prefix="growth-") as room:
         root = Path(room) / "store"
-        with MessageStore.open(root, CONFIG, production_seams()) as store:
+        with MessageStore.open(root, kind.config, production_seams()) as store:
             kind.fill(store, 0 if kind.connects else count)
-        found = [_cost(kind, root, count) | _engine(kind, root) for _ in range(rounds)]
+        if kind.spoil is not None:
+            kind.spoil(root, count)
+            found = [at_rest(kind, root) for _ in range(rounds)]
+        else:
+            found = [_cost(kind, root, count) | _engine(kind, root) for _ in range(rounds)]
     return {
         service: {figure: min(each[service][figure] for each in found) for figure in figures}
         for service, figures in found[0].items()
     }
+
+
+def at_rest(kind: Kind, root: Path) -> dict[str, Figures]:
+    """The cost of each work over a copy of the store."""
+    costs = {}
+    for work in kind.works:
+        with TemporaryDirectory(dir=root.parent) as room:
+            copy = Path(room) / "store"
+            shutil.copytree(root, copy)
+            costs[work] = cpu_ms(prepare(work, copy, kind.config))
+    return {"engine": costs}
 
 
 def _engine(kind: Kind, root: Path) -> dict[str, Figures]:

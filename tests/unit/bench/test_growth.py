@@ -9,7 +9,8 @@ import pytest
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.shared_groups import SharedGroups
 from mqstore.storage.system.threads import production_seams
-from tests.bench.growth import CONFIG, KINDS, SHARD, STEPS, Row
+from mqstore.storage.verify import Verification
+from tests.bench.growth import CONFIG, KINDS, SHARD, STEPS, Row, at_rest
 
 
 @pytest.mark.parametrize("exponent", [0.5, 1.0, 1.5, 2.0])
@@ -46,3 +47,18 @@ def test_each_shared_group_has_a_state_and_turns_over_them_are_measured(tmp_path
         assert [each.done for each in groups.pending().values()] == [1] * 6
         assert kind.engine is not None
         assert kind.engine(store).keys() == {"save", "count"}
+
+
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.spoil])
+def test_damaged_and_aged_stores_are_spoiled_and_each_work_over_them_ends(
+    tmp_path: Path, name: str
+) -> None:
+    kind, root = KINDS[name], tmp_path / "store"
+    with MessageStore.open(root, kind.config, production_seams()) as store:
+        kind.fill(store, 2_500 if name == "expired-messages" else 40)
+    assert kind.spoil is not None
+    kind.spoil(root, 40)
+
+    assert list(Verification(root, kind.config, production_seams()).findings())
+    costs = at_rest(kind, root)["engine"]
+    assert set(costs) == set(kind.works)

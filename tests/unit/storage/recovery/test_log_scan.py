@@ -143,6 +143,17 @@ def test_the_progress_of_one_segment_is_reported_as_it_is_read(tmp_path: Path) -
     assert any(0 < done < SEGMENT for done, _ in seen)
 
 
+def test_the_end_of_a_log_is_found_without_its_queues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = LogBuilder().fill(20, queues=4)
+    for queue in range(4):
+        write_queue(tmp_path, queue, log.records[queue::4])
+    monkeypatch.setattr(QueueFiles, "first_beyond", None)
+
+    assert LogScan(view_of(log.write(tmp_path)), None).run(0).end == log.end
+
+
 def test_damage_after_damage_searches_a_queue_once_for_each_of_its_entries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -455,6 +455,8 @@ class LogScan:
         offset = segment.base + position
         if size and self._proof >= offset + size:
             return _Newer(offset + size, self._proof)
+        if next(self._whole_records(offset + 1), None) is None:
+            return None  # as at the end of most logs: no queue need be looked at
         for start in self._likely_starts(segment, view, position, size):
             if (newer := self._sweep(start)) is not None:
                 self._proof = newer.proof
