@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import contextlib
+import random
+import struct
 import zlib
 from collections.abc import Callable
 
@@ -51,9 +53,71 @@ def test_one_byte_beyond_the_limit_is_refused(kind: Compression) -> None:
         inflate(data, kind, limit=1000)
 
 
-@pytest.mark.parametrize("kind", list(Compression))
-def test_what_follows_the_end_is_left_out(kind: Compression) -> None:
-    assert inflate(DEFLATERS[kind](b"hello") + b"more", kind, limit=100) == b"hello"
+SKIPPABLE = struct.pack("<II", 0x184D2A53, 4) + b"left"
+"""A frame without data, as LZ4 and Zstandard have them."""
+framed = pytest.mark.parametrize("kind", [Compression.LZ4, Compression.ZSTD])
+
+
+@framed
+@given(parts=st.lists(st.binary(max_size=2000), min_size=1, max_size=5), skips=st.booleans())
+def test_every_frame_is_inflated(kind: Compression, parts: list[bytes], skips: bool) -> None:
+    body = (SKIPPABLE if skips else b"").join(map(DEFLATERS[kind], parts))
+    body += SKIPPABLE if skips else b""
+    whole = b"".join(parts)
+    assert inflate(body, kind, limit=len(whole)) == whole
+    if whole:
+        with pytest.raises(BodyNotInflatable, match="longer than"):
+            inflate(body, kind, limit=len(whole) - 1)
+
+
+@framed
+@given(first=st.binary(max_size=200), second=st.binary(max_size=2000), draw=st.data())
+def test_a_later_frame_that_is_cut_short_is_refused(
+    kind: Compression, first: bytes, second: bytes, draw: st.DataObject
+) -> None:
+    head, tail = DEFLATERS[kind](first), draw.draw(st.sampled_from([second, SKIPPABLE]))
+    tail = tail if tail is SKIPPABLE else DEFLATERS[kind](tail)
+    cut = head + tail[: draw.draw(st.integers(1, len(tail) - 1))]
+    with pytest.raises(BodyNotInflatable):
+        inflate(cut, kind, limit=5000)
+
+
+@framed
+@pytest.mark.parametrize("more", [b"m", b"more", b"more and more", bytes(8)])
+def test_other_bytes_behind_a_frame_are_refused(kind: Compression, more: bytes) -> None:
+    with pytest.raises(BodyNotInflatable):
+        inflate(DEFLATERS[kind](b"hello") + more, kind, limit=100)
+
+
+@framed
+def test_frames_of_all_kinds_follow_each_other(kind: Compression) -> None:
+    if kind is Compression.LZ4:
+        frames = [
+            lz4.frame.compress(b"a" * 70_000, block_size=4, content_checksum=True),
+            lz4.frame.compress(b"b", store_size=False, block_checksum=True),
+            lz4.frame.compress(bytes(range(256)) * 2000, block_linked=False),
+        ]
+    else:
+        streamed = zstandard.ZstdCompressor(write_checksum=True).compressobj()
+        frames = [
+            streamed.compress(b"a" * 70_000) + streamed.flush(),  # no size, blocks of one byte
+            zstandard.ZstdCompressor(write_checksum=False).compress(b"b"),
+            zstandard.ZstdCompressor().compress(random.Random(5).randbytes(512_000)),
+        ]
+    parts = [inflate(frame, kind, limit=1 << 20) for frame in frames]
+    assert list(map(len, parts)) == [70_000, 1, 512_000]
+    assert inflate(b"".join(frames), kind, limit=1 << 20) == b"".join(parts)
+
+
+@framed
+def test_many_frames_without_data_are_read_once(kind: Compression) -> None:
+    body = DEFLATERS[kind](b"") * 100_000 + DEFLATERS[kind](b"hello")
+    assert inflate(body, kind, limit=100) == b"hello"
+
+
+def test_zlib_is_one_stream_as_in_rocketmq() -> None:
+    for more in (b"more", zlib.compress(b" world")):
+        assert inflate(zlib.compress(b"hello") + more, Compression.ZLIB, limit=100) == b"hello"
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,13 @@
 
 SYSFLAG says whether and how a body is compressed: ZLIB (as RocketMQ before 5.0 does without a
 type), LZ4 in its frame format, or ZSTD. Facts: MessageSysFlag, UtilAll and the Compressors of
-rocketmq-common 4.9.7 and 5.4.0. The store itself inflates no body.
+rocketmq-common 4.9.7 and 5.4.0, LZ4FrameInputStream, ZstdInputStream and InflaterInputStream. The
+store itself inflates no body.
 """
 
 from __future__ import annotations
 
+import struct
 import zlib
 from collections.abc import Callable
 from enum import StrEnum
@@ -20,6 +22,22 @@ from mqstore.storage.layout import SysFlag
 
 _ZSTD_WINDOW_MAX: Final = 1 << 27
 """Maximum window of a frame, in bytes: the limit that zstd itself has by default."""
+_LZ4_PART: Final = 1 << 18
+"""Bytes taken from the LZ4 library at once: it allocates them in each call, as for each frame."""
+_ZSTD_HEAD_MAX: Final = 18
+"""Bytes of the longest frame header, with its magic number (RFC 8878, 3.1.1)."""
+_ZSTD_BLOCK_HEAD: Final = 3
+_ZSTD_RLE: Final = 1
+"""The type of a block that is one byte, repeated."""
+_ZSTD_DESCRIPTOR: Final = 4
+"""Position of the byte of a frame header that says whether a checksum ends the frame."""
+_ZSTD_HAS_CHECKSUM: Final = 4
+_ZSTD_CHECKSUM_SIZE: Final = 4
+_SKIPPABLE_MAGIC: Final = 0x184D2A50
+"""The first of 16 magic numbers of a frame without data (RFC 8878, 3.1.2)."""
+_SKIPPABLE_MASK: Final = 0xFFFFFFF0
+_SKIPPABLE_HEAD: Final = struct.Struct("<II")
+"""Magic number, and bytes of the rest."""
 
 
 class Compression(StrEnum):
@@ -52,8 +70,10 @@ def compression_of(sys_flag: int) -> Compression | None:
 def inflate(body: bytes, compression: Compression, *, limit: int) -> bytes:
     """Inflate a body to at most ``limit`` bytes.
 
-    As in RocketMQ, bytes after the end of the compressed data are ignored. Raises BodyNotInflatable
-    where the body is truncated, damaged, or longer than ``limit``.
+    As RocketMQ does, all frames of LZ4 and ZSTD are inflated, one after the other, and other bytes
+    behind a frame are an error; what follows the one stream of ZLIB is ignored. Linear in the bytes
+    of the body and of the result. Raises BodyNotInflatable where the body is truncated, damaged,
+    or longer than ``limit``.
     """
     try:
         found, is_whole = _INFLATERS[compression](body, limit + 1)
@@ -72,19 +92,52 @@ def _zlib(body: bytes, limit: int) -> tuple[bytes, bool]:
 
 
 def _lz4(body: bytes, limit: int) -> tuple[bytes, bool]:
-    inflater = lz4.frame.LZ4FrameDecompressor()
-    return inflater.decompress(body, limit), inflater.eof
+    context, data = lz4.frame.create_decompression_context(), memoryview(body)
+    parts, size, position, is_whole = list[bytes](), 0, 0, False
+    while size < limit and not (is_whole and position == len(data)):
+        part, taken, is_whole = lz4.frame.decompress_chunk(
+            context, data[position:], max_length=min(_LZ4_PART, limit - size)
+        )
+        if not part and not taken:  # the frame needs more bytes than there are
+            return b"".join(parts), False
+        parts.append(part)
+        size += len(part)
+        position += taken
+    return b"".join(parts), is_whole
 
 
 def _zstd(body: bytes, limit: int) -> tuple[bytes, bool]:
-    reader = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_MAX).stream_reader(body)
-    found = reader.read(limit)
-    if len(found) == limit:
-        return found, False
-    # The reader accepts a missing end; the size limit was checked before.
-    inflater = zstandard.ZstdDecompressor().decompressobj()
-    inflater.decompress(body)
-    return found, inflater.eof
+    inflater = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_MAX)
+    found = inflater.stream_reader(body, read_across_frames=True).read(limit)
+    return found, len(found) < limit and _is_whole_zstd(body)
+
+
+def _is_whole_zstd(body: bytes) -> bool:
+    """Whether the body ends where a frame does: the library accepts a missing end."""
+    position = _end_of_zstd_frame(body, 0)
+    while position < len(body):
+        position = _end_of_zstd_frame(body, position)
+    return position == len(body)
+
+
+def _end_of_zstd_frame(body: bytes, start: int) -> int:
+    """Return the position after a frame, beyond the body's end where the frame is cut short."""
+    if len(body) - start < _SKIPPABLE_HEAD.size:
+        return len(body) + 1
+    magic, size = _SKIPPABLE_HEAD.unpack_from(body, start)
+    if magic & _SKIPPABLE_MASK == _SKIPPABLE_MAGIC:
+        return start + _SKIPPABLE_HEAD.size + int(size)
+    head = zstandard.frame_header_size(body[start : start + _ZSTD_HEAD_MAX])
+    position, is_last = start + head, False
+    while not is_last:
+        block = body[position : position + _ZSTD_BLOCK_HEAD]
+        if len(block) < _ZSTD_BLOCK_HEAD:
+            return len(body) + 1
+        word = int.from_bytes(block, "little")
+        is_last, kind, size = bool(word & 1), word >> 1 & 3, word >> 3
+        position += _ZSTD_BLOCK_HEAD + (1 if kind == _ZSTD_RLE else size)
+    has_checksum = body[start + _ZSTD_DESCRIPTOR] & _ZSTD_HAS_CHECKSUM
+    return position + (_ZSTD_CHECKSUM_SIZE if has_checksum else 0)
 
 
 _INFLATERS: Final[dict[Compression, Callable[[bytes, int], tuple[bytes, bool]]]] = {
