@@ -7,9 +7,11 @@ bookkeeping.
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from threading import Lock
+from typing import Final, Generic, TypeVar
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -50,6 +52,11 @@ COUNTED_MAX: Final = 20_000
 """Number of pairs of topic and label that are counted apart, about 350 bytes each: clients choose
 the names of groups."""
 
+PACE: Final = 20
+"""Time between two reads of a value, as a multiple of what a read takes."""
+PACED_FROM_S: Final = 0.01
+"""Least time of a read after which the value is kept."""
+Value = TypeVar("Value")
 
 TRAFFIC_TEXTS: Final = {
     "in": "stored, by topic, message_type (normal, delay, transaction) and is_system. A half "
@@ -58,6 +65,30 @@ TRAFFIC_TEXTS: Final = {
     "if a pull names none) and is_system.",
 }
 """Ends of the helps of incoming and outgoing traffic."""
+
+
+class PacedValue(Generic[Value]):
+    """A value that a scrape reads, whose cost grows with the store: one that takes long is read
+    for a twentieth of the time at most, and kept in between. Thread-safe."""
+
+    def __init__(
+        self, read: Callable[[], Value], now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._read = read
+        self._now = now
+        self._lock = Lock()
+        self._kept: tuple[Value] | None = None
+        self._until = 0.0
+
+    def get(self) -> Value:
+        """The value, read anew if the last read is paid for. Raises what the read raises."""
+        with self._lock:
+            began = self._now()
+            if self._kept is None or began >= self._until:
+                self._kept = (self._read(),)
+                took = (ended := self._now()) - began
+                self._until = ended + (took * PACE if took >= PACED_FROM_S else 0)
+            return self._kept[0]
 
 
 class Histogram(ValueCounts):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -16,7 +16,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from mqstore.service.metrics import OTHER_TOPICS, Histogram, RocketmqNames, Traffic
+from mqstore.service.metrics import OTHER_TOPICS, Histogram, PacedValue, RocketmqNames, Traffic
 from mqstore.storage import MessageStore, topic_names
 from mqstore.storage.errors import Lack, StorageError
 from mqstore.storage.formats import HALF_TOPIC
@@ -85,6 +85,8 @@ class StoreMetrics(Collector):
         self._names = names
         self._store = store
         self._refused_openings = refused_openings
+        self._files = PacedValue(lambda: _mapped_files(store()))
+        self._group_count = PacedValue(lambda: _group_count(store()))
         registry.register(self)
 
     def waits_of(self, waits: int) -> Histogram:
@@ -165,7 +167,7 @@ class StoreMetrics(Collector):
         if store is not None:
             status = store.status()
             yield from _of_store(status)
-            yield from _of_files(store)
+            yield from _of_files(store, self._files.get())
             yield from _of_refusal(store.put_refusal)
             yield from _of_retention(store.retention, status)
             yield from _of_scrub(store.scrub.progress)
@@ -227,7 +229,7 @@ class StoreMetrics(Collector):
                 value=earliest,
             )
         yield gauge("topic_number", "Topics of the store.", status.topics)
-        groups = store.groups.count()
+        groups = self._group_count.get()
         yield gauge("consumer_group_number", "Consumer groups of the store.", groups)
         yield GaugeMetricFamily(
             "rocketmq_brokeruntime_pagecache_lock_time_mills",
@@ -334,7 +336,26 @@ def _of_store(status: StoreStatus) -> Iterable[Metric]:
     )
 
 
-def _of_files(store: MessageStore) -> Iterable[Metric]:
+def _group_count(store: MessageStore | None) -> int:
+    return 0 if store is None else store.groups.count()
+
+
+def _mapped_files(store: MessageStore | None) -> dict[str, tuple[int, int]]:
+    """The number of mapped files, and their bytes, by kind."""
+    if store is None:
+        return {}
+    queues = store.queues.opened()
+    units = [queue.ext for queue in queues if queue.ext is not None]
+    sizes = {
+        "commitlog": [file.size for file in store.log.files.files],
+        "consumequeue": [file.size for queue in queues for file in queue.files.files],
+        "consumequeue_ext": [file.size for ext in units for file in ext.files.files],
+        "index": [file.mapped.size for file in store.index.files],
+    }
+    return {kind: (len(found), sum(found)) for kind, found in sizes.items()}
+
+
+def _of_files(store: MessageStore, mapped: Mapping[str, tuple[int, int]]) -> Iterable[Metric]:
     kinds = "commitlog, consumequeue, consumequeue_ext, index"
     files = GaugeMetricFamily(
         "mqstore_mapped_files", f"Mapped files, by kind: {kinds}.", labels=["kind"]
@@ -342,16 +363,9 @@ def _of_files(store: MessageStore) -> Iterable[Metric]:
     size = GaugeMetricFamily(
         "mqstore_mapped_bytes", f"Bytes of the mapped files, by kind: {kinds}.", labels=["kind"]
     )
-    queues = store.queues.opened()
-    units = [queue.ext for queue in queues if queue.ext is not None]
-    for kind, sizes in (
-        ("commitlog", [file.size for file in store.log.files.files]),
-        ("consumequeue", [file.size for queue in queues for file in queue.files.files]),
-        ("consumequeue_ext", [file.size for ext in units for file in ext.files.files]),
-        ("index", [file.mapped.size for file in store.index.files]),
-    ):
-        files.add_metric([kind], len(sizes))
-        size.add_metric([kind], sum(sizes))
+    for kind, (count, total) in mapped.items():
+        files.add_metric([kind], count)
+        size.add_metric([kind], total)
     yield files
     yield size
     yield GaugeMetricFamily(

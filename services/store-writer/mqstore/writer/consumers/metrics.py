@@ -8,19 +8,29 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Final
+from itertools import islice
+from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from mqstore.service.metrics import RocketmqNames
+from mqstore.service.metrics import PacedValue, RocketmqNames
 from mqstore.storage.errors import StorageError
 from mqstore.storage.formats import StoreFormat
 from mqstore.storage.shared_groups import SharedGroups
 from mqstore.storage.topic_names import RETRY_PREFIX, is_system_group, is_system_topic
 
 LABELS: Final = ("consumer_group", "topic", "is_retry", "is_system")
+
+
+class _Counts(NamedTuple):
+    leased: Counter[tuple[str, str]]
+    """By group and topic."""
+    returned: Mapping[str, int] | None
+    """By group."""
+    members: Mapping[str, tuple[int, int]]
+    """Members, and queues without one, by ordered group."""
 
 
 class GroupStateMetrics(Collector):
@@ -37,17 +47,12 @@ class GroupStateMetrics(Collector):
         self._names = names
         self._maximum = maximum
         self._groups = groups
+        self._counts = PacedValue(self._count)
         registry.register(self)
 
     def collect(self) -> Iterable[Metric]:
         """The values at this moment, as ``Collector``."""
-        groups = self._groups()
-        leased: Counter[tuple[str, str]] = Counter()
-        returned: Mapping[str, int] | None = None
-        if groups is not None:
-            for place, counts in groups.pending().items():
-                leased[place.group, place.topic] += counts.leased
-            returned = groups.count_returned()
+        leased, returned, members = self._counts.get()
         text = "Messages that are leased to consumers, by consumer_group, topic, is_retry and"
         values = {_labels(*pair): float(n) for pair, n in leased.most_common(self._maximum)}
         yield self._names.gauges("consumer_inflight_messages", f"{text} is_system.", LABELS, values)
@@ -60,9 +65,21 @@ class GroupStateMetrics(Collector):
         for group, count in Counter(returned or {}).most_common(self._maximum):
             delayed.add_metric([group], count)
         yield delayed
-        yield from self._members(groups)
+        yield from self._members(members)
 
-    def _members(self, groups: SharedGroups | None) -> Iterable[Metric]:
+    def _count(self) -> _Counts:
+        groups = self._groups()
+        leased: Counter[tuple[str, str]] = Counter()
+        if groups is None:
+            return _Counts(leased, {}, {})
+        for place, counts in groups.pending().items():
+            leased[place.group, place.topic] += counts.leased
+        members: Mapping[str, tuple[int, int]] = {}
+        with suppress(OSError, StorageError):  # ended sessions that cannot be saved now
+            members = groups.count_members()
+        return _Counts(leased, groups.count_returned(), members)
+
+    def _members(self, counts: Mapping[str, tuple[int, int]]) -> Iterable[Metric]:
         members = GaugeMetricFamily(
             "mqstore_consumer_group_members",
             "Members of ordered groups, by consumer_group.",
@@ -74,11 +91,7 @@ class GroupStateMetrics(Collector):
             " session of the last member ended.",
             labels=LABELS[:1],
         )
-        counts: Mapping[str, tuple[int, int]] = {}
-        if groups is not None:
-            with suppress(OSError, StorageError):  # ended sessions that cannot be saved now
-                counts = groups.count_members()
-        for group, (count, queues) in list(counts.items())[: self._maximum]:
+        for group, (count, queues) in islice(counts.items(), self._maximum):
             members.add_metric([group], count)
             unheld.add_metric([group], queues)
         yield members

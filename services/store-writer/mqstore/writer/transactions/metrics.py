@@ -16,7 +16,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from mqstore.service.metrics import OTHER_TOPICS, Histogram, RocketmqNames
+from mqstore.service.metrics import OTHER_TOPICS, Histogram, PacedValue, RocketmqNames
 from mqstore.storage.exchanges import ValueCounts
 from mqstore.storage.transactions import TransactionEngine, Verdict
 
@@ -39,6 +39,7 @@ class TransactionMetrics(Collector):
         self._topics_max = topics_max
         self._shard = str(shard)
         self._engine = engine
+        self._pending = PacedValue(self._read_pending)
         registry.register(self)
 
     def collect(self) -> Iterable[Metric]:
@@ -50,8 +51,12 @@ class TransactionMetrics(Collector):
         yield from self._counted(engine)
         yield from self._as_rocketmq(engine)
 
+    def _read_pending(self) -> tuple[list[int], Counter[str]]:
+        engine = self._engine()
+        return ([], Counter()) if engine is None else (engine.pending_born_ms, engine.half_counts)
+
     def _waiting(self, engine: TransactionEngine) -> Iterable[Metric]:
-        born_ms, now_ms = engine.pending_born_ms, time.time_ns() // 1_000_000
+        (born_ms, _), now_ms = self._pending.get(), time.time_ns() // 1_000_000
         set_aside, waiting = engine.set_aside_count, engine.checks_waiting
         load_s = engine.counts.load_s
         oldest_s = max(0, now_ms - min(born_ms, default=now_ms)) / 1000
@@ -106,7 +111,7 @@ class TransactionMetrics(Collector):
         names, counts = self._names, engine.counts
         yield names.by_topic(
             *("gauge", "half_messages", "Half messages without a decision, by topic."),
-            self._bounded(engine.half_counts),
+            self._bounded(self._pending.get()[1]),
         )
         for verdict, name in ((Verdict.COMMIT, "commit"), (Verdict.ROLLBACK, "rollback")):
             messages = Counter(
