@@ -86,10 +86,10 @@ _FILES: Final = (
     _of(
         "Changes leave the journal of a config table before its file is written",
         "tables.journaled_table",
-        "            self._write(content, await_log)\n            with self._appending:\n"
+        "                self._write(content, await_log)\n            with self._appending:\n"
         "                self._journal.drop(end)\n",
-        "            with self._appending:\n                self._journal.drop(end)\n"
-        "            self._write(content, await_log)\n            with self._appending:\n",
+        "                self._journal.drop(end)\n"
+        "                self._write(content, await_log)\n            with self._appending:\n",
         _CONFIG,
     ),
     _of(
@@ -271,8 +271,8 @@ _LIFE: Final = (
     _of(
         "A queue is not compared with what was closed",
         "queues.consume_queues",
-        "                self._refuse(queue, span)\n",
-        "                pass\n",
+        "        if (queue.first_index, queue.max_index) == span[2:]:\n            return\n",
+        "        if queue.max_index >= 0:\n            return\n",
         f"{_AT_REST}::test_a_queue_that_lost_entries_ends_the_store_and_the_next_opening_makes_them",
     ),
     _of(

@@ -234,7 +234,7 @@ def test_registered_producers_come_with_the_checks_of_their_group(one: Process) 
     target = {"url": "https://a.example/", "address": "203.0.113.7", "host": "a.example"}
     target["secret"] = "s" * 32
     made = httpx.put(at, json=target)
-    assert (made.status_code, made.json()["failures"]) == (200, 0)
+    assert (made.status_code, made.json()["failures"]) == (201, 0)
     assert "s" * 32 not in made.text
     (leased,) = lease(one.url, wait=DUE_S, **waits)
     assert leased["transaction"]["transactionId"] == transaction
