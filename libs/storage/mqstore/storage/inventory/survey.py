@@ -48,7 +48,7 @@ class Found:
     def what(self) -> str:
         """Description of the state, and of what is done about it."""
         if self.state is None:
-            return "not known to mqstore, left as it is"
+            return "not known to mqstore, left unchanged"
         return f"{self.state.holds} ({self.state.name}); {self.state.action}"
 
     def __str__(self) -> str:
