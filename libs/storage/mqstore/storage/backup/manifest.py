@@ -139,7 +139,7 @@ class Backup(Value):
         if at % self.segment_size or segment.size > self.segment_size or not segment.parts:
             raise ValueError(f"segment {at} does not fit a log in segments of {self.segment_size}")
         if at < reached:
-            raise ValueError(f"segment {at} begins before {reached}, the end of the one before")
+            raise ValueError(f"segment {at} begins before {reached}, the end of the previous one")
         position = 0
         for part in segment.parts:
             if part.start != position:

@@ -229,7 +229,7 @@ def why_untrusted(file: IndexFile, safe: bool, index_ms: int, log_end: int | Non
 def why_misplaced(
     file: IndexFile, before: Sequence[IndexFile], gap: str | None, *, is_last: bool
 ) -> str | None:
-    """Why a file cannot stand behind the one before it; ``gap`` is the first dropped name."""
+    """Why a file cannot stand behind its predecessor; ``gap`` is the first dropped name."""
     if gap is not None and file.path.name > gap:
         return f"follows {gap}, which is dropped"
     if before and file.end_physical < before[0].end_physical:

@@ -64,7 +64,7 @@ def _without_size(data: bytes) -> Iterator[int]:
 
 
 def out_of_order(files: Sequence[MappedFile], begin: int, end: int) -> Iterator[int]:
-    """Yield the entries of a range that lie in two sectors and do not follow the one before."""
+    """Yield the entries of a range that lie in two sectors and do not follow the previous one."""
     for mapped in files:
         first = mapped.base_offset // QUEUE_ENTRY_SIZE
         found = split_entries_out_of_order(mapped.view, _used_bytes(mapped, end), SECTOR_SIZE)
