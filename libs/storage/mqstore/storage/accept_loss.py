@@ -88,7 +88,7 @@ def _planned(found: FormatFile, look: LossCheck, clock: Clock) -> AcceptedLoss:
     if misfits := look.view.segments.misfits:
         raise LossNotAccepted(
             f"segment {misfits[0].path.name} has {misfits[0].length} bytes and is not the last; "
-            "restore it from a copy, or set it aside by hand and look again"
+            f"restore it from a copy, or let `mqstore store repair {look.view.paths.root}` mend it"
         )
     return plan_acceptance(
         look.view,
