@@ -151,9 +151,22 @@ class Referee:
         """``bits`` of a bloom filter with ``f`` and ``n``, and ``positions`` of its ``texts``."""
         return self._served({"cmd": "bloom", "requests": requests})
 
-    def properties(self) -> set[str]:
-        """Names of the settings that a broker and a name server take from their files."""
-        return {line["name"] for line in self._served({"cmd": "properties"})}
+    def properties(self) -> set[tuple[str, str]]:
+        """Name and type of each setter by which a broker and a name server take a setting."""
+        found = self._served({"cmd": "properties"})
+        return {(line["name"], line["type"]) for line in found}
+
+    def parse(self, files: list[bytes]) -> list[dict[str, str] | None]:
+        """The properties that Java reads in each file, or None for a file that it refuses."""
+        return [line.get("entries") for line in self._of_files("parse", files)]
+
+    def configure(self, files: list[bytes]) -> list[dict[str, str]]:
+        """All that a broker has after it read each settings file, as it saves it."""
+        return [line["entries"] for line in self._of_files("configure", files)]
+
+    def _of_files(self, command: str, files: list[bytes]) -> list[Line]:
+        texts = [content.decode("iso-8859-1") for content in files]
+        return self._served({"cmd": command, "files": texts})
 
     def transact(self, directory: Path, request: Mapping[str, Any]) -> list[Line]:
         """A whole broker opens the store, a TransactionMQProducer sends, is checked and answers, as

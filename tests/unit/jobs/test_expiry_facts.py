@@ -97,8 +97,22 @@ def test_settings_that_cannot_be_are_refused_with_their_name(tmp_path: Path) -> 
     conf.write_text("brokerId=0\nfileReservedTme=48\n")
     with pytest.raises(WrongUsage, match=r"'fileReservedTme' \(did you mean fileReservedTime"):
         facts_at_path.look(root, conf)
-    conf.write_bytes(b"\x7fELF\xd0")
-    with pytest.raises(WrongUsage, match=r"broker.conf is no broker.conf"):
+    conf.write_bytes(b"deleteWhen=04\nstorePathRootDir=\\usr")
+    with pytest.raises(WrongUsage, match=r"broker.conf is no broker.conf \(line 2: "):
+        facts_at_path.look(root, conf)
+
+
+def test_the_settings_of_a_broker_are_read_as_java_reads_them(tmp_path: Path) -> None:
+    root = written(tmp_path / "store", 10)
+    conf = tmp_path / "broker.conf"
+    conf.write_bytes(
+        b"! \xe4\xb8\xad\nbrokerRole SLAVE\nfileReservedTime:\\\n  48\n"
+        b"disk_max_used_space_ratio=60\n"
+    )
+    found = facts_at_path.look(root, conf).config
+    assert (found.file_reserved_time, found.disk_max_used_space_ratio) == (48, 60)
+    conf.write_text("fileReservedTime=48 \n")
+    with pytest.raises(WrongUsage, match="fileReservedTime=48 : a broker reads no integer"):
         facts_at_path.look(root, conf)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.service.configuration_error import ConfigurationError
-from mqstore.service.settings import Settings, load, read_properties, split_address
+from mqstore.service.settings import Settings, load, split_address
 from mqstore.storage import setting_names
 from mqstore.wire import environment
 
@@ -240,11 +240,48 @@ def test_a_name_in_the_file_that_is_neither_is_refused_with_the_nearest(
     assert "'queryPrt' (did you mean queryPort?)" in str(refusal.value)
 
 
-def test_line_without_equals_sign_is_refused_with_its_number(tmp_path: Path) -> None:
-    path = tmp_path / "broken.conf"
-    path.write_text("a = 1\nnonsense\n", encoding="utf-8")
-    with pytest.raises(ConfigurationError, match="line 2"):
-        read_properties(path)
+def test_a_file_is_read_as_java_reads_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_bytes(
+        b"! \xd6\xd0\xce\xc4\nfileReservedTime:480\rbrokerName broker-\\\n    \\u0061\n"
+        b"storePathRootDir = /data/\\u4e2d\nmetricsLabel=\xe4\xb8\xad\nreplicaName = r1 \n"
+    )
+    monkeypatch.setenv("MQSTORE_CONFIG_FILE", str(path))
+    settings = load()
+    assert settings.store_config.file_reserved_time == 480
+    assert (settings.broker_name, settings.store) == ("broker-a", Path("/data/中"))
+    assert settings.replica_name == "r1"
+    assert settings.unused_names() == ["metricsLabel"]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (
+            b"fileReservedTime = 48 \n",
+            "reads no integer of 32 bits from '48 ' and uses its default",
+        ),
+        (b"fileReservedTime = 99999999999\n", "reads no integer of 32 bits"),
+        (b"autoCreateTopicEnable = yes\n", "takes 'yes' for false; write true or false"),
+        (b"enableLmq = true \n", "takes 'true ' for false"),
+        (b"storePathRootDir = /data/store \n", "4.9 uses '/data/store ' with its space"),
+        (b"storePathRootDir = /data/\xc3\xbc\n", r"line 1: storePathRootDir has a byte .* \\uXXXX"),
+        (b"storePathRootDir = C:\\users\n", r"line 1: \\u is not followed by"),
+        (b"\xef\xbb\xbffileReservedTime = 48\n", "byte order mark"),
+        (
+            b"mappedFileSizeCommitLog=65536\nmapedFileSizeCommitLog=131072\n",
+            "mappedFileSizeCommitLog and mapedFileSizeCommitLog are one setting",
+        ),
+    ],
+)
+def test_a_value_that_a_broker_reads_otherwise_is_refused(
+    content: bytes, why: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_bytes(content)
+    monkeypatch.setenv("MQSTORE_CONFIG_FILE", str(path))
+    with pytest.raises(ConfigurationError, match=why):
+        load()
 
 
 def test_missing_file_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -2,16 +2,16 @@
 
 A setting that RocketMQ has too has RocketMQ's name. Case and underscores do not matter:
 ``MQSTORE_MAPPED_FILE_SIZE_COMMIT_LOG``, ``MQSTORE_mappedFileSizeCommitLog`` and, in a file,
-``mappedFileSizeCommitLog`` are one setting. ``MQSTORE_CONFIG_FILE`` names the file, which has the
-form of RocketMQ's ``broker.conf``: ``name = value`` lines and ``#`` comments. Unknown names are
-rejected; other settings of a broker are accepted in the file and have no effect.
+``mappedFileSizeCommitLog`` are one setting. ``MQSTORE_CONFIG_FILE`` names the file, which is read
+as RocketMQ reads its ``broker.conf``. Unknown names are rejected, and values that a broker reads
+otherwise; other settings of a broker are accepted in the file and have no effect.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -34,13 +34,14 @@ from mqstore.storage import StoreConfig
 from mqstore.storage.formats import StoreFormat
 from mqstore.storage.host import PRIVATE_UMASK
 from mqstore.storage.settings import (
-    BROKER_SETTINGS,
     FlushDiskType,
     broker_refusals,
+    fields_by_name,
+    file_refusals,
     fold,
     given_variables,
     is_setting,
-    unknown_settings,
+    parse_settings_file,
     unknown_variables,
 )
 
@@ -493,8 +494,8 @@ class _NamedSource(PydanticBaseSettingsSource):
         raise NotImplementedError
 
     def __call__(self) -> dict[str, Any]:
-        own = _folded_names(self.settings_cls.model_fields)
-        store = _folded_names(StoreConfig.model_fields)
+        own = fields_by_name(self.settings_cls.model_fields)
+        store = fields_by_name(StoreConfig.model_fields)
         values: dict[str, Any] = {}
         store_values: dict[str, Any] = {}
         for name, value in _given():
@@ -525,17 +526,15 @@ def _given() -> Iterator[tuple[str, str]]:
 def _read_settings_file(path: Path) -> dict[str, str]:
     """Read a settings file of mqstore, or RocketMQ's broker.conf."""
     values = read_properties(path)
-    unknown = unknown_settings(values, BROKER_SETTINGS)
-    if unknown is not None:
-        raise ConfigurationError(f"settings file {path}: {unknown}: correct or remove it")
-    refused = "; ".join(broker_refusals(values))
+    fields = fields_by_name({**StoreConfig.model_fields, **Settings.model_fields})
+    refused = "; ".join((*file_refusals(values, fields), *broker_refusals(values)))
     if refused:
         raise ConfigurationError(f"settings file {path}: {refused}")
     return values
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """Read a file of ``name = value`` lines.
+    """Read a settings file as a broker does, whatever its settings are.
 
     Raises ConfigurationError for an unreadable file or line.
     """
@@ -544,33 +543,11 @@ def read_properties(path: Path) -> dict[str, str]:
             raise ConfigurationError(
                 f"settings file {path} is larger than {CONFIG_FILE_SIZE_MAX} bytes"
             )
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return parse_settings_file(path.read_bytes())
+    except OSError as error:
         raise ConfigurationError(f"settings file {path} cannot be read: {error}") from None
-    values: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        line = line.strip()
-        if not line or line.startswith("#"):
-            continue
-        name, separator, value = line.partition("=")
-        if not separator:
-            raise ConfigurationError(
-                f"settings file {path}, line {number}: expected `name = value`"
-            )
-        values[name.strip()] = value.strip()
-    return values
-
-
-def _folded_names(fields: Mapping[str, FieldInfo]) -> dict[str, str]:
-    names: dict[str, str] = {}
-    for name, field in fields.items():
-        if name == "store_config":
-            continue
-        names[fold(name)] = name
-        alias = field.validation_alias
-        choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
-        names.update({fold(choice): name for choice in choices if isinstance(choice, str)})
-    return names
+    except ValueError as error:
+        raise ConfigurationError(f"settings file {path}: {error}") from None
 
 
 def _token_file(directory: Path | None, role: str) -> str | None:

@@ -13,6 +13,7 @@ from typing import Final
 
 from pydantic import AliasChoices
 from pydantic.alias_generators import to_camel
+from pydantic.fields import FieldInfo
 
 from mqstore.storage.config import StoreConfig
 
@@ -60,15 +61,20 @@ def fold(name: str) -> str:
     return name.replace("_", "").lower()
 
 
-def _of_store() -> Iterator[str]:
-    for name, field in StoreConfig.model_fields.items():
-        yield name
+def fields_by_name(fields: Mapping[str, FieldInfo]) -> dict[str, str]:
+    """The field of each name of a setting, with its other spellings; names are folded."""
+    return {fold(spelling): name for name, spelling in _spellings(fields)}
+
+
+def _spellings(fields: Mapping[str, FieldInfo]) -> Iterator[tuple[str, str]]:
+    for name, field in fields.items():
+        yield name, name
         alias = field.validation_alias
-        if isinstance(alias, AliasChoices):
-            yield from (choice for choice in alias.choices if isinstance(choice, str))
+        choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
+        yield from ((name, choice) for choice in choices if isinstance(choice, str))
 
 
-OF_STORE: Final = frozenset(_of_store())
+OF_STORE: Final = frozenset(spelling for _, spelling in _spellings(StoreConfig.model_fields))
 """Settings of the store, with RocketMQ's older spellings."""
 _SETTINGS: Final = {fold(name): name for name in OF_SERVICES | OF_STORE}
 _VARIABLES: Final = _SETTINGS | {fold(name): name for name in OF_CLIENTS}

@@ -3,28 +3,30 @@
 Used by services, commands and jobs to read and to refuse settings. ``StoreConfig`` is the value.
 """
 
-from mqstore.storage.broker_settings import NAMES as BROKER_SETTINGS
 from mqstore.storage.broker_settings import refusals as broker_refusals
 from mqstore.storage.config import FlushDiskType
 from mqstore.storage.delay_levels import DelayLevels
 from mqstore.storage.setting_names import (
     ENV_PREFIX,
+    fields_by_name,
     fold,
     given_variables,
     is_setting,
-    unknown_settings,
     unknown_variables,
 )
+from mqstore.storage.settings_file import parse as parse_settings_file
+from mqstore.storage.settings_file import refusals as file_refusals
 
 __all__ = [
-    "BROKER_SETTINGS",
     "ENV_PREFIX",
     "DelayLevels",
     "FlushDiskType",
     "broker_refusals",
+    "fields_by_name",
+    "file_refusals",
     "fold",
     "given_variables",
     "is_setting",
-    "unknown_settings",
+    "parse_settings_file",
     "unknown_variables",
 ]

@@ -30,7 +30,7 @@ from mqstore.storage.retention import (
     read_archive,
     read_pins,
 )
-from mqstore.storage.settings import BROKER_SETTINGS, unknown_settings
+from mqstore.storage.settings import fields_by_name, file_refusals, fold, parse_settings_file
 from mqstore.storage.verify import StoreAtRest
 
 ID_DIGITS: Final = 8
@@ -86,27 +86,25 @@ def _segments(store: StoreAtRest, files: PosixFileSystem) -> list[SegmentFacts]:
 
 
 def _config(path: Path) -> StoreConfig:
-    """The settings that count here, of a file with a ``name=value`` a line."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise WrongUsage(f"{path} is no broker.conf ({error})") from error
-    lines = (line.partition("=") for line in text.splitlines())
-    said = {name.strip(): value.strip() for name, _, value in lines if not name.startswith("#")}
-    unknown = unknown_settings((name for name in said if name), BROKER_SETTINGS)
-    if unknown is not None:
-        raise WrongUsage(f"{path}: {unknown}: correct or remove it")
+    """The settings that count here, of a broker's file."""
     fields = StoreConfig.model_fields
+    names = fields_by_name(fields)
+    try:
+        said = parse_settings_file(path.read_bytes())
+    except ValueError as error:
+        raise WrongUsage(f"{path} is no broker.conf ({error})") from error
+    refused = "; ".join(file_refusals(said, names))
+    if refused:
+        raise WrongUsage(f"{path}: {refused}")
     chosen = {
-        alias: said[alias]
-        for name in _READ
-        if (alias := fields[name].alias) is not None and alias in said
+        names[fold(name)]: value for name, value in said.items() if names.get(fold(name)) in _READ
     }
     try:
         return StoreConfig.model_validate(chosen)
     except ValidationError as error:
         first = error.errors()[0]
-        raise WrongUsage(f"{path}: {first['loc'][0]}: {first['msg']}") from error
+        name = fields[str(first["loc"][0])].alias
+        raise WrongUsage(f"{path}: {name}: {first['msg']}") from error
 
 
 def _name(store: StoreAtRest) -> str:

@@ -12,6 +12,7 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from mqstore.storage import java_properties
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import StoreDamaged, StoreOfAnother, StoreUnsupported
 from mqstore.storage.layout import StoreFormat
@@ -220,4 +221,16 @@ def broker_conf(content: FormatFile, config: StoreConfig, paths: StorePaths) -> 
     if host := next(iter(content.store_hosts), None):
         settings["brokerIP1"], _, settings["listenPort"] = host.rpartition(":")
     head = f"# boots RocketMQ {content.rocketmq_format.value} on store {content.store_id}\n"
-    return head + "".join(f"{name}={value}\n" for name, value in settings.items())
+    return head + java_properties.dump(settings)
+
+
+def read_broker_conf(files: FileSystem, paths: StorePaths) -> dict[str, str]:
+    """Return what ``broker_conf`` wrote; nothing where it cannot be read.
+
+    Versions before wrote paths in UTF-8, without escapes.
+    """
+    content = files.read(paths.broker_conf)
+    try:
+        return {each.name: each.value for each in java_properties.parse(content, "utf-8")}
+    except ValueError:
+        return {}

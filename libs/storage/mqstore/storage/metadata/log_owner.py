@@ -25,7 +25,6 @@ from mqstore.storage.seams import FileSystem
 from mqstore.storage.system.atomic_file import replace_file
 
 ADOPT: Final = "mqstore store adopt"
-_ROOT_SETTING: Final = b"storePathRootDir="
 
 
 class LogOwner(BaseModel):
@@ -205,11 +204,8 @@ def root_before(files: FileSystem, paths: StorePaths) -> Path | None:
     log."""
     if files.stat(paths.broker_conf) is None:
         return None
-    for line in files.read(paths.broker_conf).splitlines():
-        if line.startswith(_ROOT_SETTING):
-            root = line.removeprefix(_ROOT_SETTING).decode(errors="surrogateescape")
-            return None if "\0" in root else Path(root)
-    return None
+    root = format_file.read_broker_conf(files, paths).get("storePathRootDir")
+    return None if root is None or "\0" in root else Path(root)
 
 
 def _epoch_now(files: FileSystem, paths: StorePaths, content: FormatFile) -> int:

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import StoreUnsupported
+from mqstore.storage.metadata import format_file
 from mqstore.storage.metadata.format_file import FormatFile, Settings, Sizes
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import FileSystem
@@ -83,9 +84,7 @@ def _read_broker_conf(files: FileSystem, paths: StorePaths) -> dict[str, str]:
     stat = files.stat(paths.broker_conf)
     if stat is None or stat.is_directory or stat.size > _BROKER_CONF_SIZE_MAX:
         return {}
-    text = files.read(paths.broker_conf).decode(errors="replace")
-    lines = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
-    return {name.strip(): value.strip() for name, _, value in lines}
+    return format_file.read_broker_conf(files, paths)
 
 
 def _is_valid(name: str, value: str, paths: StorePaths) -> bool:

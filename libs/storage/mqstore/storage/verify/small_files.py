@@ -20,7 +20,7 @@ from mqstore.storage.metadata import (
     store_lock,
     write_pause,
 )
-from mqstore.storage.metadata.format_file import FormatFile
+from mqstore.storage.metadata.format_file import FormatFile, read_broker_conf
 from mqstore.storage.metadata.quarantine import Quarantine
 from mqstore.storage.recovery import accepted_loss
 from mqstore.storage.recovery.report import RecoveryReport
@@ -131,8 +131,7 @@ class SmallFilesCheck:
         if self._files.stat(path) is None:
             yield self._of(Kind.OURS, path, "is not there; the next opening writes it again")
             return
-        text = self._files.read(path).decode(errors="replace")
-        found = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+        found = read_broker_conf(self._files, self._paths)
         sizes = content.sizes.model_dump(by_alias=True)
         for name in _SIZES_IN_CONF:
             if found.get(name) != str(sizes[name]):

@@ -28,6 +28,8 @@ import java.nio.file.Path;
  * subscribe (served only)        consumerFilter.json after registrations
  * pull (served only)             what groups get of queues, by a broker's filters
  * properties (served only)       names of settings that RocketMQ takes from its files
+ * parse (served only)            what Java reads in properties files
+ * configure (served only)        what a broker has after it read settings files
  * bloom (served only)            where a subscription's bits are
  * transact DIR REQUEST           a whole broker on DIR, and a TransactionMQProducer; ends the JVM
  * consume DIR REQUEST            a whole broker on DIR, and a group that sends back; ends the JVM
@@ -164,6 +166,12 @@ public final class Main {
                 break;
             case "properties":
                 Properties.list(out);
+                break;
+            case "parse":
+                Properties.parse(command.getAsJsonArray("files"), out);
+                break;
+            case "configure":
+                Properties.configure(command.getAsJsonArray("files"), out);
                 break;
             case "bloom":
                 Filters.bloom(command.getAsJsonArray("requests"), out);
