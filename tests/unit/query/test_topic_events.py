@@ -16,7 +16,13 @@ from mqstore.service.arrivals import ReaderArrivals
 from mqstore.service.events import RETRY
 from mqstore.service.message_bodies import BodyForm
 from mqstore.storage.codec import cursors
-from mqstore.storage.errors import RecordExpired, StorageError, StoreNotOpen, TopicUnknown
+from mqstore.storage.errors import (
+    RecordExpired,
+    StorageError,
+    StoreNotOpen,
+    TopicNotReadable,
+    TopicUnknown,
+)
 from mqstore.storage.lookup.answers import KeyAnswer, ScanRange
 from mqstore.storage.lookup.topic_scan import TopicQuery
 
@@ -43,6 +49,9 @@ class Scripted:
 
     def require_current(self, store: Any) -> None:
         """The store is never replaced."""
+
+    def require_consuming(self, topic: str, group: str) -> None:
+        """The topic may be read."""
 
     def reply_bytes_max(self, *, inflate: bool) -> int:
         return 1 << 20
@@ -88,7 +97,7 @@ def test_stream_reports_its_position_while_no_message_matches(
     assert events_of([100, 200, 300]) == [RETRY, position(100), position(200), position(300)]
 
 
-@pytest.mark.parametrize("failure", [RecordExpired, TopicUnknown, StoreNotOpen])
+@pytest.mark.parametrize("failure", [RecordExpired, TopicNotReadable, TopicUnknown, StoreNotOpen])
 def test_stream_ends_at_an_error_that_a_new_request_reports(failure: type[StorageError]) -> None:
     error = failure("recovering", "why") if failure is StoreNotOpen else failure("why")
     assert events_of([100, error]) == [RETRY, position(100)]

@@ -78,6 +78,8 @@ _RULES: Final = (
     _Rule(errors.TopicNameError, TOPIC_INVALID),
     _Rule(errors.TopicConfigError, TOPIC_CONFIG),
     _Rule(errors.GroupNameError, GROUP_INVALID),
+    _Rule(errors.TopicNotReadable, TOPIC_NOT_READABLE),
+    _Rule(errors.TopicNotWritable, TOPIC_NOT_WRITABLE),
     _Rule(errors.GroupDisabled, GROUP_DISABLED),
     _Rule(errors.GroupOrdered, GROUP_ORDERED),
     _Rule(errors.GroupShared, GROUP_SHARED),

@@ -323,6 +323,7 @@ class StoreParts:
         tables.topics.on_changes = partial(feed.note, TableName.TOPICS)
         tables.groups.on_changes = partial(feed.note, TableName.GROUPS)
         tables.filters.on_changes = partial(feed.note, TableName.FILTERS)
+        tables.topics.on_durable = tables.groups.on_durable = self.directory.state.note_tables
         tables.offsets.on_forced = partial(feed.note, TableName.CONSUMER_OFFSETS)
         deleted.on_change = partial(feed.note, TableName.DELETED_TOPICS)
         self.write_pause.on_change = partial(feed.note, TableName.WRITE_PAUSE)

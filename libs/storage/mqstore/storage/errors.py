@@ -27,6 +27,7 @@
     ├── StoreLocked, StoreOfAnother, StoreUnsupported, StoreDamaged, StoreNotOpen
     ├── ConfigTableError, CheckpointError, MessageIdError, TopicNameError, PropertyError
     ├── GroupNameError, GroupDisabled, TopicConfigError, OffsetRefused, ReceiptInvalid
+    ├── TopicNotReadable, TopicNotWritable
     ├── GroupOrdered, GroupShared, MemberUnknown, MembersFull, EpochStale, EpochNotNewer
     ├── LimitReached               a setting allows no further topic, queue or group
     ├── QueryError                 OffsetOutOfRange, RecordExpired, QueueUnknown, TopicUnknown,
@@ -344,8 +345,16 @@ class TopicConfigError(StorageError):
     """Queue counts, permissions or attributes that no topic can have."""
 
 
+class TopicNotReadable(StorageError):
+    """The topic's perm has no read bit: consumers receive nothing of it."""
+
+
+class TopicNotWritable(StorageError):
+    """The topic's perm has no write bit, or it has no queue to write to."""
+
+
 class GroupDisabled(StorageError):
-    """The group's consumeEnable is false."""
+    """The group's consumeEnable is false, or an administrator has forbidden it the topic."""
 
 
 class GroupOrdered(StorageError):

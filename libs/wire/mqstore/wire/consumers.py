@@ -282,6 +282,7 @@ RECEIVE: Final = Operation(
         problems.GROUP_UNKNOWN,
         problems.LIMIT_REACHED,
         problems.GROUP_DISABLED,
+        problems.TOPIC_NOT_READABLE,
         problems.GROUP_ORDERED,
         problems.MEMBER_UNKNOWN,
         problems.OVERLOADED,
@@ -325,6 +326,7 @@ RETURN: Final = Operation(
     example=examples.RESULTS,
     problems=(
         *_RECEIPTS,
+        problems.TOPIC_NOT_WRITABLE,
         problems.GROUP_UNKNOWN,
         problems.LIMIT_REACHED,
         problems.PROPERTY_INVALID,

@@ -15,8 +15,8 @@ GROUP_DISABLED = register(
     "group-disabled",
     409,
     "The group may not consume",
-    "The group's `consumeEnable` is false.",
-    "Set it to true: `PUT /v1/groups/GROUP`.",
+    "The group's `consumeEnable` is false, or a broker's administrator forbade it the topic.",
+    "Set `consumeEnable` to true: `PUT /v1/groups/GROUP`.",
 )
 GROUP_ORDERED = register(
     "group-ordered",

@@ -341,6 +341,7 @@ TOPIC_EVENTS: Final = Operation(
         problems.BAD_CURSOR,
         problems.BAD_FILTER,
         problems.SHARD_NEEDED,
+        problems.TOPIC_NOT_READABLE,
         problems.TOPIC_UNKNOWN,
         problems.MESSAGE_EXPIRED,
     ),

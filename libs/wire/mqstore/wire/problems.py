@@ -211,6 +211,13 @@ TOPIC_NOT_WRITABLE = register(
     "The `perm` of the topic has no write bit.",
     "Set `perm` 6: `PUT /v1/topics/TOPIC`.",
 )
+TOPIC_NOT_READABLE = register(
+    "topic-not-readable",
+    409,
+    "The topic may not be read",
+    "The `perm` of the topic has no read bit: consumers receive nothing of it.",
+    "Set `perm` 6, or 4 without writes: `PUT /v1/topics/TOPIC`.",
+)
 UNIQUE_KEY_TAKEN = register(
     "unique-key-taken",
     409,

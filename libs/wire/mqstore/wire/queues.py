@@ -229,8 +229,10 @@ PULL: Final = Operation(
     problems=(
         problems.BAD_FILTER,
         problems.GROUP_INVALID,
+        problems.GROUP_DISABLED,
         problems.SHARD_NEEDED,
         *problems.OF_SHARDS,
+        problems.TOPIC_NOT_READABLE,
         problems.TOPIC_UNKNOWN,
         problems.QUEUE_UNKNOWN,
     ),

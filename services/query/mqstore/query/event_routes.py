@@ -26,7 +26,7 @@ from mqstore.service.events import RETRY
 from mqstore.service.limits import client_of
 from mqstore.service.message_bodies import BodyForm
 from mqstore.service.problems import Problem
-from mqstore.storage.errors import RecordExpired, StoreNotOpen, TopicUnknown
+from mqstore.storage.errors import RecordExpired, StoreNotOpen, TopicNotReadable, TopicUnknown
 from mqstore.storage.formats import decode_cursor, encode_cursor
 from mqstore.storage.reads import KeyAnswer, PullFilter, TopicQuery
 from mqstore.wire import messages as operations
@@ -109,6 +109,7 @@ class EventRoutes:
         )
         stream = _Stream(service, store, query, start, wanted, form, is_allowed)
         await service.run(lambda: service.require_topic(topic))
+        await service.run(lambda: store.require_consuming(topic, group=""))
         store.reader.scans.require_unexpired(query, start)
         service.require_current(store)
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
@@ -154,7 +155,7 @@ class _Stream:
                 ends = await self._service.run_admitted(self._ends)
                 answer, events = await self._service.run_admitted(self._scan)
                 self._service.require_current(self._store)
-            except (RecordExpired, StoreNotOpen, TopicUnknown, Problem):
+            except (RecordExpired, StoreNotOpen, TopicNotReadable, TopicUnknown, Problem):
                 return  # a client that reconnects gets the problem
             if not self._is_allowed():
                 return
@@ -167,6 +168,7 @@ class _Stream:
 
     def _ends(self) -> list[tuple[str, int, int]]:
         topic = self._query.topic
+        self._store.require_consuming(topic, group="")
         return [(topic, each.queue_id, each.max_offset) for each in self._service.queues(topic)]
 
     def _scan(self) -> tuple[KeyAnswer, bytes]:

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from mqstore.query.topic_queues import TopicQueues
 from mqstore.storage import StoreReader
-from mqstore.storage.admin import ConsumerFilters, ConsumerOffsets, DelayOffsets, FollowedTable
+from mqstore.storage.admin import (
+    ConsumerFilters,
+    ConsumerOffsets,
+    DelayOffsets,
+    FollowedTable,
+    SubscriptionGroups,
+)
 from mqstore.storage.directory import StorePaths
 from mqstore.storage.host import Seams
 from mqstore.storage.reads import FollowedExpired, FollowedSettled, count_open
+
+CONSUMING_MAX: Final = 10_000
+"""Maximum number of pairs of topic and group that are known to be consumable."""
 
 
 class OpenedStore:
@@ -24,11 +34,14 @@ class OpenedStore:
         self.reader = reader
         self.id = reader.format.store_id
         self.topics = TopicQueues(paths, seams)
+        self.groups = FollowedTable(SubscriptionGroups, paths, seams)
         self.offsets = FollowedTable(ConsumerOffsets, paths, seams)
         self.filters = FollowedTable(ConsumerFilters, paths, seams)
         self.delays = FollowedTable(DelayOffsets, paths, seams)
         self.settled = FollowedSettled(seams.files, paths.dead_letters)
         self.expired = FollowedExpired(seams.files, paths.expired_unread)
+        self._consuming: dict[tuple[str, str], int] = {}
+        """By topic and group, the revision of the tables at which it could be consumed."""
         self.in_memory_until: dict[tuple[str, int], float] = {}
         """By topic and queue id, the monotonic time in seconds until which the end of the queue
         counts as in memory, because it was read a moment before."""
@@ -40,6 +53,22 @@ class OpenedStore:
         ``on_damage`` is called with the physical offset of damage, from any thread.
         """
         return cls(StoreReader.open(root, seams, on_damage), seams)
+
+    def may_consume(self, topic: str, group: str) -> bool:
+        """Whether ``require_consuming`` is known to raise nothing: no table has changed since."""
+        revision = self.reader.state.tables_revision
+        return revision != 0 and self._consuming.get((topic, group)) == revision
+
+    def require_consuming(self, topic: str, group: str) -> None:
+        """Raise TopicNotReadable or GroupDisabled where a broker refuses this pull; ``group`` is
+        empty for a pull of none. May wait for the disk."""
+        revision = self.reader.state.tables_revision
+        self.topics.require_readable(topic)
+        if group:
+            self.groups.now().table.require_consuming(group, [topic])
+        if len(self._consuming) >= CONSUMING_MAX:
+            self._consuming.clear()
+        self._consuming[topic, group] = revision
 
     def count_dead_letters(self, topic: str) -> int:
         """Number of open dead letters of a topic ``%DLQ%GROUP``. May wait for the disk."""

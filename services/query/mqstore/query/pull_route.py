@@ -161,6 +161,8 @@ class PullRoute:
             if self._other_shard(request, requested) is not None:
                 return None
             store = service.store
+            if not store.may_consume(requested.topic, requested.group):
+                return None
             queue = store.reader.queues.pulled(requested.topic, requested.queue_id)
             if queue is None:
                 return None
@@ -258,6 +260,8 @@ class PullRoute:
             return None
         place = (requested.topic, requested.queue_id)
         store = self._service.store
+        if not store.may_consume(requested.topic, requested.group):
+            return None
         if time.monotonic() > store.in_memory_until.get(place, 0.0):
             return None
         pulls, count, most = store.reader.pulls, requested.count, self._loop_bytes_max
@@ -300,6 +304,7 @@ class PullRoute:
         return self._encode_result(requested, self._pull(requested))
 
     def _pull(self, requested: _PullRequest) -> Pull | Slices:
+        self._service.store.require_consuming(requested.topic, requested.group)
         if not isinstance(requested.wanted, SqlFilter):
             return self._pull_by(requested, requested.wanted)
         known = self._service.subscriptions(requested.topic)

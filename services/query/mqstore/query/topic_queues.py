@@ -24,6 +24,12 @@ class TopicQueues:
         found = self._file.now().table.get(topic)
         return None if found is None else found.queues
 
+    def require_readable(self, topic: str) -> None:
+        """Raise TopicNotReadable for a topic that its perm does not let consumers read."""
+        found = self._file.now().table.get(topic)
+        if found is not None:
+            found.require_readable()
+
     def names(self) -> list[str]:
         """Return the names of all configured topics, sorted."""
         return sorted(self._file.now().table.names())

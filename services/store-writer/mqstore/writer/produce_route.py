@@ -327,8 +327,7 @@ class ProduceRoute:
             topic = await asyncio.to_thread(store.create_topic, name, queues=queues)
         if name in self._unconfirmed:
             await self._confirm(name)
-        if not topic.is_writable or topic.write_queues < 1:
-            raise Problem(problems.TOPIC_NOT_WRITABLE, f"topic {name} takes no messages")
+        topic.require_writable()
         self._topics[name] = topic
         return topic
 

@@ -226,7 +226,10 @@ def test_what_cannot_be_resent_says_why_and_stays(dead: Dead) -> None:
     assert (gone.status, "T" in gone.detail) == (REFUSED, True)
     dead.store.create_topic("T", queues=1, perm=4)
     (closed,) = dead.letters.resend_chosen("g", dead.ids[:1], TOPIC).letters
-    assert (closed.status, closed.detail) == (REFUSED, "topic T takes no messages: change its perm")
+    assert (closed.status, "topic T takes no messages: its perm is 4" in closed.detail) == (
+        REFUSED,
+        True,
+    )
     assert dead.listed() == list(range(10))
 
 

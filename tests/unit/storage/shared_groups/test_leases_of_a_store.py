@@ -18,6 +18,8 @@ from mqstore.storage.errors import (
     LimitReached,
     MembersFull,
     ReceiptInvalid,
+    TopicNotReadable,
+    TopicNotWritable,
     TopicUnknown,
 )
 from mqstore.storage.lookup.pull_filter import parse_tags
@@ -435,6 +437,28 @@ def test_a_group_that_is_disabled_receives_nothing(consumers: Consumers) -> None
     consumers.store.groups.put("g", lambda known: replace(known, consume_enable=False))
     with pytest.raises(GroupDisabled, match="consumeEnable"):
         consumers.receive()
+
+
+def test_a_topic_without_the_read_bit_is_received_again_once_it_has_it(
+    consumers: Consumers,
+) -> None:
+    given = consumers.receive(1).messages[0]
+    consumers.store.put_topic("T", TopicChange(perm=2))
+    with pytest.raises(TopicNotReadable, match="perm is 2"):
+        consumers.receive()
+    assert consumers.acknowledge(given) == [OK], "what a consumer has it may settle"
+    consumers.store.put_topic("T", TopicChange(perm=4))
+    assert consumers.receive(1).messages
+
+
+def test_a_retry_topic_has_a_perm_of_its_own(consumers: Consumers) -> None:
+    first, second = consumers.receive(2).messages
+    consumers.give_back(first)
+    consumers.store.put_topic("%RETRY%g", TopicChange(perm=4))
+    with pytest.raises(TopicNotWritable, match="%RETRY%g"):
+        consumers.give_back(second)
+    consumers.store.put_topic("%RETRY%g", TopicChange(perm=2))
+    consumers.give_back(second)  # it was still leased
 
 
 def test_an_unknown_topic_is_refused(consumers: Consumers) -> None:

@@ -17,7 +17,7 @@ from mqstore.storage.tables.config_tables import (
 )
 from mqstore.storage.tables.consumer_filters import ConsumerFilters, FilterData
 from mqstore.storage.tables.followed_table import FollowedTable, TableSnapshot
-from mqstore.storage.tables.subscription_groups import GroupConfig
+from mqstore.storage.tables.subscription_groups import GroupConfig, SubscriptionGroups
 from mqstore.storage.tables.table import Source
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "OffsetChange",
     "Position",
     "Source",
+    "SubscriptionGroups",
     "TableSnapshot",
     "TableTexts",
     "TopicChange",

@@ -7,7 +7,7 @@ within maxGroups. Source: SubscriptionGroupManager of 4.9.7 and 5.4.0.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
@@ -98,6 +98,10 @@ class Groups:
                 )
             self._require_room(name)
         return _default(name)
+
+    def require_consuming(self, name: str, topics: Sequence[str]) -> None:
+        """Raise GroupDisabled where a group may not consume, or not one of these topics."""
+        self._table.require_consuming(name, topics)
 
     def make(self, name: str) -> None:
         """Make a group that has neither a config nor offsets, where its use may make it.

@@ -77,6 +77,8 @@ _CONFIRMED: Final = 384
 _IN_SYNC: Final = 392
 _LEADER_END: Final = 400
 """Greatest known end of the leader's log, in a store that follows one; else 0."""
+_TABLES: Final = 408
+"""Number of changes of topics and groups; 0 in pages of earlier releases."""
 
 
 class Health(IntEnum):
@@ -280,6 +282,12 @@ class StatePageReader:
         return self._index_complete.value != 0
 
     @property
+    def tables_revision(self) -> int:
+        """Counter of changes of topics and groups that are on disk; 0 where the writer counts none.
+        Load it before reading them."""
+        return self._load(_TABLES)
+
+    @property
     def arrivals(self) -> int:
         """Counter of arrivals. Read it before looking for messages, and pass it to ``wait``."""
         return load_u32(self._view, _ARRIVALS)
@@ -395,6 +403,11 @@ class StatePage(StatePageReader):
         """Note the greatest known end of the log that this one is a copy of."""
         self._store(_LEADER_END, offset)
 
+    def note_tables(self) -> None:
+        """Count a change of topics or groups that is on disk. Thread-safe."""
+        with self._changes:
+            self._store(_TABLES, self.tables_revision + 1)
+
     def _publish(self) -> None:
         """Move the bounds of readers to what the log has below ``_bound``, the maximum first."""
         assert self._bound is not None
@@ -448,6 +461,7 @@ class StatePage(StatePageReader):
         self._store(_CONFIRMED, 0)
         self._store(_IN_SYNC, 0)
         self._store(_LEADER_END, 0)
+        self.note_tables()
         self._store(_RECOVERY_DONE, 0)
         self._store(_RECOVERY_TOTAL, 0)
         self._store_id(_STORE_ID, store_id)

@@ -26,6 +26,7 @@ from mqstore.storage.errors import (
     QueryError,
     RecordError,
     TopicNameError,
+    TopicNotWritable,
     TopicTooLong,
     TopicUnknown,
 )
@@ -175,15 +176,17 @@ class DeadLetters:
         return resend
 
     def _target(self, group: str, letter: DeadLetter, to: ResendTarget) -> str:
-        """The topic to resend to. Raises TopicUnknown, TopicNameError, PropertyError."""
+        """The topic to resend to.
+
+        Raises TopicUnknown, TopicNameError, TopicNotWritable, PropertyError.
+        """
         source = letter.source_topic
         if source is None:
             raise PropertyError("it has no property RETRY_TOPIC: produce its body to a topic")
         if to is ResendTarget.GROUP:
             return RETRY_PREFIX + group
         topic_names.check_send_topic(source, self._store.format)
-        if not self._store.topic(source).is_writable:
-            raise TopicNameError(f"topic {source} takes no messages: change its perm")
+        self._store.topic(source).require_writable()
         return source
 
     def _was_resent(self, group: str, letter: DeadLetter) -> bool:
@@ -407,6 +410,7 @@ _UNSENDABLE: Final = (
     PropertiesTooLong,
     PropertyError,
     TopicNameError,
+    TopicNotWritable,
     TopicTooLong,
     TopicUnknown,
 )

@@ -21,10 +21,10 @@ from mqstore.storage import topic_names
 from mqstore.storage.admin.group_offsets import Commit, GroupOffset
 from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import (
-    GroupDisabled,
     PropertyError,
     PutRefused,
     QueueUnknown,
+    TopicNotReadable,
     TopicUnknown,
 )
 from mqstore.storage.lookup.answers import Pull, Unreadable
@@ -102,10 +102,10 @@ class SharedGroups:
 
         Messages of the group's retry topic come with those of its subscriptions. ``member`` is the
         caller in an ordered group. Raises GroupNameError, GroupUnknown, LimitReached,
-        GroupDisabled, GroupOrdered, MemberUnknown, TopicUnknown, StoreNotWritable, StoreFailed,
-        OSError.
+        GroupDisabled, TopicNotReadable, GroupOrdered, MemberUnknown, TopicUnknown,
+        StoreNotWritable, StoreFailed, OSError.
         """
-        config = self._consuming(group)
+        config = self._consuming(group, subscriptions)
         limits = self._limits(count, max_bytes, invisible_s)
         with self._table.lock_of(group):
             limits.turn = self._ordered.begin_turn(group, member)
@@ -128,7 +128,7 @@ class SharedGroups:
             for each in subscriptions
         ):
             return None
-        config, lock = self._consuming(group), self._table.lock_of(group)
+        config, lock = self._consuming(group, subscriptions), self._table.lock_of(group)
         limits = self._limits(count, min(max_bytes, MEMORY_BYTES_MAX), invisible_s)
         limits.is_in_memory = True
         if not lock.acquire(blocking=False):
@@ -144,16 +144,16 @@ class SharedGroups:
         finally:
             lock.release()
 
-    def _consuming(self, group: str) -> GroupConfig:
-        """The config of a group that may consume.
+    def _consuming(self, group: str, subscriptions: Sequence[Subscription] = ()) -> GroupConfig:
+        """The config of a group that may consume, these topics too.
 
-        Raises GroupNameError, GroupUnknown, LimitReached, GroupDisabled.
+        Raises GroupNameError, GroupUnknown, LimitReached, GroupDisabled, TopicNotReadable,
+        TopicUnknown.
         """
         config = self._store.groups.use(group)
-        if not config.consume_enable:
-            raise GroupDisabled(
-                f"group {group} may not consume: its consumeEnable is false; set it to true"
-            )
+        self._store.groups.require_consuming(group, [each.topic for each in subscriptions])
+        for each in subscriptions:
+            self._store.topic(each.topic).require_readable()
         return config
 
     def _receive(
@@ -190,7 +190,8 @@ class SharedGroups:
         start = self._turn % len(found) if found else 0
         found = found[start:] + found[:start]
         for topic in reversed(retries):
-            with suppress(TopicUnknown):
+            with suppress(TopicUnknown, TopicNotReadable):
+                self._store.topic(topic).require_readable()
                 found[:0] = [(None, Place(group, topic, each)) for each in queue_ids(group, topic)]
         return found
 
@@ -414,7 +415,8 @@ class SharedGroups:
         holds its queue for ``delay_s`` or the time of the level, without either for
         ``returned.ORDERED_DELAY_S``. Returns the statuses, and the physical offset below which the
         log has the copies. Raises GroupNameError, GroupUnknown, LimitReached, ReceiptInvalid,
-        PutRefused, StoreFailed; messages whose copies are not stored stay leased.
+        TopicNotWritable (the retry topic), PutRefused, StoreFailed; messages whose copies are not
+        stored stay leased.
         """
         config, done = self._store.groups.use(group), Received()
         levels = self._store.delays.levels

@@ -13,18 +13,19 @@ from mqstore.storage.lookup.pop_records import retry_topics as pop_retry_topics
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.shared_groups import returned
 from mqstore.storage.shared_groups.results import Subscription
+from mqstore.storage.tables.config_tables import TopicConfig
 from mqstore.storage.tables.subscription_groups import GroupConfig
 from mqstore.storage.topic_names import DLQ_PREFIX, RETRY_PREFIX
 
 _READ_WRITE = 6
 
 
-def require_topic(store: MessageStore, name: str, queues: int) -> None:
-    """Make a topic unless it is there. Errors as ``MessageStore.put_topic``."""
+def require_topic(store: MessageStore, name: str, queues: int) -> TopicConfig:
+    """Return a topic; make it unless it is there. Errors as ``MessageStore.put_topic``."""
     try:
-        store.topic(name)
+        return store.topic(name)
     except TopicUnknown:
-        store.put_topic(name, TopicChange(queues, queues, _READ_WRITE))
+        return store.put_topic(name, TopicChange(queues, queues, _READ_WRITE))
 
 
 def append(store: MessageStore, message: Message) -> Placement:
@@ -55,10 +56,10 @@ class Copies:
     def append_retry(self, config: GroupConfig, record: Record, level: int, reason: str) -> int:
         """Store a message for a retry after a delay level; return the end of the copy in the log.
 
-        Raises PutRefused, PropertyError, StoreFailed.
+        Raises TopicNotWritable, PutRefused, PropertyError, StoreFailed.
         """
         topic, queues = RETRY_PREFIX + config.name, max(1, config.retry_queues)
-        require_topic(self._store, topic, queues)
+        require_topic(self._store, topic, queues).require_writable()
         queue_id = self._random.randrange(queues)
         level = returned.level_for(record, level)
         host, store_format = self._store.host, self._store.format

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
-from mqstore.storage.errors import TopicUnknown
+from mqstore.storage.errors import TopicNotReadable, TopicNotWritable, TopicUnknown
 from mqstore.storage.layout import LMQ_PREFIX, StoreFormat
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import Seams
@@ -49,13 +49,29 @@ class TopicConfig:
 
     @property
     def is_readable(self) -> bool:
-        """Whether consumers may read the topic."""
+        """Whether consumers may read the topic (PermName.isReadable)."""
         return bool(self.perm & 4)
 
     @property
     def is_writable(self) -> bool:
-        """Whether producers may write to the topic."""
-        return bool(self.perm & 2)
+        """Whether producers may write to the topic (PermName.isWriteable)."""
+        return bool(self.perm & 2) and self.write_queues > 0
+
+    def require_readable(self) -> None:
+        """Raise TopicNotReadable unless consumers may read the topic."""
+        if not self.is_readable:
+            raise TopicNotReadable(
+                f"topic {self.name} may not be read: its perm is {self.perm}, and 4 (read) is not "
+                "in it; set perm 6, or 4"
+            )
+
+    def require_writable(self) -> None:
+        """Raise TopicNotWritable unless producers may write to the topic."""
+        if not self.is_writable:
+            raise TopicNotWritable(
+                f"topic {self.name} takes no messages: its perm is {self.perm}, with "
+                f"{self.write_queues} queues to write to; set perm 6, which has 2 (write)"
+            )
 
 
 class TopicTable(JournaledTable):

@@ -46,6 +46,8 @@ class JournaledTable(Table):
         self.on_changes: Callable[[bytes | None], None] = lambda _: None
         """Called with the lines of changes that are durable, in their order; with None where only
         the whole table has them. The caller holds a lock: return at once."""
+        self.on_durable: Callable[[], None] = lambda: None
+        """Called when changes are on disk, by the thread that made them so: return at once."""
         self.revision = 0
         """Number of changes in memory."""
         self._unsaved: dict[str, bool] = {}
@@ -118,6 +120,7 @@ class JournaledTable(Table):
         finally:
             if was_saved and not self.is_saved:
                 self.on_unsaved()
+        self.on_durable()
 
     def save(self, await_log: Callable[[], object] = lambda: None) -> None:
         """Write the file, unless it has this content, and remove the changes that it has from the
@@ -133,6 +136,7 @@ class JournaledTable(Table):
             with self._appending:
                 self._journal.drop(end)
                 self._is_torn = self._is_torn and not was_torn
+        self.on_durable()
 
     def adopt_changes(self, lines: str) -> list[str]:
         """Apply changes of another store's table, as ``on_changes`` has them; durable at return.

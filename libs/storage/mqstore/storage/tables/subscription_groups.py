@@ -6,11 +6,11 @@ own groups are in MixAll and SubscriptionGroupManager.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from mqstore.storage.errors import GroupUnknown
+from mqstore.storage.errors import GroupDisabled, GroupUnknown
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.tables.journaled_table import JournaledTable
 from mqstore.storage.tables.table import JsonObject, integer
@@ -56,6 +56,9 @@ _FIELDS_5_X: Final = {
     "consumeTimeoutMinute": "consume_timeout_minutes",
     "groupSysFlag": "sys_flag",
 }
+_FORBIDDEN: Final = "forbiddenTable"
+"""5.x: bits by group and topic."""
+_FORBIDDEN_READ: Final = 1 << 2
 _RETRY_POLICY: Final = {"groupRetryPolicy": {"type": "CUSTOMIZED"}}
 """5.x: the policy of a group that names none."""
 
@@ -91,11 +94,37 @@ class SubscriptionGroups(JournaledTable):
             self.touch()
 
     def remove(self, name: str) -> None:
-        """Remove a group. Raises GroupUnknown."""
+        """Remove a group, and what it is forbidden. Raises GroupUnknown."""
         with self._lock:
             if not self._pop(name):
                 raise GroupUnknown(f"there is no group {name}")
+            forbidden = self.data.get(_FORBIDDEN)
+            if isinstance(forbidden, dict):
+                forbidden.pop(name, None)
             self.touch()
+
+    def require_consuming(self, name: str, topics: Sequence[str]) -> None:
+        """Raise GroupDisabled where a group may not consume, or not one of these topics.
+
+        As a broker does at a pull: consumeEnable, and what an administrator of 5.x has forbidden
+        (SubscriptionGroupManager.getForbidden).
+        """
+        config = self.get(name)
+        if config is not None and not config.consume_enable:
+            raise GroupDisabled(
+                f"group {name} may not consume: its consumeEnable is false; set it to true"
+            )
+        with self._lock:
+            forbidden = self.data.get(_FORBIDDEN)
+            of_group = forbidden.get(name) if isinstance(forbidden, dict) else None
+            bits = of_group if isinstance(of_group, dict) else {}
+            refused = [each for each in topics if _is_read_forbidden(bits.get(each))]
+        if refused:
+            raise GroupDisabled(
+                f"group {name} may not consume {', '.join(refused)}: an administrator of a broker "
+                "has forbidden it (forbiddenTable of subscriptionGroup.json); use another group, "
+                "or delete this one and create it again"
+            )
 
     def _group_to(self, group: GroupConfig) -> JsonObject:
         fields = _FIELDS | (_FIELDS_5_X if self._format is StoreFormat.V5_X else {})
@@ -106,7 +135,7 @@ class SubscriptionGroups(JournaledTable):
 
     def _tree_to_save(self) -> JsonObject:
         if self._format is StoreFormat.V5_X:
-            self.data.setdefault("forbiddenTable", {})
+            self.data.setdefault(_FORBIDDEN, {})
         return super()._tree_to_save()
 
 
@@ -118,6 +147,11 @@ def _group_from(name: str, found: JsonObject) -> GroupConfig:
         if theirs != "groupName"
     }
     return GroupConfig(name, **values)
+
+
+def _is_read_forbidden(bits: object) -> bool:
+    number = integer(bits, 0)
+    return number > 0 and bool(number & _FORBIDDEN_READ)
 
 
 def _as(default: Any, found: Any) -> Any:

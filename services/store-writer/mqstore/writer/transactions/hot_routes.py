@@ -160,8 +160,7 @@ class HotRoutes:
         store = self._service.store
         _check_send_topic(name, store.format)
         topic = store.topic(name)
-        if not topic.is_writable or topic.write_queues < 1:
-            raise Problem(problems.TOPIC_NOT_WRITABLE, f"topic {name} takes no messages")
+        topic.require_writable()
         self._service.topics[name] = topic
         return topic
 
