@@ -18,7 +18,7 @@ from docs.generate.modules import modules
 from docs.generate.problems import problems
 from docs.generate.rest import rest
 from docs.generate.settings import settings
-from docs.generate.takeover import takeover
+from docs.generate.takeover import takeover, takeover_settings
 from mqstore.service import logs
 
 DOCS: Final = Path(__file__).parents[1]
@@ -31,6 +31,7 @@ GENERATORS: Final[dict[str, Callable[..., str]]] = {
     "rest": rest,
     "settings": settings,
     "takeover": takeover,
+    "takeover_settings": takeover_settings,
 }
 FIRST: Final = ("index.md", "start.md")
 SECTIONS: Final = {

@@ -3,7 +3,22 @@
 from __future__ import annotations
 
 from docs.generate.markdown import code, table
+from mqstore.storage.settings import BROKER_SETTINGS
 from mqstore.storage.verify import STATES, Subject
+
+
+def takeover_settings() -> str:
+    """A table of the settings of a broker's file that are refused or named."""
+    rows = [
+        (
+            code(each.name),
+            ", ".join(code(value) for value in each.harmless if value) or "",
+            "refused" if each.is_refused else "named",
+            each.why,
+        )
+        for each in BROKER_SETTINGS
+    ]
+    return table(("setting", "accepted values", "verdict of others", "why"), rows)
 
 
 def takeover(subject: str) -> str:

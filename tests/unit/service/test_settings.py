@@ -8,6 +8,7 @@ import pytest
 from mqstore.service.configuration_error import ConfigurationError
 from mqstore.service.settings import Settings, load, split_address
 from mqstore.storage import setting_names
+from mqstore.storage.settings import BROKER_SETTINGS
 from mqstore.wire import environment
 
 
@@ -219,6 +220,13 @@ def test_a_stock_broker_conf_is_a_settings_file(
         ("storeType = defaultRocksDB", "RocksDB"),
         ("brokerPermission = 4", "pause writes"),
         ("readOnlyCommitLogStorePaths = /old", "one directory"),
+        ("configManagerVersion = v2", "rocksDBConfigToJson"),
+        ("transRocksDBEnable = true", "decide them with the broker"),
+        ("timerRocksDBEnable = true", "until they are delivered"),
+        ("timerPrecisionMs = 100", "let the broker deliver"),
+        ("timerWheelSnapshotFlush = true", "writes timerwheel"),
+        ("popConsumerKVServiceEnable = true", "exportPopRecord"),
+        ("messageStorePlugIn = org.apache.rocketmq.tieredstore.TieredMessageStore", "tiered"),
     ],
 )
 def test_a_brokers_setting_that_it_would_be_dangerous_to_ignore_is_refused(
@@ -227,6 +235,28 @@ def test_a_brokers_setting_that_it_would_be_dangerous_to_ignore_is_refused(
     _file(monkeypatch, tmp_path, line + "\n")
     with pytest.raises(ConfigurationError, match=why):
         load()
+
+
+def test_a_brokers_setting_that_is_done_without_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _file(monkeypatch, tmp_path, "aclEnable=true\nreplicasPerDiskPartition=3\nindexRocksDBEnable=")
+    with pytest.raises(ConfigurationError, match="indexRocksDBEnable"):
+        load()
+    _file(monkeypatch, tmp_path, "aclEnable=true\nreplicasPerDiskPartition=3\naclenable=true")
+    assert [each.partition(":")[0] for each in load().lacks()] == [
+        "aclEnable=true",
+        "replicasPerDiskPartition=3",
+        "aclenable=true",
+    ]
+
+
+def test_what_a_broker_has_by_default_is_accepted_without_a_word(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for each in BROKER_SETTINGS[1:]:  # brokerRole is a setting of ours
+        _file(monkeypatch, tmp_path, f"{each.name} = {each.harmless[0]}\n")
+        assert load().lacks() == []
 
 
 def test_a_name_in_the_file_that_is_neither_is_refused_with_the_nearest(

@@ -35,6 +35,7 @@ from mqstore.storage.formats import StoreFormat
 from mqstore.storage.host import PRIVATE_UMASK
 from mqstore.storage.settings import (
     FlushDiskType,
+    broker_lacks,
     broker_refusals,
     fields_by_name,
     file_refusals,
@@ -415,10 +416,15 @@ class Settings(BaseSettings):
 
     def unused_names(self) -> list[str]:
         """Return the broker settings in the settings file that mqstore does not use, sorted."""
-        if self.config_file is None:
-            return []
-        named = read_properties(self.config_file)
-        return sorted(name for name in named if not is_setting(name))
+        return sorted(name for name in self._in_file() if not is_setting(name))
+
+    def lacks(self) -> list[str]:
+        """Return the consequence of each broker setting in the settings file that changes what is
+        stored, deleted, delivered or permitted, and that mqstore does without."""
+        return list(broker_lacks(self._in_file()))
+
+    def _in_file(self) -> dict[str, str]:
+        return {} if self.config_file is None else read_properties(self.config_file)
 
     def tokens(self) -> Tokens:
         """Return the configured bearer tokens by role; token files are read at each call.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from mqstore.storage.setting_names import fold, is_setting
@@ -183,10 +184,15 @@ _SLAVE: Final = (
     "haMasterAddress to follow it, or use the master's file on the master's store"
 )
 _BOOLEAN_NAMES: Final = """
-allAckInSyncStateSet autoCreateSubscriptionGroup autoCreateTopicEnable cleanFileForciblyEnable
-duplicationEnable enableCalcFilterBitMap enableConsumeQueueExt enableControllerMode
-enableDLegerCommitLog enableLmq enableMultiDispatch fastFailIfNoBufferInStorePool filterSupportRetry
-haFlowControlEnable messageIndexEnable syncFromLastFile transientStorePoolEnable warmMapedFileEnable
+aclEnable allAckInSyncStateSet authenticationEnabled authorizationEnabled
+autoCreateSubscriptionGroup autoCreateTopicEnable cleanFileForciblyEnable
+clearRetryTopicWhenDeleteTopic duplicationEnable enableCalcFilterBitMap enableConsumeQueueExt
+enableControllerMode enableDLegerCommitLog enableLmq enableMultiDispatch enabledAppendPropCRC
+fastFailIfNoBufferInStorePool filterSupportRetry haFlowControlEnable indexFileWriteEnable
+indexRocksDBEnable messageIndexEnable popConsumerKVServiceEnable rejectTransactionMessage
+rocksdbCQDoubleWriteEnable syncFromLastFile timerInterceptDelayLevel timerRocksDBEnable
+timerStopDequeue timerStopEnqueue timerWheelEnable timerWheelSnapshotFlush transRocksDBEnable
+transientStorePoolEnable useStaticSubscription warmMapedFileEnable
 """
 _BOOLEANS: Final = frozenset(_BOOLEAN_NAMES.split())
 _LONG_NAMES: Final = """
@@ -202,11 +208,12 @@ diskMaxUsedSpaceRatio diskSpaceCleanForciblyRatio diskSpaceWarningLevelRatio
 expectConsumerNumUseFilter fileReservedTime flushCommitLogLeastPages flushCommitLogThoroughInterval
 flushConsumeQueueLeastPages flushConsumeQueueThoroughInterval flushConsumerOffsetInterval
 flushIntervalCommitLog flushIntervalConsumeQueue flushLeastPagesWhenWarmMapedFile
-haHousekeepingInterval haListenPort haSendHeartbeatInterval haSlaveFallbehindMax haTransferBatchSize
-inSyncReplicas listenPort mappedFileSizeCommitLog mappedFileSizeConsumeQueue
+haHousekeepingInterval haListenPort haMaxGapNotInSync haSendHeartbeatInterval haSlaveFallbehindMax
+haTransferBatchSize inSyncReplicas listenPort mappedFileSizeCommitLog mappedFileSizeConsumeQueue
 mappedFileSizeConsumeQueueExt maxErrorRateOfBloomFilter maxHashSlotNum maxIndexNum
 maxLmqConsumeQueueNum maxMessageSize maxMsgsNumBatch minInSyncReplicas redeleteHangedFileInterval
-slaveTimeout syncFlushTimeout transactionCheckMax transientStorePoolSize
+replicasPerDiskPartition slaveTimeout syncFlushTimeout timerPrecisionMs transactionCheckMax
+transientStorePoolSize
 """
 _INTEGERS: Final = frozenset(_INTEGER_NAMES.split())
 """Settings that mqstore reads or refuses, by the type that a broker has for them; the others that
@@ -214,44 +221,160 @@ it reads are strings."""
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 _SPACE: Final = "".join(map(chr, range(0x21)))
 """Characters that Java removes from both ends of a string."""
-_REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
-    "brokerRole": {"SLAVE": _SLAVE},
-    "enableDLegerCommitLog": {"TRUE": "DLedger's log has a format that mqstore does not read"},
-    "duplicationEnable": {
-        "TRUE": "a broker with it waits for no slave, and shows consumers nothing beyond an offset "
-        "that another program confirms; mqstore would do both: remove the line"
-    },
-    "enableControllerMode": {"TRUE": _CONTROLLER},
-    "storeType": {"DEFAULTROCKSDB": "mqstore keeps queues in files, not in RocksDB"},
-}
-"""Values, in capitals, that change what is stored or promised: ignoring one could lose messages."""
-_SAFE: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
-    "brokerId": (("0", "-1"), _SLAVE),
-    "readOnlyCommitLogStorePaths": (
-        ("", "null"),
+
+
+@dataclass(frozen=True, slots=True)
+class Handled:
+    """A setting of brokers that mqstore does not obey, and must not pass over in silence."""
+
+    name: str
+    harmless: tuple[str, ...]
+    """The values, in small letters, with which it needs nothing; among them a broker's default."""
+    why: str
+    is_refused: bool = False
+    """Whether any other value is refused; else it is named, and the store is served."""
+
+
+def _refused(name: str, harmless: str, why: str) -> Handled:
+    return Handled(name, tuple(harmless.split("|")), why, is_refused=True)
+
+
+def _named(name: str, harmless: str, why: str) -> Handled:
+    return Handled(name, tuple(harmless.split("|")), why)
+
+
+_NO_ACL: Final = "RocketMQ's users and rules are not applied: give applications tokens"
+HANDLED: Final = (
+    _refused("brokerRole", "async_master|sync_master", _SLAVE),
+    _refused("brokerId", "0|-1", _SLAVE),
+    _refused(
+        "enableDLegerCommitLog", "false", "DLedger's log has a format that mqstore does not read"
+    ),
+    _refused(
+        "duplicationEnable",
+        "false",
+        "a broker with it waits for no slave, and shows consumers nothing beyond an offset that "
+        "another program confirms; mqstore would do both: remove the line",
+    ),
+    _refused("enableControllerMode", "false", _CONTROLLER),
+    _refused(
+        "storeType",
+        "default",
+        "mqstore keeps queues and tables in files, not in RocksDB: start the broker once with "
+        "storeType=default, and let it write its tables with `mqadmin rocksDBConfigToJson`",
+    ),
+    _refused(
+        "rocksdbCQDoubleWriteEnable",
+        "false",
+        "queues are written to RocksDB too, among the files of consumequeue/: start the broker "
+        "once with false, stop it, and remove the RocksDB files",
+    ),
+    _refused(
+        "configManagerVersion",
+        "v1",
+        "topics, groups and offsets are in RocksDB (config/metadata), which mqstore does not read: "
+        "let RocketMQ write them to config/*.json with `mqadmin rocksDBConfigToJson`",
+    ),
+    _refused(
+        "transRocksDBEnable",
+        "false",
+        "half messages are in RocksDB, where mqstore does not check them: decide them with the "
+        "broker, then remove the line",
+    ),
+    _refused(
+        "timerRocksDBEnable",
+        "false",
+        "messages with a time are in RocksDB, from where mqstore does not deliver them: start the "
+        "broker with false until they are delivered, then remove the line",
+    ),
+    _refused(
+        "timerPrecisionMs",
+        "1000",
+        "the slots of timerwheel have another length than mqstore reads: let the broker deliver "
+        "its messages with a time, then remove the line and timerwheel",
+    ),
+    _refused(
+        "timerWheelSnapshotFlush",
+        "false",
+        "the timer wheel is in snapshots, which mqstore does not read: start the broker once with "
+        "false and stop it, which writes timerwheel",
+    ),
+    _refused(
+        "popConsumerKVServiceEnable",
+        "false",
+        "what POP consumers have taken is in RocksDB (kvStore): let the broker write it to the log "
+        "with `mqadmin exportPopRecord`",
+    ),
+    _refused(
+        "messageStorePlugIn",
+        "|null",
+        "messages of a plugin, as those of tiered storage, are not in the log: read them through "
+        "the broker first, then remove the line",
+    ),
+    _refused(
+        "readOnlyCommitLogStorePaths",
+        "|null",
         "mqstore keeps the log in one directory: move the segments together first",
     ),
-    "brokerPermission": (
-        ("6",),
+    _refused(
+        "brokerPermission",
+        "6",
         "mqstore would take puts and pulls all the same: remove the line, and pause writes instead "
         "(PUT /v1/store/writes)",
     ),
-}
-"""The only values that mqstore may ignore, by name, and why no other."""
+    _named("aclEnable", "false", _NO_ACL),
+    _named("authenticationEnabled", "false", _NO_ACL),
+    _named("authorizationEnabled", "false", _NO_ACL),
+    _named(
+        "replicasPerDiskPartition",
+        "1|0",
+        "ratios of the disk are those of the whole volume, not of one broker's share of it: forced "
+        "deletion begins at another size of the store",
+    ),
+    _named("indexRocksDBEnable", "false", "keys are indexed in files, made from the log"),
+    _named("indexFileWriteEnable", "true", "keys are indexed; messageIndexEnable=false ends it"),
+    _named("rejectTransactionMessage", "false", "transactions are accepted"),
+    _named("timerWheelEnable", "true", "messages with a time are accepted and delivered"),
+    _named("timerStopEnqueue", "false", "messages with a time are delivered"),
+    _named("timerStopDequeue", "false", "messages with a time are delivered"),
+    _named("timerInterceptDelayLevel", "false", "delay levels are delivered from their own queues"),
+    _named("useStaticSubscription", "false", "consumers name their filters themselves"),
+    _named("enabledAppendPropCRC", "false", "records get no property __CRC32#"),
+    _named(
+        "clearRetryTopicWhenDeleteTopic",
+        "true",
+        "the retry topics of POP groups stay when their topic is deleted",
+    ),
+    _named(
+        "haMaxGapNotInSync",
+        str(256 << 20),
+        "set haSlaveFallbehindMax, its name in RocketMQ 4.9",
+    ),
+)
+"""Settings that change what is stored, deleted, delivered or permitted, or where state is."""
+_HANDLED: Final = {each.name: each for each in HANDLED}
 
 
 def refusals(settings: Mapping[str, str]) -> Iterator[str]:
     """Why each setting of a broker's file that must not be ignored is refused."""
+    return (f"{name}={value}: {each.why}" for name, value, each in _found(settings, refused=True))
+
+
+def lacks(settings: Mapping[str, str]) -> Iterator[str]:
+    """The consequence of each setting of a broker's file that mqstore does without."""
+    return (f"{name}={value}: {each.why}" for name, value, each in _found(settings, refused=False))
+
+
+def _found(settings: Mapping[str, str], *, refused: bool) -> Iterator[tuple[str, str, Handled]]:
     folded = {fold(name): value for name, value in settings.items()}
     follows = folded.get("brokerrole", "").upper() == "SLAVE" and folded.get("hamasteraddress")
     for name, value in settings.items():
         known = _PROPERTY_NAMES.get(fold(name), name)
         if follows and known in ("brokerId", "brokerRole"):
             continue
-        why = _REFUSED.get(known, {}).get(value.upper())
-        allowed, otherwise = _SAFE.get(known, ((value,), ""))
-        if why is not None or value not in allowed:
-            yield f"{name}={value}: {why or otherwise}"
+        each = _HANDLED.get(known)
+        if each is not None and each.is_refused is refused and value.lower() not in each.harmless:
+            yield name, value, each
 
 
 def misreadings(settings: Mapping[str, str]) -> Iterator[str]:
@@ -287,6 +410,4 @@ def _misread(name: str, value: str) -> str | None:
     return None
 
 
-_READ_BY_US: Final = frozenset(
-    name for name in NAMES if is_setting(name) or name in _REFUSED or name in _SAFE
-)
+_READ_BY_US: Final = frozenset(name for name in NAMES if is_setting(name) or name in _HANDLED)

@@ -3,6 +3,8 @@
 Used by services, commands and jobs to read and to refuse settings. ``StoreConfig`` is the value.
 """
 
+from mqstore.storage.broker_settings import HANDLED as BROKER_SETTINGS
+from mqstore.storage.broker_settings import lacks as broker_lacks
 from mqstore.storage.broker_settings import refusals as broker_refusals
 from mqstore.storage.config import FlushDiskType
 from mqstore.storage.delay_levels import DelayLevels
@@ -18,9 +20,11 @@ from mqstore.storage.settings_file import parse as parse_settings_file
 from mqstore.storage.settings_file import refusals as file_refusals
 
 __all__ = [
+    "BROKER_SETTINGS",
     "ENV_PREFIX",
     "DelayLevels",
     "FlushDiskType",
+    "broker_lacks",
     "broker_refusals",
     "fields_by_name",
     "file_refusals",

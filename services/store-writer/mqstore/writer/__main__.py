@@ -17,6 +17,8 @@ def build(settings: Settings) -> WriterService:
     """Build store-writer with all its routes. Call it on the event loop that runs it."""
     if unused := settings.unused_names():
         log.warning("settings of a broker without effect here", names=" ".join(unused))
+    for lack in settings.lacks():
+        log.warning("a broker's setting is not obeyed", setting=lack)
     service = WriterService(settings)
     interface.add(service.api, service)
     return service
