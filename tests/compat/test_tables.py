@@ -12,9 +12,10 @@ from mqstore.storage.admin.group_offsets import Commit
 from mqstore.storage.admin.topics import TopicChange
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import MessageStore
-from mqstore.storage.tables import java_json
-from tests.compat.referee import Referee
+from mqstore.storage.tables import java_json, table_text
+from tests.compat.referee import Referee, RefereeError
 from tests.unit.storage.stores import CONFIG, open_store
+from tests.unit.storage.tables.test_table_text import OFFSETS, REFUSED, RELAXED
 
 pytestmark = pytest.mark.referee
 
@@ -97,6 +98,35 @@ def test_we_read_a_brokers_subscriptions_and_write_the_same(
             store.subscriptions._table.put(each)
         written = store.subscriptions._table.text()
     assert lines_of(written, store.format) == lines_of(theirs, store.format)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", [OFFSETS, *RELAXED])
+def test_a_file_edited_by_hand_is_read_as_a_broker_reads_it(referee: Referee, text: str) -> None:
+    """4.9.7 reads them all, 5.4.0 those without names that have no quotes."""
+    name = "consumerOffset.json"
+    try:
+        theirs = table_text.parse(name, referee.recode(name, text))
+    except RefereeError:
+        assert referee.version.startswith("5")
+        return
+    ours = table_text.parse(name, text)
+    assert offsets_of(ours) == offsets_of(theirs) == {"T@g": {0: 7}}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", [text for text, _ in REFUSED])
+def test_a_file_that_we_refuse_is_refused_by_a_broker(referee: Referee, text: str) -> None:
+    """5.4.0 takes true for an offset of 1, and wraps 64 bits around."""
+    if referee.version.startswith("5") and ("true" in text or "5808" in text):
+        pytest.skip("5.4.0 reads a number that is not in the file")
+    with pytest.raises(RefereeError):
+        referee.recode("consumerOffset.json", text)
+
+
+def offsets_of(data: table_text.JsonObject) -> dict[str, dict[int, int]]:
+    table = data["offsetTable"]
+    return {key: {int(queue): at for queue, at in of.items()} for key, of in table.items()}
 
 
 def lines_of(text: str, store_format: StoreFormat) -> list[str]:

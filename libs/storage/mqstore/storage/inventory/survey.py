@@ -11,7 +11,7 @@ from mqstore.storage.errors import StoreUnsupported
 from mqstore.storage.inventory.states import ALL, Content, State, Subject, Verdict
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import FileSystem
-from mqstore.storage.tables import java_json
+from mqstore.storage.tables import table_text
 from mqstore.storage.tables.config_tables import TopicConfig
 
 _DEPTH_MAX: Final = 4
@@ -164,7 +164,7 @@ def _entries(files: FileSystem, path: Path, member: str) -> Mapping[str | int, o
     if stat is None or stat.is_directory:
         return {}
     try:
-        found = java_json.parse(files.read(path).decode()).get(member)
+        found = table_text.parse(path.name, files.read(path).decode()).get(member)
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

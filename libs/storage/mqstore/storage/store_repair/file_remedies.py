@@ -20,7 +20,7 @@ from mqstore.storage.recovery.view import Segment, Segments, find_segments
 from mqstore.storage.seams import Seams
 from mqstore.storage.store_repair.changes import Action, Change, ChangeList
 from mqstore.storage.system.atomic_file import remove_file, replace_file
-from mqstore.storage.tables import java_json
+from mqstore.storage.tables import table_text
 
 GAP_SEGMENTS_MAX: Final = 1_000
 """Maximum number of missing segments that are made again; a wider gap is no lost file."""
@@ -146,7 +146,7 @@ class FileRemedies:
         if self._files.stat(path) is None:
             return False
         try:
-            java_json.parse(self._files.read(path).decode())
+            table_text.parse(path.name, self._files.read(path).decode())
         except ValueError:
             return False
         return True

@@ -19,11 +19,14 @@ from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import Seams
 from mqstore.storage.tables import offsets_file
 from mqstore.storage.tables.journaled_table import JournaledTable
-from mqstore.storage.tables.table import DATA_VERSION, JsonObject, Table, integer
+from mqstore.storage.tables.table import DATA_VERSION, Table, integer
+from mqstore.storage.tables.table_text import JsonObject
 
 TOPIC_GROUP_SEPARATOR: Final = "@"
 PERM_READ_WRITE: Final = 6
 QUEUES_DEFAULT: Final = 4
+_QUEUES_UNNAMED: Final = 16
+"""Queues of a topic whose entry does not say how many."""
 LEVELS: Final = range(1, 19)
 
 
@@ -359,8 +362,8 @@ def _topic_from(name: str, found: JsonObject) -> TopicConfig:
     attributes = found.get("attributes")
     return TopicConfig(
         name=name,
-        read_queues=integer(found.get("readQueueNums"), QUEUES_DEFAULT),
-        write_queues=integer(found.get("writeQueueNums"), QUEUES_DEFAULT),
+        read_queues=integer(found.get("readQueueNums"), _QUEUES_UNNAMED),
+        write_queues=integer(found.get("writeQueueNums"), _QUEUES_UNNAMED),
         perm=integer(found.get("perm"), PERM_READ_WRITE),
         sys_flag=integer(found.get("topicSysFlag"), 0),
         filter_type=str(found.get("topicFilterType", "SINGLE_TAG")),

@@ -14,7 +14,8 @@ from mqstore.storage.layout import StoreFormat
 from mqstore.storage.seams import Seams
 from mqstore.storage.tables.change_journal import TableChange
 from mqstore.storage.tables.journaled_table import JournaledTable
-from mqstore.storage.tables.table import JsonObject, integer
+from mqstore.storage.tables.table import integer
+from mqstore.storage.tables.table_text import JsonObject
 
 _GROUPS = "groupFilterData"
 

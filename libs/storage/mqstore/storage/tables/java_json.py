@@ -1,8 +1,9 @@
 """Reads and writes JSON as fastjson 1 (4.9) and fastjson2 (5.x) write RocketMQ's config files.
 
 Both write maps with integer keys as bare integers, which no strict parser reads. A bare integer key
-is an ``int`` key here. Source: text that the two libraries, as shipped with 4.9.7 and 5.4.0,
-printed with their pretty format.
+is an ``int`` key here. Files that were edited by hand are read as a broker reads them
+(``relaxed_json``). Source: text that the two libraries, as shipped with 4.9.7 and 5.4.0, printed
+with their pretty format.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 from typing import Any, Final
 
 from mqstore.storage.layout import StoreFormat
+from mqstore.storage.tables import relaxed_json
 
 _BARE: Final = "\x00bare integer key\x00"
 _BARE_ESCAPED: Final = json.dumps(_BARE)[1:-1]
@@ -40,9 +42,12 @@ class Printed(tuple[str, ...]):
 
 
 def parse(text: str) -> dict[str | int, Any]:
-    """Parse an object of strict JSON, or of JSON with bare integer keys. Raises ValueError."""
+    """Parse an object of JSON with bare integer keys, or with what else a broker reads.
+
+    Raises ValueError.
+    """
     try:
-        found = _load(_STRING_OR_BARE_KEY.sub(_quote_bare, text))
+        found = _load_relaxed(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
     if not isinstance(found, dict):
@@ -69,8 +74,28 @@ def _quote_bare(match: re.Match[str]) -> str:
     return match.group() if number is None else f'"{_BARE_ESCAPED}{int(number)}":'
 
 
+def _load_relaxed(text: str) -> Any:
+    try:
+        return _load(text)
+    except ValueError as error:
+        try:
+            return _load(relaxed_json.to_strict(text))
+        except ValueError:
+            raise error from None
+
+
 def _load(text: str) -> Any:
-    return json.loads(text, object_pairs_hook=_with_integer_keys, parse_int=_integer)
+    text = _STRING_OR_BARE_KEY.sub(_quote_bare, text)
+    return json.loads(
+        text,
+        object_pairs_hook=_with_integer_keys,
+        parse_int=_integer,
+        parse_constant=_refuse_constant,
+    )
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number")
 
 
 def _integer(digits: str) -> int:

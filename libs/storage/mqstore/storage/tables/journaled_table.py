@@ -22,7 +22,8 @@ from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import Seams
 from mqstore.storage.tables import java_json
 from mqstore.storage.tables.change_journal import ChangeJournal, TableChange, decode_lines
-from mqstore.storage.tables.table import DATA_VERSION, JsonObject, Source, Table
+from mqstore.storage.tables.table import DATA_VERSION, Source, Table
+from mqstore.storage.tables.table_text import JsonObject
 
 SMALL_FILE_MAX: Final = 32 << 10
 """Bytes of a file that is written at each change, as RocketMQ writes it: some hundred topics. A

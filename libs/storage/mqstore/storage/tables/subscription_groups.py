@@ -13,7 +13,8 @@ from typing import Any, Final
 from mqstore.storage.errors import GroupDisabled, GroupUnknown
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.tables.journaled_table import JournaledTable
-from mqstore.storage.tables.table import JsonObject, integer
+from mqstore.storage.tables.table import integer
+from mqstore.storage.tables.table_text import JsonObject
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,10 @@ from mqstore.storage.layout import StoreFormat
 from mqstore.storage.paths import StorePaths, how_to_repair
 from mqstore.storage.seams import Seams
 from mqstore.storage.system.atomic_file import replace_file
-from mqstore.storage.tables import java_json
+from mqstore.storage.tables import java_json, table_text
+from mqstore.storage.tables.table_text import JsonObject
 
 DATA_VERSION: Final = "dataVersion"
-
-JsonObject = dict[str | int, Any]
 
 
 class Source(StrEnum):
@@ -103,7 +102,7 @@ class Table:
         """Replace the content, in memory, by that of another store's file; returns whether the two
         differ. Raises ConfigTableError, and nothing changes then."""
         try:
-            data = java_json.parse(text)
+            data = table_text.parse(self.file_name, text)
         except ValueError as error:
             raise ConfigTableError(f"this is no {self.file_name} ({error})") from error
         if not isinstance(data.get(self.table_name), dict):
@@ -163,7 +162,7 @@ class Table:
                 continue
             content = self._seams.files.read(path)
             try:
-                self.data = java_json.parse(content.decode())
+                self.data = table_text.parse(self.path.name, content.decode())
             except ValueError as error:
                 problems.append(f"{path.name} cannot be read ({error})")
                 continue

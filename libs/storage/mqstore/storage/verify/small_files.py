@@ -25,7 +25,7 @@ from mqstore.storage.metadata.quarantine import Quarantine
 from mqstore.storage.recovery import accepted_loss
 from mqstore.storage.recovery.report import RecoveryReport
 from mqstore.storage.retention import archive, pins
-from mqstore.storage.tables import java_json
+from mqstore.storage.tables import table_text
 from mqstore.storage.tables.change_journal import decode_lines
 from mqstore.storage.tables.config_tables import TopicTable
 from mqstore.storage.tables.consumer_filters import ConsumerFilters
@@ -100,7 +100,7 @@ class SmallFilesCheck:
 
     def _table(self, path: Path) -> Iterator[Finding]:
         try:
-            java_json.parse(self._files.read(path).decode())
+            table_text.parse(path.name, self._files.read(path).decode())
         except ValueError as error:
             is_backup = path.name.endswith(_BACKUP_SUFFIX)
             kind = Kind.CONFIG_BACKUP if is_backup else Kind.CONFIG
