@@ -60,7 +60,7 @@ class _Polls:
             for _ in range(min(AT_ONCE, count - len(opened))):
                 opened.append(self._stack.enter_context(socket.create_connection(self._address)))
                 opened[-1].sendall(request)
-            _await_open(self._process, self.waiting + len(opened))
+            _await_open(self._process, self.waiting + len(opened), opened)
         self.waiting += count
         return opened
 
@@ -77,11 +77,11 @@ def _polls(process: Process, topic: str) -> Iterator[_Polls]:
         polls.close()
 
 
-def _await_open(process: Process, count: int) -> None:
-    """Wait until the metrics count so many open polls."""
+def _await_open(process: Process, count: int, opened: Sequence[socket.socket] = ()) -> None:
+    """Wait until the metrics count so many open polls; none of ``opened`` is answered before."""
     with httpx.Client() as http:
         while _open_polls(http, process) != count:
-            pass
+            assert _silent(opened), "a poll was refused or answered before all of them wait"
 
 
 def _open_polls(http: httpx.Client, process: Process) -> int:
@@ -133,7 +133,7 @@ def test_one_arrival_wakes_all_polls_of_its_queue_and_no_others(tmp_path: Path) 
     most = POLLS + 2 * OTHERS
     with (
         writer(tmp_path / "store") as put,
-        query(tmp_path / "store", max_open_polls=most) as find,
+        query(tmp_path / "store", max_open_polls=most, max_client_share=100) as find,
         Client(put.url, find.url) as client,
         _polls(find, "t") as polls,
     ):

@@ -50,7 +50,7 @@ from mqstore.storage.metadata.truncation import Truncation
 from mqstore.storage.options import StoreOptions
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.recovery import accepted_loss, last_run
-from mqstore.storage.recovery.accepted_loss import AcceptedLoss, begin_segments, last_before
+from mqstore.storage.recovery.accepted_loss import AcceptedLoss, begin_segments, last_durable
 from mqstore.storage.recovery.loss import missing_ranges
 from mqstore.storage.recovery.plan import why_read_only
 from mqstore.storage.recovery.view import (
@@ -345,7 +345,7 @@ def _judge(view: StoreView, facts: _Facts, deleted: DeletedTopics) -> StoreView:
     if facts.trusted and facts.state is not None and facts.format is not None:
         view = last_run.add_last_run(view, facts.format, facts.state, deleted)
     if facts.accepted is not None:
-        return replace(view, recover_from=last_before(view.files, view.segments, facts.accepted))
+        return replace(view, recover_from=last_durable(view.files, view.segments, facts.accepted))
     if facts.look.blocking is not None:
         return replace(view, loss=facts.look.blocking)
     return view

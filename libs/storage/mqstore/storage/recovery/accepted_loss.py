@@ -158,12 +158,12 @@ def _end_log_with_whole_segments(files: FileSystem, paths: StorePaths, size: int
             files.extend(last.path, size)
 
 
-def last_before(files: FileSystem, segments: Segments, accepted: AcceptedLoss) -> int:
-    """The segment before the lost part of the log, from which the log is read again; the new one
-    when none is left before it."""
+def last_durable(files: FileSystem, segments: Segments, accepted: AcceptedLoss) -> int:
+    """The segment from which the log is read again: the last one with bytes that were durable, as a
+    power cut may have left holes above them; the new one when no other is left."""
     bases = [each.base for each in segments.usable if _is_begun(files, each.path)]
-    before = [base for base in bases if accepted.resume_at is None or base < accepted.resume_at]
-    return before[-1] if before else min(bases, default=0)
+    durable = [base for base in bases if base < max(accepted.loss.watermark, 1)]
+    return durable[-1] if durable else min(bases, default=0)
 
 
 def is_begun(files: FileSystem, paths: StorePaths, accepted: AcceptedLoss) -> bool:
