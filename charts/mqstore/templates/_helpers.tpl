@@ -15,7 +15,7 @@
 {{/* Labels of selectors: without the version, which changes. Called with (dict "root" $ "component" NAME). */}}
 {{- define "mqstore.selector" -}}
 app.kubernetes.io/name: mqstore
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
@@ -113,7 +113,7 @@ capabilities: {drop: [ALL]}
   configMap: {name: {{ include "mqstore.fullname" . }}-shards}
 - name: tokens
   secret: # each is needed: a pod waits for a key that the Secret lacks
-    secretName: {{ include "mqstore.secret" . }}
+    secretName: {{ include "mqstore.secret" . | quote }}
     defaultMode: 0440
     items: [{key: admin, path: admin}, {key: produce, path: produce}, {key: consume, path: consume}, {key: system, path: system}]
 - name: tmp
@@ -153,7 +153,7 @@ affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .root.Values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with .root.Values.imagePullSecrets }}
 imagePullSecrets:
@@ -163,7 +163,7 @@ imagePullSecrets:
 topologySpreadConstraints:
   {{- range . }}
   - maxSkew: 1
-    topologyKey: {{ . }}
+    topologyKey: {{ . | quote }}
     whenUnsatisfiable: {{ ternary $.root.Values.replicaSpread "ScheduleAnyway" $isReplicated }}
     labelSelector:
       matchLabels:
@@ -175,9 +175,18 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
-{{/* NAME = VALUE; helm reads every number as a float. */}}
+{{/* A number in digits: helm reads every number of a file as a float, and prints 1e+06. */}}
+{{- define "mqstore.number" -}}
+{{ if and (kindIs "float64" .) (eq (floor .) .) }}{{ int64 . }}{{ else }}{{ . }}{{ end }}
+{{- end -}}
+
+{{/* NAME = VALUE of a settings file, which is read as Java reads properties. */}}
 {{- define "mqstore.setting" -}}
-{{ .name }} = {{ if and (kindIs "float64" .value) (eq (floor .value) .value) }}{{ int64 .value }}{{ else }}{{ .value }}{{ end }}
+{{- $text := include "mqstore.number" .value -}}
+{{- if not (regexMatch "^[ -~]*$" $text) -}}
+{{- fail (printf "setting %s has a character that is not printable ASCII: %q" .name $text) -}}
+{{- end -}}
+{{ .name }} = {{ regexReplaceAll "^ " ($text | replace "\\" "\\\\") "\\ " }}
 {{- end -}}
 
 {{/*
@@ -419,7 +428,7 @@ StatefulSet anew.
 {{- define "mqstore.apiServer" -}}
 - to:
     {{- range .Values.networkPolicy.apiServer.cidrs }}
-    - ipBlock: {cidr: {{ . }}}
+    - ipBlock: {cidr: {{ . | quote }}}
     {{- end }}
   ports:
     {{- range .Values.networkPolicy.apiServer.ports }}
