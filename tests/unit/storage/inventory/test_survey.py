@@ -8,13 +8,18 @@ from pathlib import Path
 import pytest
 
 from mqstore.storage import inventory
+from mqstore.storage.codec.record import Message
 from mqstore.storage.errors import StoreUnsupported
-from mqstore.storage.inventory import Verdict
+from mqstore.storage.inventory import Subject, Verdict, states
+from mqstore.storage.layout import StoreFormat
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.system.threads import production_seams
+from mqstore.storage.topic_names import RESERVED_PROPERTIES
 from mqstore.storage.verify import Verification
+from mqstore.storage.verify.finding import Kind
 from tests.field import unpack
-from tests.unit.storage.stores import CONFIG, FILES, open_store, put_some
+from tests.unit.storage.puts import put_message
+from tests.unit.storage.stores import CONFIG, FILES, message, open_store, put_some
 from tests.unit.untouched import entries_of
 
 SEAMS = production_seams()
@@ -33,6 +38,14 @@ def write(root: Path, name: str, content: object = b"x") -> None:
 
 def topic(**attributes: str) -> object:
     return {"topicConfigTable": {"T": {"topicName": "T", "attributes": attributes}}}
+
+
+def topic_field(name: str, value: object) -> tuple[str, object]:
+    return "config/topics.json", {"topicConfigTable": {"T": {name: value}}}
+
+
+def group_field(name: str, value: object) -> tuple[str, object]:
+    return "config/subscriptionGroup.json", {"subscriptionGroupTable": {"g": {name: value}}}
 
 
 CASES = {
@@ -60,15 +73,26 @@ CASES = {
     "batch-topic": ("config/topics.json", topic(**{"queue.type": "BatchCQ"})),
     "compacted-topic": ("config/topics.json", topic(**{"cleanup.policy": "COMPACTION"})),
     "reserve-time": ("config/topics.json", topic(**{"reserve.time": "72"})),
-    "static-subscription": (
-        "config/subscriptionGroup.json",
-        {"subscriptionGroupTable": {"g": {"subscriptionDataSet": [{"topic": "T"}]}}},
+    "priority-topic": ("config/topics.json", topic(**{"message.type": "PRIORITY"})),
+    "static-subscription": group_field("subscriptionDataSet", [{"topic": "T"}]),
+    "no-retries": group_field("retryQueueNums", 0),
+    "own-retry-policy": group_field(
+        "groupRetryPolicy", {"type": "EXPONENTIAL", "exponentialRetryPolicy": {"max": 7_200_000}}
     ),
+    "priority-factor": group_field("attributes", {"priority.factor": "50"}),
 }
+IN_RECORDS = {
+    "inner-batch": 0x80,
+    "priority": "_SYS_MSG_PRIORITY_",
+    "inner-batch-size": "INNER_NUM",
+}
+"""States of records, each with a flag or a property."""
 
 
 def test_every_state_that_is_not_read_has_a_case() -> None:
-    assert CASES.keys() == {s.name for s in inventory.ALL if s.verdict is not Verdict.READ}
+    named = {s.name for s in inventory.ALL if s.verdict is not Verdict.READ}
+    assert CASES.keys() | IN_RECORDS.keys() == named
+    assert len({s.name for s in inventory.ALL}) == len(inventory.ALL)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -102,12 +126,59 @@ def test_a_refused_state_stops_the_opening_before_a_change(tmp_path: Path, name:
         ("config/topics.json", {"topicConfigTable": {"rmq_sys_UNHEARD": {}}}),
         ("config/topics.json", topic(unheard="1")),
         ("config/topics.json", topic(**{"queue.type": "UnheardCQ"})),
-        ("config/subscriptionGroup.json", {"subscriptionGroupTable": {"g": {"unheard": 1}}}),
+        topic_field("unheard", 1),
+        topic_field("topicFilterType", "UNHEARD"),
+        ("config/topics.json", topic(**{"message.type": "LITE"})),
+        group_field("unheard", 1),
+        group_field("attributes", {"unheard": "1"}),
     ],
 )
 def test_what_the_table_does_not_have_is_named(tmp_path: Path, name: str, content: object) -> None:
     write(tmp_path, name, content)
     assert found_in(tmp_path) == {"unknown": Verdict.NAMED}
+
+
+@pytest.mark.parametrize("name", IN_RECORDS)
+def test_a_record_with_such_a_state_is_a_finding(tmp_path: Path, name: str) -> None:
+    sign = IN_RECORDS[name]
+    with open_store(tmp_path) as store:
+        store.create_topic("T", queues=1)
+        put_some(store, 2)
+        offset = store.log.max_offset
+        flag = sign if isinstance(sign, int) else 0
+        named = b"" if flag else f"{sign}\x013\x02".encode()
+        plain = message(store, 3)
+        odd = Message(
+            *("T", 0, plain.body, named + plain.properties, store.host, store.host),
+            plain.born_timestamp_ms,
+            sys_flag=flag,
+        )
+        put_message(store, odd)
+    found = [
+        (each.offset, each.what)
+        for each in Verification(tmp_path, CONFIG, SEAMS).findings()
+        if each.kind is Kind.STATE_NAMED
+    ]
+    assert [(where, f"({name})" in what) for where, what in found] == [(offset, True)]
+
+
+def test_bits_and_reserved_properties_that_the_table_lacks_are_named() -> None:
+    records = inventory.RecordSurvey()
+    records.note(100, 0x1 | 0x300 | 0x30, ["TAGS", "color", "DELAY"])
+    assert list(records.found()) == []
+    records.note(200, 0x800 | 0x1, ["__RMQ.UNHEARD", "_SYS_UNHEARD"])
+    records.note(300, -1, [])
+    found = {each.where: offset for offset, each in records.found() if each.state is None}
+    assert found["record flag 0x800 of 2 records"] == 200
+    assert found["record flag 0x80000000 of 1 records"] == 300
+    assert found["property __RMQ.UNHEARD of 1 records"] == 200
+    assert found["property _SYS_UNHEARD of 1 records"] == 200
+
+
+@pytest.mark.parametrize("store_format", StoreFormat)
+def test_every_property_that_clients_may_not_set_is_in_the_table(store_format: StoreFormat) -> None:
+    for name in RESERVED_PROPERTIES[store_format]:
+        assert states.find(Subject.PROPERTY, name) is not None, name
 
 
 @pytest.mark.parametrize("name", ["pop5", "lmqc", "lmqc4", "txt5"])

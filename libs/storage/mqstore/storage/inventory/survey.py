@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from mqstore.storage.errors import StoreUnsupported
-from mqstore.storage.inventory.states import ALL, Content, State, Subject, Verdict
+from mqstore.storage.inventory import states
+from mqstore.storage.inventory.state import Content, State, Subject, Verdict
+from mqstore.storage.inventory.states import ALL
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import FileSystem
 from mqstore.storage.tables import table_text
-from mqstore.storage.tables.config_tables import TopicConfig
 
 _DEPTH_MAX: Final = 4
 """Directories below the one of a state, in which files are looked for."""
@@ -28,6 +30,21 @@ _SHOWN_MAX: Final = 5
 _SYSTEM_PREFIX: Final = "rmq_sys_"
 _ROCKSDB_TABLE: Final = ".sst"
 _ROCKSDB_LOG: Final = ".log"
+TOPICS_MEMBER: Final = "topicConfigTable"
+GROUPS_MEMBER: Final = "subscriptionGroupTable"
+_ATTRIBUTES: Final = "attributes"
+_OWN_NAMES: Final = frozenset({"topicName", "groupName"})
+_NOTHING: Final[tuple[object, ...]] = (None, "", [], {})
+
+
+class _TableSubjects(NamedTuple):
+    field: Subject
+    attribute: Subject
+    noun: str
+
+
+_TOPIC_SUBJECTS: Final = _TableSubjects(Subject.TOPIC_FIELD, Subject.TOPIC_ATTRIBUTE, "topic")
+_GROUP_SUBJECTS: Final = _TableSubjects(Subject.GROUP_FIELD, Subject.GROUP_ATTRIBUTE, "group")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,29 +78,23 @@ def survey(files: FileSystem, paths: StorePaths) -> list[Found]:
     Tables that cannot be read are left out: the opening has errors of its own for them. Raises
     OSError.
     """
-    topics = _entries(files, paths.config / "topics.json", "topicConfigTable")
-    groups = _entries(files, paths.config / "subscriptionGroup.json", "subscriptionGroupTable")
-    attributes = {
-        str(name): each["attributes"]
-        for name, each in topics.items()
-        if isinstance(each, dict) and isinstance(each.get("attributes"), dict)
-    }
     found = [
         *_files(files, paths),
-        *_topics(map(str, topics)),
-        *_attributes(attributes),
-        *_group_fields(groups),
+        *survey_topics(_entries(files, paths.config / "topics.json", TOPICS_MEMBER)),
+        *survey_groups(_entries(files, paths.config / "subscriptionGroup.json", GROUPS_MEMBER)),
     ]
     return sorted(found, key=lambda each: each.verdict is not Verdict.REFUSED)
 
 
-def survey_topics(topics: Iterable[TopicConfig]) -> list[Found]:
-    """Return what is refused or named of topics, as of a leader's table."""
-    known = list(topics)
-    return [
-        *_topics(topic.name for topic in known),
-        *_attributes({topic.name: topic.attributes for topic in known}),
-    ]
+def survey_topics(topics: Mapping[str | int, object]) -> list[Found]:
+    """Return what is refused or named of topics, as ``topics.json`` or a leader has them."""
+    return [*_topics(map(str, topics)), *_members(topics, _TOPIC_SUBJECTS)]
+
+
+def survey_groups(groups: Mapping[str | int, object]) -> list[Found]:
+    """Return what is refused or named of groups, as ``subscriptionGroup.json`` or a leader has
+    them."""
+    return list(_members(groups, _GROUP_SUBJECTS))
 
 
 def with_verdict(found: Iterable[Found], verdict: Verdict) -> list[Found]:
@@ -172,33 +183,31 @@ def _entries(files: FileSystem, path: Path, member: str) -> Mapping[str | int, o
 
 def _topics(names: Iterable[str]) -> Iterator[Found]:
     for name in names:
-        state = next((s for s in ALL if s.subject is Subject.TOPIC and s.matches(name)), None)
+        state = states.find(Subject.TOPIC, name)
         is_unknown = state is None and name.startswith(_SYSTEM_PREFIX)
         if is_unknown or (state is not None and state.verdict is not Verdict.READ):
             yield Found(state, Subject.TOPIC, f"topic {name}")
 
 
-def _attributes(attributes: Mapping[str, Mapping[str, object]]) -> Iterator[Found]:
-    """Yield one for each attribute, with the topics that have it."""
-    by_text: dict[str, list[str]] = {}
-    for topic, each in attributes.items():
-        for name, value in each.items():
-            by_text.setdefault(f"{name}={value}", []).append(topic)
-    yield from _of_many(by_text, Subject.TOPIC_ATTRIBUTE, "topic")
-
-
-def _group_fields(groups: Mapping[str | int, object]) -> Iterator[Found]:
-    by_field: dict[str, list[str]] = {}
-    for group, fields in groups.items():
-        for field, value in fields.items() if isinstance(fields, dict) else ():
-            if value:
-                by_field.setdefault(str(field), []).append(str(group))
-    yield from _of_many(by_field, Subject.GROUP_FIELD, "group")
+def _members(tables: Mapping[str | int, object], of: _TableSubjects) -> Iterator[Found]:
+    """Yield one for each field and each attribute, with the topics or groups that have it."""
+    fields: dict[str, list[str]] = {}
+    attributes: dict[str, list[str]] = {}
+    for name, entry in tables.items():
+        for field, value in entry.items() if isinstance(entry, dict) else ():
+            if field == _ATTRIBUTES and isinstance(value, dict):
+                for key, each in value.items():
+                    attributes.setdefault(f"{key}={each}", []).append(str(name))
+            elif field not in _OWN_NAMES and value not in _NOTHING:
+                text = json.dumps(value, separators=(",", ":"), sort_keys=True)
+                fields.setdefault(f"{field}={text}", []).append(str(name))
+    yield from _of_many(fields, of.field, of.noun)
+    yield from _of_many(attributes, of.attribute, of.noun)
 
 
 def _of_many(names: Mapping[str, list[str]], subject: Subject, noun: str) -> Iterator[Found]:
     for text, of in names.items():
-        state = next((s for s in ALL if s.subject is subject and s.matches(text)), None)
+        state = states.find(subject, text)
         if state is None or state.verdict is not Verdict.READ:
             more = f" and {len(of) - _SHOWN_MAX} more" if len(of) > _SHOWN_MAX else ""
             plural = "s" if len(of) > 1 else ""

@@ -13,6 +13,7 @@ from typing import Final
 from mqstore.storage._kernel import Defect, check_record, check_run, find_record
 from mqstore.storage.codec import record
 from mqstore.storage.codec.record import Record, defect_error
+from mqstore.storage.inventory import RecordSurvey
 from mqstore.storage.layout import BLANK_RECORD_SIZE
 from mqstore.storage.progress import Progress
 from mqstore.storage.recovery.view import Segment
@@ -53,6 +54,7 @@ class LogCheck:
         self._queues = queues
         self._index = index
         self._pop = PopCheck(store)
+        self._states = RecordSurvey()
         self._progress = progress
 
     def findings(self) -> Iterator[Finding]:
@@ -77,6 +79,9 @@ class LogCheck:
         yield from self._queues.missing()
         yield from self._index.rest()
         yield from self._pop.findings()
+        for offset, each in self._states.found():
+            does = self._store.broker.predict(Kind.STATE_NAMED)
+            yield Finding(Kind.STATE_NAMED, "commitlog", str(each), does, offset=offset)
 
     def _lengths(self) -> Iterator[Finding]:
         size = self._store.config.mapped_file_size_commit_log
@@ -134,6 +139,7 @@ class LogCheck:
             data, position, end, physical_offset=offset, verify_body=False, with_body=False
         )
         self.records += 1
+        self._states.note(offset, found.sys_flag, found.properties or ())
         if not is_safe_path(found.topic):
             what = f"its topic {found.topic!r} may not become a directory"
             yield self._finding(Kind.RECORD_ODD, segment, position, what)
