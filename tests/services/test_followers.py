@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ import httpx
 import pytest
 
 from mqstore.client import Client, NewMessage, ProblemError
+from mqstore.service.remoting import RequestCode
 from mqstore.storage import MessageStore
 from tests.forked_processes import run_mqstore
 from tests.forked_processes import start as start_forked
 from tests.services.followers import await_following
+from tests.services.scripted_broker import scripted_broker
 from tests.services.scripted_leader import ScriptedLeader, log_bytes
 from tests.services.service_processes import environment, ready, running, writer
 from tests.unit.storage.stores import CONFIG, abandon, open_store, put_some
@@ -78,6 +81,26 @@ def test_a_follower_serves_reads_and_refuses_writes_until_it_is_promoted(
         client.produce("new", NewMessage(body="accepted"))
         assert client.store().min_offset == 0
         assert client.store().max_offset > store.log.max_offset
+
+
+def test_a_broker_with_what_mqstore_cannot_serve_is_refused_before_its_log_is_copied(
+    tmp_path: Path, store: MessageStore, leader: ScriptedLeader
+) -> None:
+    batches = {"topicName": "B", "attributes": {"queue.type": "BatchCQ"}}
+    bodies: dict[int, str] = {
+        RequestCode.GET_ALL_TOPIC_CONFIG: json.dumps({"topicConfigTable": {"B": batches}}),
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: json.dumps({"subscriptionGroupTable": {}}),
+        RequestCode.GET_BROKER_CONFIG: "brokerName=a\n",
+    }
+    root = tmp_path / "follower"
+    with scripted_broker(bodies) as address:
+        given = {**SETTINGS, "ha_master_address": leader.address, "master_address": address}
+        with writer(root, **given) as process, Client(process.url) as client:
+            assert "batch-topic" in await_state(client, "refused")
+            assert leader.requested == []
+            assert client.store().max_offset == 0
+            bodies[RequestCode.GET_ALL_TOPIC_CONFIG] = json.dumps({"topicConfigTable": {}})
+            leader.await_offset(store.log.max_offset)
 
 
 def test_mqstore_follow_prints_its_progress_and_promote_ends_it(

@@ -48,6 +48,7 @@ class RequestCode(IntEnum):
     """Requests between a master and its slaves (RequestCode of 4.9.7)."""
 
     GET_ALL_TOPIC_CONFIG = 21
+    GET_BROKER_CONFIG = 26
     GET_BROKER_RUNTIME_INFO = 28
     GET_ALL_CONSUMER_OFFSET = 43
     GET_ALL_DELAY_OFFSET = 45

@@ -233,14 +233,16 @@ class Handled:
     why: str
     is_refused: bool = False
     """Whether any other value is refused; else it is named, and the store is served."""
+    concerns_copies: bool = True
+    """Whether it matters to a store that copies the broker's log and tables, not its files."""
 
 
-def _refused(name: str, harmless: str, why: str) -> Handled:
-    return Handled(name, tuple(harmless.split("|")), why, is_refused=True)
+def _refused(name: str, harmless: str, why: str, *, copies: bool = False) -> Handled:
+    return Handled(name, tuple(harmless.split("|")), why, True, concerns_copies=copies)
 
 
-def _named(name: str, harmless: str, why: str) -> Handled:
-    return Handled(name, tuple(harmless.split("|")), why)
+def _named(name: str, harmless: str, why: str, *, copies: bool = True) -> Handled:
+    return Handled(name, tuple(harmless.split("|")), why, concerns_copies=copies)
 
 
 _NO_ACL: Final = "RocketMQ's users and rules are not applied: give applications tokens"
@@ -280,12 +282,14 @@ HANDLED: Final = (
         "false",
         "half messages are in RocksDB, where mqstore does not check them: decide them with the "
         "broker, then remove the line",
+        copies=True,
     ),
     _refused(
         "timerRocksDBEnable",
         "false",
         "messages with a time are in RocksDB, from where mqstore does not deliver them: start the "
         "broker with false until they are delivered, then remove the line",
+        copies=True,
     ),
     _refused(
         "timerPrecisionMs",
@@ -304,12 +308,14 @@ HANDLED: Final = (
         "false",
         "what POP consumers have taken is in RocksDB (kvStore): let the broker write it to the log "
         "with `mqadmin exportPopRecord`",
+        copies=True,
     ),
     _refused(
         "messageStorePlugIn",
         "|null",
         "messages of a plugin, as those of tiered storage, are not in the log: read them through "
         "the broker first, then remove the line",
+        copies=True,
     ),
     _refused(
         "readOnlyCommitLogStorePaths",
@@ -331,7 +337,10 @@ HANDLED: Final = (
         "ratios of the disk are those of the whole volume, not of one broker's share of it: forced "
         "deletion begins at another size of the store",
     ),
-    _named("indexRocksDBEnable", "false", "keys are indexed in files, made from the log"),
+    _named(
+        *("indexRocksDBEnable", "false", "keys are indexed in files, made from the log"),
+        copies=False,
+    ),
     _named("indexFileWriteEnable", "true", "keys are indexed; messageIndexEnable=false ends it"),
     _named("rejectTransactionMessage", "false", "transactions are accepted"),
     _named("timerWheelEnable", "true", "messages with a time are accepted and delivered"),
@@ -363,6 +372,17 @@ def refusals(settings: Mapping[str, str]) -> Iterator[str]:
 def lacks(settings: Mapping[str, str]) -> Iterator[str]:
     """The consequence of each setting of a broker's file that mqstore does without."""
     return (f"{name}={value}: {each.why}" for name, value, each in _found(settings, refused=False))
+
+
+def of_leader(settings: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """Return what is refused and what is named of a broker whose log and tables are copied."""
+    refused: list[str] = []
+    named: list[str] = []
+    for name, value in settings.items():
+        each = _HANDLED.get(name)
+        if each is not None and each.concerns_copies and value.strip().lower() not in each.harmless:
+            (refused if each.is_refused else named).append(f"{name}={value}: {each.why}")
+    return refused, named
 
 
 def _found(settings: Mapping[str, str], *, refused: bool) -> Iterator[tuple[str, str, Handled]]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from mqstore.storage.errors import ConfigTableError
 from mqstore.storage.metadata import sealed_json
 from mqstore.storage.metadata.write_pause import WritePause
+from mqstore.storage.replication.leader_survey import LeaderSurvey
 from mqstore.storage.replication.table_feed import TableBatch, TableName, TableUpdate
 from mqstore.storage.seams import FileSystem
 from mqstore.storage.system.atomic_file import remove_file, replace_file
@@ -55,6 +56,8 @@ class TableCopies:
         self._tables = tables
         self._files = files
         self._metadata = metadata
+        self.survey = LeaderSurvey()
+        """Judges the tables of a broker that is followed."""
         self._takers: dict[TableName, Callable[[TableUpdate], object]] = {
             TableName.TOPICS: lambda update: _adopt(tables.topics, update),
             TableName.GROUPS: lambda update: _adopt(tables.groups, update),
@@ -72,7 +75,11 @@ class TableCopies:
             self._takers[update.table](update)
 
     def take_whole(self, table: TableName, text: str) -> None:
-        """Take a table of a broker. Consumer offsets are saved with their next save."""
+        """Take a table of a broker. Consumer offsets are saved with their next save.
+
+        Raises LeaderLogRefused for what mqstore cannot serve; nothing of the table is taken.
+        """
+        self.survey.take_table(table, text)
         self._takers[table](TableUpdate(table, text, is_whole=True, is_forced=False))
 
     def _take_filters(self, update: TableUpdate) -> None:

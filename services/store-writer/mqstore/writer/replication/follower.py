@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import groupby
@@ -125,6 +125,10 @@ class CopiedTables:
         self.reason = reason
 
 
+async def _check_nothing() -> None:
+    """Accept every master."""
+
+
 class Follower:
     """Keeps the store's log equal to a leader's. Used on one event loop."""
 
@@ -173,6 +177,8 @@ class Follower:
         self._has_grown = asyncio.Event()
         self._reported = 0
         """The end of the log in the last report."""
+        self.check_slave: Callable[[], Awaitable[None]] = _check_nothing
+        """Called before the log of a master of RocketMQ is received; raises LeaderLogRefused."""
         self.is_slave = asyncio.Event()
         """Set while the leader is a master of RocketMQ, which sends no tables on this connection,
         and does not say what is confirmed."""
@@ -210,7 +216,9 @@ class Follower:
         try:
             leader = await self._await_introduction(reader, writer)
             await asyncio.to_thread(self._compare, leader)
-            if leader is not None:
+            if leader is None:
+                await self.check_slave()
+            else:
                 writer.write(ha_handover.encode(self._introduce()))
             writer.write(encode_report(end))
             self._reported = end

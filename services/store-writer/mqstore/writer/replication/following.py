@@ -61,6 +61,7 @@ class Following:
             tables = LeaderTables(
                 *(store, client, follower.note_leader_end, follower.is_slave, follower.tables)
             )
+            follower.check_slave = tables.check
             runs.append(tables.run())
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(each) for each in runs]

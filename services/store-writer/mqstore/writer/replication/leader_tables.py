@@ -8,6 +8,7 @@ reports it among its runtime information.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Final
 
@@ -55,6 +56,7 @@ class LeaderTables:
         self._tables = tables
         self._interval_s = interval_s
         self._take = copies.take_whole
+        self._survey = copies.survey
 
     async def run(self) -> None:
         """Copy until the task is cancelled."""
@@ -65,6 +67,19 @@ class LeaderTables:
                 await asyncio.sleep(self._interval_s)
         finally:
             self._client.close()
+
+    async def check(self) -> None:
+        """Look at the leader's topics, groups and settings, and copy nothing. A leader that cannot
+        be reached here is looked at with each copy.
+
+        Raises LeaderLogRefused for what mqstore cannot serve.
+        """
+        with contextlib.suppress(RemotingError, UnicodeDecodeError):
+            for code, table in TABLES[:2]:
+                response = await self._client.request(code)
+                await asyncio.to_thread(self._survey.take_table, table, response.body.decode())
+            response = await self._client.request(RequestCode.GET_BROKER_CONFIG)
+            self._survey.take_settings(response.body.decode())
 
     async def copy_once(self) -> None:
         """Copy each table once; a failure is logged."""
