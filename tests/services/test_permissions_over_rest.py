@@ -121,7 +121,7 @@ def of_broker(tmp_path: Path) -> Iterator[Run]:
     T, and not U."""
     config = tmp_path / "store" / "config"
     config.mkdir(parents=True)
-    perms = {"T": 6, "U": 6, **{f"P{perm}": perm for perm in range(16)}}
+    perms = {"T": 6, "U": 6, "TBW102": 5, **{f"P{perm}": perm for perm in range(16)}}
     topics: dict[str, Any] = {
         name: {"topicName": name, "perm": perm, "readQueueNums": 1, "writeQueueNums": 1}
         for name, perm in perms.items()
@@ -130,7 +130,7 @@ def of_broker(tmp_path: Path) -> Iterator[Run]:
     group = {"groupName": "g", "consumeEnable": True}
     tables = {"subscriptionGroupTable": {"g": group}, "forbiddenTable": {"g": {"T": 4, "U": 2}}}
     (config / "subscriptionGroup.json").write_text(json.dumps(tables))
-    with running(tmp_path / "store", store_format="5.x") as run:
+    with running(tmp_path / "store", store_format="5.x", auto_create_topic_enable=True) as run:
         yield run
 
 
@@ -159,3 +159,15 @@ def test_what_an_administrator_forbade_a_group_stays_forbidden(of_broker: Run) -
         client.delete_group("g")
         client.put_group("g")
     assert types("T", "g") == {"ok"}
+
+
+def test_a_topic_that_a_producer_creates_is_made_after_the_brokers_template(
+    of_broker: Run,
+) -> None:
+    url = f"{of_broker.writer_url}/v1/topics/new/messages"
+    assert _types({"produce": lambda: _post(url, {"messages": [{"body": "x"}]})}) == {
+        "produce": "topic-not-writable"
+    }
+    with of_broker.client() as client:
+        made = client.topic("new")
+    assert (made.perm, made.read_queues, made.write_queues) == (4, 1, 1)

@@ -229,7 +229,7 @@ class Handled:
 
     name: str
     harmless: tuple[str, ...]
-    """The values, in small letters, with which it needs nothing; among them a broker's default."""
+    """The values, in small letters, with which it needs nothing."""
     why: str
     is_refused: bool = False
     """Whether any other value is refused; else it is named, and the store is served."""
@@ -351,7 +351,7 @@ HANDLED: Final = (
     _named("enabledAppendPropCRC", "false", "records get no property __CRC32#"),
     _named(
         "clearRetryTopicWhenDeleteTopic",
-        "true",
+        "false",
         "the retry topics of POP groups stay when their topic is deleted",
     ),
     _named(

@@ -1,7 +1,7 @@
 """The writer of a store directory: opens it, recovers it, and composes everything else.
 
-Called from the store-writer service, from ``mqstore store dump`` and from tests. One process may
-hold a directory open this way (RocketMQ's own ``lock`` file); readers use ``store_reader``.
+Called from store-writer, ``mqstore store dump`` and tests. One process may hold a directory open
+this way (RocketMQ's own ``lock`` file); readers use ``store_reader``.
 """
 
 from __future__ import annotations
@@ -236,17 +236,14 @@ class MessageStore:
 
     def wait(self, end: int, durability: Durability | None = None) -> None:
         """Wait until all below a physical offset is readable and as durable as requested; default
-        durability follows flushDiskType.
-
-        A caller with an event loop uses ``commits`` and ``flush.request(end)`` instead. Raises
-        FlushTimeout (stored, not known to be on disk), StoreFailed.
+        durability follows flushDiskType. A caller with an event loop uses ``commits`` and
+        ``flush.request(end)``. Raises FlushTimeout (stored, maybe not on disk), StoreFailed.
         """
         self._parts.appends.wait(end, durability)
 
     def confirm(self, offset: int, in_sync: int) -> None:
-        """Publish that so many copies are in sync, the leader included, and that each of them has
-        the log up to ``offset`` on its disk, the end of a record. A lower offset changes nothing
-        for readers."""
+        """Publish the number of copies in sync, the leader included; each has the log on its disk
+        up to ``offset``, the end of a record. A lower one changes nothing for readers."""
         self.state.confirm(offset, in_sync)
 
     # topics -------------------------------------------------------------------------------
@@ -260,7 +257,7 @@ class MessageStore:
         return self._parts.admin.topics.get(name)
 
     def put_topic(self, name: str, change: TopicChange) -> TopicConfig:
-        """Create or change a topic; durable at return. Errors as ``Topics.put``."""
+        """Create or change a topic, durably. Errors as ``Topics.put``."""
         return self._parts.admin.topics.put(name, change)
 
     def plan_topic_change(self, name: str, change: TopicChange) -> QueueReduction:
@@ -271,14 +268,17 @@ class MessageStore:
         """``put_topic`` with as many queues to read as to write."""
         return self.put_topic(name, TopicChange(queues, queues, perm))
 
+    def create_topic_by_producer(self, name: str) -> TopicConfig:
+        """Create a topic for its first message. Errors as ``Topics.create_by_producer``."""
+        return self._parts.admin.topics.create_by_producer(name)
+
     def plan_topic_deletion(self, name: str) -> TopicDeletion:
         """Return what ``delete_topic`` would delete. Raises TopicNameError, TopicUnknown."""
         return self._parts.admin.topics.plan_delete(name, self.offsets)
 
     def delete_topic(self, name: str) -> TopicDeletion:
-        """Delete a topic, its queues, what groups have consumed of it and their subscriptions;
-        durable at return. Its messages stay in the log until retention takes them. Errors as
-        ``Topics.delete``."""
+        """Delete a topic, its queues, groups' offsets in it and subscriptions to it; durable at
+        return. Retention deletes its messages. Errors as ``Topics.delete``."""
         return self._parts.admin.delete_topic(name)
 
     # status -------------------------------------------------------------------------------

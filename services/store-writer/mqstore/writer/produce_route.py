@@ -323,8 +323,7 @@ class ProduceRoute:
             if not store.config.auto_create_topic_enable or not self._may_create(name):
                 raise
             self._unconfirmed.add(name)  # before another request finds the topic
-            queues = store.config.default_topic_queue_nums
-            topic = await asyncio.to_thread(store.create_topic, name, queues=queues)
+            topic = await asyncio.to_thread(store.create_topic_by_producer, name)
         if name in self._unconfirmed:
             await self._confirm(name)
         topic.require_writable()

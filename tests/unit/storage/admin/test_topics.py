@@ -387,3 +387,32 @@ def test_notes_that_cannot_be_read_are_done_without(tmp_path: Path) -> None:
     (tmp_path / "store/mqstore/deleted-topics.json").write_text("{")
     with open_store(tmp_path / "store") as store:
         assert store.log.offsets.next("T", 0) == 0
+
+
+@pytest.mark.parametrize(
+    ("template", "made"),
+    [
+        (TopicConfig("TBW102", 8, 8, 7), (8, 6)),
+        (TopicConfig("TBW102", 8, 2, 7), (2, 6)),
+        (TopicConfig("TBW102", 16, 16, 5), (8, 4)),
+        (TopicConfig("TBW102", 8, 8, 6), None),
+        (TopicConfig("TBW102", 8, 8, 0), None),
+    ],
+)
+def test_a_topic_of_a_producer_is_made_after_the_brokers_template(
+    store: MessageStore, template: TopicConfig, made: tuple[int, int] | None
+) -> None:
+    store._parts.tables.topics.put(template)
+    if made is None:
+        with pytest.raises(TopicUnknown, match="TBW102 is without 1"):
+            store.create_topic_by_producer("new")
+        with pytest.raises(TopicUnknown):
+            store.topic("new")
+    else:
+        found = store.create_topic_by_producer("new")
+        assert (found.read_queues, found.write_queues, found.perm) == (made[0], *made)
+    assert store.create_topic_by_producer("%RETRY%g").perm == 6
+
+
+def test_a_topic_of_a_producer_has_the_default_number_of_queues(store: MessageStore) -> None:
+    assert store.create_topic_by_producer("new").write_queues == 8

@@ -30,10 +30,17 @@ from mqstore.storage.log.commit_log import CommitLog
 from mqstore.storage.metadata.deleted_topics import DeletedTopics
 from mqstore.storage.queues.consume_queues import ConsumeQueues
 from mqstore.storage.seams import Clock
-from mqstore.storage.tables.config_tables import TopicConfig, TopicTable
+from mqstore.storage.tables.config_tables import (
+    PERM_INHERIT,
+    PERM_READ_WRITE,
+    TopicConfig,
+    TopicTable,
+)
 
 QUEUES_MAX: Final = 65_536
 """Maximum number of queues of one topic."""
+TEMPLATE_TOPIC: Final = "TBW102"
+"""The topic after which a broker with autoCreateTopicEnable makes others."""
 FILTER_TYPES: Final = frozenset({"SINGLE_TAG", "MULTI_TAG"})
 _ATTRIBUTES: Final[Mapping[str, frozenset[str]]] = {
     "queue.type": frozenset({"SimpleCQ"}),
@@ -131,6 +138,7 @@ class Topics:
         self._clock = clock
         self._drop_queues = drop_queues
         self._topics_max, self._queues_max = config.max_topics, config.max_queues
+        self._queues_new = config.default_topic_queue_nums
         self._lock = Lock()
         self._usage = _Usage()
 
@@ -209,6 +217,24 @@ class Topics:
             self._usage = usage._replace(revision=self._table.revision)
         self._table.save_changes()
         return topic
+
+    def create_by_producer(self, name: str) -> TopicConfig:
+        """Create a topic for its first message, as a broker does (createTopicInSendMessageMethod):
+        after the topic TBW102, where the store has it.
+
+        Raises TopicUnknown where TBW102 is not inherited, and as ``put``.
+        """
+        template = None if topic_names.returning_group(name) else self._table.get(TEMPLATE_TOPIC)
+        if template is None:
+            return self.put(name, TopicChange(self._queues_new, self._queues_new, PERM_READ_WRITE))
+        if not template.is_inherited:
+            raise TopicUnknown(
+                f"there is no topic {name}, and producers create none: the perm {template.perm} of "
+                f"{TEMPLATE_TOPIC} is without 1 (inherit); create it: mqstore topic create {name}"
+            )
+        queues = min(self._queues_new, template.write_queues)
+        perm, kind = template.perm & ~PERM_INHERIT, template.filter_type
+        return self.put(name, TopicChange(queues, queues, perm, filter_type=kind))
 
     def plan_delete(self, name: str, offsets: GroupOffsets) -> TopicDeletion:
         """The parts that a deletion would remove. Raises TopicNameError, TopicUnknown."""

@@ -55,7 +55,8 @@ TOPIC_FIELDS: Final[tuple[State, ...]] = (
     _topic_field(
         "perm",
         "perm",
-        "whether the topic may be read (4) and written (2)",
+        "whether the topic may be read (4) and written (2); of TBW102, whether producers may "
+        "create others after it (1)",
         "obeyed by every endpoint that stores or delivers",
         pattern=r"perm=\d+",
     ),
@@ -69,8 +70,7 @@ TOPIC_FIELDS: Final[tuple[State, ...]] = (
     _topic_field(
         "filter-type",
         "topicFilterType",
-        "whether records get the flag of several tags",
-        "obeyed",
+        "whether records get the flag of several tags, which no filter looks at",
         pattern='topicFilterType="(SINGLE|MULTI)_TAG"',
     ),
     _topic_field(

@@ -24,6 +24,7 @@ from mqstore.storage.tables.table_text import JsonObject
 
 TOPIC_GROUP_SEPARATOR: Final = "@"
 PERM_READ_WRITE: Final = 6
+PERM_INHERIT: Final = 1
 QUEUES_DEFAULT: Final = 4
 _QUEUES_UNNAMED: Final = 16
 """Queues of a topic whose entry does not say how many."""
@@ -59,6 +60,11 @@ class TopicConfig:
     def is_writable(self) -> bool:
         """Whether producers may write to the topic (PermName.isWriteable)."""
         return bool(self.perm & 2) and self.write_queues > 0
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether topics that producers create are made after this one (PermName.isInherited)."""
+        return bool(self.perm & PERM_INHERIT)
 
     def require_readable(self) -> None:
         """Raise TopicNotReadable unless consumers may read the topic."""
