@@ -84,7 +84,7 @@ _FREE: Final[dict[Place, object]] = {
     ("backup", "egress"): [{"to": [{"a": "TEXT"}]}],
 }
 """Values whose form the schema leaves to Kubernetes."""
-_ELSEWHERE: Final = frozenset(
+_NOT_COMPARED: Final = frozenset(
     {
         *(("nameOverride",), ("fullnameOverride",), ("global",)),
         *(("jobs", "expiryReport", "alertAfterHours"), ("backup", "alertAfterHours")),
@@ -114,7 +114,7 @@ def _leaves(path: Place, node: dict[str, Any]) -> Iterator[tuple[Place, dict[str
 VALID: Final = {
     path: jsonschema_rs.validator_for(node).is_valid
     for path, node in _leaves((), schema)
-    if path not in _ELSEWHERE
+    if path not in _NOT_COMPARED
 }
 
 
