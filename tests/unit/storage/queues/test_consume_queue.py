@@ -111,6 +111,7 @@ def test_a_hole_repeats_the_entry_before_until_it_is_filled(tmp_path: Path) -> N
     assert {queue.entry(index) for index in range(2, 12)} == {queue.entry(2)}
 
     assert queue.put(7, 700, 100, 0) is Put.FILLED
+    queue.due_fillers.settle()
 
     found = [entry.physical_offset for _, entry in queue.entries(0, 13)]
     assert found == [0, 100, 200, 200, 200, 200, 200, 700, 700, 700, 700, 700, 1200]
@@ -123,6 +124,49 @@ def test_a_hole_repeats_the_entry_before_until_it_is_filled(tmp_path: Path) -> N
     ]
     assert queue.put(8, 800, 100, 0) is Put.FILLED
     assert queue.put(7, 777, 100, 0) is Put.DIFFERENT
+
+
+@pytest.mark.parametrize("count", [100, 1_000])
+def test_records_for_a_hole_cost_a_write_each(tmp_path: Path, count: int) -> None:
+    """Each wrote all fillers behind it, so that they cost the square of their number."""
+    queue = open_queue(tmp_path, file_size=20 * count * 2)
+    queue.put(0, 0, 100, 0)
+    queue.put(count, count * 100, 100, 0)
+    written: list[int] = []
+    queue.due_fillers._overwrite = lambda index, _: written.append(index)
+    overwrite = queue._overwrite
+
+    def count_write(index: int, entry: QueueEntry) -> None:
+        written.append(index)
+        overwrite(index, entry)
+
+    queue._overwrite = count_write  # type: ignore[method-assign]
+    for index in range(1, count):
+        assert queue.put(index, index * 100, 100, 0) is Put.FILLED
+    queue.due_fillers.settle()
+
+    assert written == [*range(1, count)]
+    assert [entry[0] for _, entry in queue.entries(0, count)] == [*range(0, count * 100, 100)]
+
+
+@given(st.lists(st.integers(1, 29), unique=True), st.integers(0, 40))
+def test_a_hole_is_filled_in_any_order_and_across_a_kill(found: list[int], killed: int) -> None:
+    with tempfile.TemporaryDirectory() as root:
+        queue = open_queue(Path(root), file_size=1_000)
+        queue.put(0, 0, 100, 0)
+        queue.put(30, 3_000, 100, 0)
+        for index in found[:killed]:
+            assert queue.put(index, index * 100, 100, 0) is Put.FILLED
+        queue = open_queue(Path(root), file_size=1_000)  # which reads the log again
+        for index in sorted(found):
+            assert queue.put(index, index * 100, 100, 0) in (Put.FILLED, Put.PRESENT)
+        queue.due_fillers.settle()
+
+        due, last = [], 0
+        for index in range(30):
+            last = index if index in found else last
+            due.append(last * 100)
+        assert [entry.physical_offset for _, entry in queue.entries(0, 30)] == due
 
 
 def test_no_filler_is_left_as_the_last_entry(tmp_path: Path) -> None:

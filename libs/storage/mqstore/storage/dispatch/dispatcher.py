@@ -347,6 +347,8 @@ class Dispatcher:
             self.end.position = offset
             self.end.records += handled
             left -= max(handled, 1)
+        if self.position == end:
+            self._entries.settle()
         return self.position < end
 
     def _advance_index(self) -> bool:

@@ -56,6 +56,7 @@ class QueueEntries:
         self._light_queue_id_fixed = config.enable_lmq or not config.enable_multi_dispatch
         self._deleted_below = deleted_below
         self._bitmaps = bitmaps
+        self._unsettled: set[ConsumeQueue] = set()
         if bitmaps is not None:
             queues.extend(bitmaps.has)
 
@@ -70,6 +71,11 @@ class QueueEntries:
             queue_id = self._further_queue_id(topic, found.queue_id)
             if self._put(found, topic, queue_id, offset, is_further=True):
                 touched.add(queue_key(topic.encode(), queue_id))
+
+    def settle(self) -> None:
+        """Bring fillers up to the entries before them. Raises OSError."""
+        while self._unsettled:
+            self._unsettled.pop().due_fillers.settle()
 
     def _put(
         self,
@@ -100,6 +106,8 @@ class QueueEntries:
             self._counts.note_refused(found, f"queue offset {queue_offset} cannot follow {before}")
             return False
         queue.aim_window(queue_offset + 1)
+        if queue.due_fillers:
+            self._unsettled.add(queue)
         if put is Put.PRESENT:
             self._counts.present += 1
             return False

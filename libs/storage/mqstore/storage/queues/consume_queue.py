@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from mqstore.storage._kernel import QueueWindow
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE
+from mqstore.storage.queues.due_fillers import DueFillers
 from mqstore.storage.queues.ext_addresses import first_address, last_address
 from mqstore.storage.queues.lost_files import close_gaps, make_again
 from mqstore.storage.queues.queue_entry import ENTRY, PRE_BLANK, QueueEntry, entries_in
@@ -103,6 +104,7 @@ class ConsumeQueue:
         self._publish_lock = Lock()
         self._changed: set[MappedFile] = set()
         """Files that were changed below the flushed position."""
+        self.due_fillers = DueFillers(self, self._overwrite)
 
     def load(self) -> list[StrayFile]:
         """Map the files and find the end; returns the stray files.
@@ -166,7 +168,7 @@ class ConsumeQueue:
                     yield index, entry
 
     def is_filler(self, index: int) -> bool:
-        """Whether an entry repeats the one before, so that no record is its own."""
+        """Whether an entry repeats the one before, so that no record is its own; see ``due_fillers``."""
         entry, before = self.entry(index), self.entry(index - 1)
         if entry is None or before is None or entry.is_hole:
             return False
@@ -435,8 +437,7 @@ class ConsumeQueue:
                 yield index
 
     def _is_torn(self, index: int, found: QueueEntry, due: QueueEntry) -> bool:
-        """Whether only one sector of an entry in two sectors was written, over zeros or a
-        filler."""
+        """Whether only one of two sectors of an entry was written, over zeros or a filler."""
         blanks = bytes(QUEUE_ENTRY_SIZE), PRE_BLANK, self._filler(index)
         position = index * QUEUE_ENTRY_SIZE % self.file_size
         return is_torn(position, ENTRY.pack(*found), ENTRY.pack(*due), blanks)
@@ -540,31 +541,30 @@ class ConsumeQueue:
             found = self.entry(index)
         if found is None:
             return Put.REFUSED
+        result = self._judge(index, found, entry, unit)
+        if result is Put.FILLED:
+            self._overwrite(index, self._with_unit(entry, unit))
+        if result is not Put.DIFFERENT:
+            self.due_fillers.note_put(index)
+        return result
+
+    def _judge(
+        self, index: int, found: QueueEntry, entry: QueueEntry, unit: ExtUnit | None
+    ) -> Put:
+        """Whether an entry is there, has to be filled, or is another one."""
         due = entry._replace(tags_code=found.tags_code) if found.is_ext_address else entry
         if self._is_torn(index, found, entry) or self._is_torn(index, found, due):
-            self._overwrite(index, self._with_unit(entry, unit))
             return Put.FILLED
         if found[:2] == entry[:2]:
-            if not found.is_ext_address or self._unit_matches(found.tags_code, unit):
-                return Put.PRESENT
-            self._overwrite(index, self._with_unit(entry, unit))
+            is_whole = not found.is_ext_address or self._unit_matches(found.tags_code, unit)
+            return Put.PRESENT if is_whole else Put.FILLED
+        if found.is_hole or self.is_filler(index) or self.due_fillers.has(index):
             return Put.FILLED
-        if not found.is_hole and not self.is_filler(index):
-            return Put.DIFFERENT
-        fillers, entry = self._fillers_after(index), self._with_unit(entry, unit)
-        for each in range(index, index + 1 + fillers):  # these fillers repeat the new entry
-            self._overwrite(each, entry)
-        return Put.FILLED
+        return Put.DIFFERENT
 
     def _unit_matches(self, address: int, unit: ExtUnit | None) -> bool:
         """Whether the unit at an address agrees with a unit's message."""
         return unit is None or (self.ext is not None and self.ext.matches(address, unit))
-
-    def _fillers_after(self, index: int) -> int:
-        count = 0
-        while self.is_filler(index + 1 + count):
-            count += 1
-        return count
 
     def _overwrite(self, index: int, entry: QueueEntry) -> None:
         mapped = self.files.find(index * QUEUE_ENTRY_SIZE)
