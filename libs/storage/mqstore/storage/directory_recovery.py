@@ -18,6 +18,7 @@ from mqstore.storage.dispatch.dispatcher import Dispatcher
 from mqstore.storage.errors import CheckpointError, DiskRefuses, StoreFailed
 from mqstore.storage.index.service import IndexService
 from mqstore.storage.layout import CHECKPOINT_SIZE
+from mqstore.storage.log_lines import bounded_json
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue, StrayFile, StrayReason
 from mqstore.storage.mapped.warm_up import MemoryLocks, WarmUp
 from mqstore.storage.metadata import index_loss, manifest, truncation
@@ -93,7 +94,7 @@ class DirectoryRecovery:
                 # What an interrupted recovery dropped may be gone from memory only.
                 quiet=None if opened.resumes else self._quiet,
             )
-        log.info("recovery plan: %s", found.model_dump_json(by_alias=True))
+        log.info("recovery plan: %s", bounded_json(found))
         if found.read_only is not None:
             log.error("opening read-only: %s", found.read_only)
         if found.damaged_block_count:

@@ -6,7 +6,6 @@ this way (RocketMQ's own ``lock`` file); readers use ``store_reader``.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -40,6 +39,7 @@ from mqstore.storage.log.clock_watch import ClockService, ClockWatch
 from mqstore.storage.log.commit import CommitService
 from mqstore.storage.log.commit_log import CommitLog, Placement
 from mqstore.storage.log.flush import FlushService
+from mqstore.storage.log_lines import bounded_log
 from mqstore.storage.lookup.log_stream import LogStream
 from mqstore.storage.metadata import store_lock
 from mqstore.storage.metadata.lock_watch import LockWatch
@@ -68,7 +68,7 @@ __all__ = [
     "StoreStatus",
 ]
 
-log = logging.getLogger(__name__)
+log = bounded_log(__name__)
 
 
 class MessageStore:
@@ -565,12 +565,12 @@ class MessageStore:
         if self._parts.services.runs(self.scrub.name):
             self.scrub.repair_known()
         if count := self.scrub.progress.finding_count:
+            listed = [each.offset for each in self.scrub.progress.findings]  # the first 100 only
             log.error(
-                "the store is closed with %d damaged places in its log, the first at offset %d: a "
-                "broker may cut all that is behind one; run `mqstore store verify %s`, then "
-                "`mqstore store repair`",
+                "the store is closed with %d damaged places in its log%s: a broker may cut all "
+                "that is behind one; run `mqstore store verify %s`, then `mqstore store repair`",
                 count,
-                min(each.offset for each in self.scrub.progress.findings),
+                f", the first at offset {min(listed)}" if listed else "",
                 self.paths.root,
             )
 

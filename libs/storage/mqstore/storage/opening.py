@@ -6,7 +6,6 @@ Order: the lock before any other file; then ``format.json``; then the state page
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import uuid
@@ -26,6 +25,7 @@ from mqstore.storage.errors import (
 from mqstore.storage.format_detection import find_format
 from mqstore.storage.index.publication import finish_at_opening
 from mqstore.storage.layout import StoreFormat
+from mqstore.storage.log_lines import bounded_log
 from mqstore.storage.loss_check import LossCheck, check_loss
 from mqstore.storage.metadata import (
     follower_note,
@@ -72,7 +72,7 @@ _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _INDEXES_ALL: Final = {"index_catch_up_size": sys.maxsize}
 """A setting of one process, as above."""
 
-log = logging.getLogger(__name__)
+log = bounded_log(__name__)
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tracemalloc
 from array import array
 
 import pytest
@@ -431,3 +432,20 @@ def test_walking_and_scanning_find_the_same_records() -> None:
     assert result[1:3] == (len(data), 50)
     scanned = [item.physical_offset - 1000 for item in scan(data) if isinstance(item, Record)]
     assert list(starts) == scanned
+
+
+def test_a_record_without_its_body_costs_no_copy_of_the_body() -> None:
+    """Many queue entries may name one large record."""
+    message = sample(body=bytes(4 << 20))
+    data = encode(message)
+    tracemalloc.start()
+    try:
+        found = record.decode(
+            data, 0, len(data), physical_offset=0, verify_body=False, with_body=False
+        )
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (found.topic, found.size, found.body) == (message.topic, len(data), b"")
+    assert found.raw_properties == message.properties
+    assert peak < 64 << 10

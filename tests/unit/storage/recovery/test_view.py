@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.storage.paths import segment_name
+from mqstore.storage.recovery.loss import spans_of
 from mqstore.storage.recovery.view import (
     CheckpointTimes,
     QueueFiles,
@@ -46,6 +47,49 @@ def test_entries_are_read_by_their_number(tmp_path: Path) -> None:
         None,
         None,
     ]
+    queue.close()
+
+
+ranges = st.lists(st.integers(0, 310), max_size=20, unique=True).map(
+    lambda ends: [*zip(sorted(ends)[::2], sorted(ends)[1::2], strict=False)]
+)
+
+
+@given(offsets=st.lists(st.integers(0, 300), max_size=17, unique=True).map(sorted), missing=ranges)
+def test_the_entries_of_missing_ranges_are_found(
+    offsets: list[int], missing: list[tuple[int, int]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    queue = queue_of(tmp_path_factory.mktemp("queue"), offsets)
+    due = [queue.span(start, stop) for start, stop in missing]
+    assert [*spans_of(queue, missing)] == [each for each in due if each is not None]
+    queue.close()
+
+
+def test_a_queue_is_searched_for_its_entries_and_not_for_each_missing_range(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = queue_of(tmp_path, [*range(0, 12_000, 1_000)])
+    searched: list[int] = []
+    files: set[int] = set()
+    search, used = queue._first_above, queue._used
+
+    def note(physical: int) -> int | None:
+        searched.append(physical)
+        return search(physical)
+
+    def note_file(number: int) -> int:
+        files.add(number)
+        return used(number)
+
+    monkeypatch.setattr(queue, "_first_above", note)
+    missing = [(start, start + 5) for start in range(0, 100_000, 10)]
+
+    assert len([*spans_of(queue, missing)]) == 12
+    assert len(searched) <= 4 * 12
+
+    monkeypatch.setattr(queue, "_used", note_file)
+    assert queue.first_beyond(10_999) == 11_000
+    assert files == {2}, "files that were passed are not searched again"
     queue.close()
 
 

@@ -255,6 +255,26 @@ def test_much_damage_waits_for_a_command(
         assert store.scrub.progress.finding_count == 0
 
 
+def test_a_segment_with_much_damage_is_read_once_for_a_repair(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each further damaged block read all of it again."""
+    monkeypatch.setattr("mqstore.storage.scrub.service.AUTOMATIC_BYTES_MAX", 0)
+    for number in range(2):
+        poke(root, number * BLOCK_SIZE, bytes(200))
+    planned: list[object] = []
+    block_a_step = CHOSEN.model_copy(update={"scrub_bytes_per_second": BLOCK_SIZE})
+    with open_store(root, block_a_step) as store:
+        plan = store.scrub._repairs.plan
+        monkeypatch.setattr(
+            store.scrub._repairs, "plan", lambda *given: planned.append(given) or plan(*given)
+        )
+        run_pass(store.scrub)
+        store.scrub.step(0.0)
+        assert store.scrub.progress.finding_count == 2
+        assert planned == [({0}, None)]
+
+
 def test_damage_found_before_a_restart_is_repaired_after_it(root: Path, due: list[Record]) -> None:
     flip(root, due[HURT].physical_offset + FIELDS["BODY"])
     with open_store(root, MANUAL) as store:

@@ -144,3 +144,38 @@ def test_an_open_store_scrubs_by_itself_only_with_scrubs(tmp_path: Path) -> None
         assert follower.run_scrub() is not None
     with open_store(tmp_path / "store") as store, pytest.raises(StoreNotWritable):
         store.run_scrub()
+
+
+def hurt_blocks(store: MessageStore) -> int:
+    """Flip a bit in each block of the log; returns their number."""
+    count = 0
+    for file in store.log.files.files:
+        for start in range(0, file.wrote_position, BLOCK_SIZE):
+            file.view[start + FLAG_AT] ^= 0x40
+            count += 1
+    return count
+
+
+def test_findings_of_one_step_are_reported_and_saved_once(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    count = hurt_blocks(store)
+    saves: list[int] = []
+    monkeypatch.setattr(store.scrub, "_save", lambda: saves.append(1))
+    for file in store.log.files.files:
+        for start in range(0, file.wrote_position, BLOCK_SIZE):
+            store.scrub.report(file.base_offset + start)
+
+    store.scrub._check_reported(count)
+
+    assert store.scrub.progress.finding_count == count > 1
+    assert saves == [1]
+
+
+def test_a_store_with_unlisted_damage_only_is_closed(
+    store: MessageStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A repair took all listed findings, and more were counted: min() had no offset."""
+    store.scrub._change(finding_count=3, findings=())
+    store.close()
+    assert "closed with 3 damaged places in its log:" in caplog.text

@@ -7,7 +7,6 @@ meanwhile.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -26,6 +25,7 @@ from mqstore.storage.errors import (
 )
 from mqstore.storage.layout import SCHEDULE_TOPIC, StoreFormat
 from mqstore.storage.log.commit_log import CommitLog
+from mqstore.storage.log_lines import bounded_log
 from mqstore.storage.metadata.clock_steps import CLOCK_STEP_MS
 from mqstore.storage.queues.consume_queue import ConsumeQueue
 from mqstore.storage.queues.consume_queues import ConsumeQueues
@@ -42,7 +42,7 @@ _TAGS_CODE_MAX: Final = 2**31 - 1
 NEVER: Final = (MessageInvalid, PropertiesTooLong, TopicTooLong)
 """Rejections that every later put of the same message would meet too."""
 
-_log = logging.getLogger(__name__)
+_log = bounded_log(__name__)
 
 
 class DeliveryService:

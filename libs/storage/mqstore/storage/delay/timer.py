@@ -11,7 +11,6 @@ is, and what was delivered between the last save and a crash is found in the ind
 
 from __future__ import annotations
 
-import logging
 import math
 from array import array
 from collections.abc import Callable, Iterator
@@ -42,6 +41,7 @@ from mqstore.storage.layout import (
     StoreFormat,
 )
 from mqstore.storage.log.commit_log import CommitLog
+from mqstore.storage.log_lines import bounded_log
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.queues.consume_queue import ConsumeQueue
 from mqstore.storage.queues.consume_queues import ConsumeQueues
@@ -61,7 +61,7 @@ _FIRST: Final = 1
 
 _Copy = Callable[[Record, int, int, StoreFormat], Message]
 
-_log = logging.getLogger(__name__)
+_log = bounded_log(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,17 +5,13 @@ The thread that holds the dispatcher's lock writes; any thread may read.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
-from typing import Final
 
 from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import RecordError
+from mqstore.storage.log_lines import bounded_log
 
-_LOGGED_MAX: Final = 100
-"""Maximum number of stretches logged one by one; the counters continue."""
-
-_log = logging.getLogger(__name__)
+_log = bounded_log(__name__)
 
 
 @dataclass(slots=True)
@@ -40,17 +36,15 @@ class DispatchCounts:
     def add_defect(self, error: RecordError, *, placed: bool) -> None:
         """Count a damaged record; ``placed`` when it got its queue entry all the same."""
         self.defects += 1
-        if placed and self.defects <= _LOGGED_MAX:
+        if placed:
             _log.warning("dispatched although damaged: %s", error)
 
     def note_lost(self, start: int, end: int, why: str) -> None:
         """Count the bytes between two physical offsets as lost: nothing there gets an entry."""
         self.lost_bytes += end - start
-        if self.defects <= _LOGGED_MAX:
-            _log.error("offsets %d to %d are not dispatched: %s", start, end, why)
+        _log.error("offsets %d to %d are not dispatched: %s", start, end, why)
 
     def note_refused(self, found: Record, why: str) -> None:
         """Count a whole record that gets no queue entry."""
         self.refused += 1
-        if self.refused <= _LOGGED_MAX:
-            _log.error("record at offset %d gets no queue entry: %s", found.physical_offset, why)
+        _log.error("record at offset %d gets no queue entry: %s", found.physical_offset, why)

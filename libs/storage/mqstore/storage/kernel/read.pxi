@@ -71,13 +71,18 @@ cdef int parse_head(
     return DEFECT_NONE
 
 
-cdef inline int parse_lengths(const uint8_t *p, int64_t available, Layout *r) noexcept nogil:
-    """First defect of the lengths, or NONE with every part inside its size."""
+cdef inline int parse_lengths(
+    const uint8_t *p, int64_t available, Layout *r, uint32_t absent=0
+) noexcept nogil:
+    """First defect of the lengths, or NONE with every part inside its size. So many bytes of the
+    body are ``absent``: the rest of the record follows without them."""
     cdef int64_t left
     cdef int defect = parse_head(p, available, r, &left)
     if defect != DEFECT_NONE:
         return defect
-    r.topic.at = p + r.body_at + r.body_size + r.version
+    if r.body_size < absent:
+        return DEFECT_LENGTHS_DISAGREE
+    r.topic.at = p + r.body_at + (r.body_size - absent) + r.version
     r.topic.length = (r.topic.at - 1)[0]
     if r.version == 2:
         r.topic.length |= <uint32_t> (r.topic.at - 2)[0] << 8
@@ -93,10 +98,10 @@ cdef inline int parse_lengths(const uint8_t *p, int64_t available, Layout *r) no
 
 
 cdef int parse(
-    const uint8_t *p, int64_t available, int64_t expected, Layout *r
+    const uint8_t *p, int64_t available, int64_t expected, Layout *r, uint32_t absent=0
 ) noexcept nogil:
-    """Structure of the record at ``p``: first defect, or NONE."""
-    cdef int defect = parse_lengths(p, available, r)
+    """Structure of the record at ``p``: first defect, or NONE. ``absent`` as ``parse_lengths``."""
+    cdef int defect = parse_lengths(p, available, r, absent)
     if defect != DEFECT_NONE:
         return defect
     if expected >= 0 and <int64_t> get64(p + 28) != expected:
@@ -338,6 +343,14 @@ cdef object without_body(type kind, bytes raw, const Layout *r):
     return record_in(kind, rest, 0, r, False)
 
 
+cdef bytes copy_without_body(const uint8_t *p, const Layout *r):
+    cdef uint32_t head = r.body_at, gap = r.body_size
+    cdef bytes rest = PyBytes_FromStringAndSize(NULL, r.size - gap)
+    take_copy(PyBytes_AS_STRING(rest), p, head)
+    take_copy(PyBytes_AS_STRING(rest) + head, p + head + gap, r.size - gap - head)
+    return rest
+
+
 cdef int check_kind(type kind) except -1:
     if not issubclass(kind, StoredRecord):
         raise TypeError(f"{kind} is no StoredRecord")
@@ -354,11 +367,15 @@ def decode_record(
     bint with_body,
     bint leniently=False,
 ):
+    """A record that is neither verified nor returned with its body costs no copy of that: many
+    entries may name one record."""
     cdef Py_buffer log
     cdef Layout r
     cdef const uint8_t *p
     cdef bytes raw
     cdef int defect
+    cdef int64_t size
+    cdef uint32_t absent = 0
     check_kind(kind)
     PyObject_GetBuffer(view, &log, PyBUF_SIMPLE)
     try:
@@ -369,15 +386,25 @@ def decode_record(
         defect = parse(p, end - position, physical_offset, &r)
         if is_refused(defect, &r, leniently):
             return defect_of(defect, &r)
-        raw = copy_of(p, r.size)
+        size = r.size
+        if with_body or verify_body:
+            raw = copy_of(p, size)
+        else:
+            absent = r.body_size
+            raw = copy_without_body(p, &r)
     finally:
         PyBuffer_Release(&log)
-    defect = inspect(bytes_of(raw), len(raw), physical_offset, verify_body, &r)
-    if defect == DEFECT_NONE and r.size != len(raw):
+    # The copy is checked: the map may change meanwhile.
+    defect = parse(bytes_of(raw), size, physical_offset, &r, absent)
+    if defect == DEFECT_NONE and verify_body:
+        defect = verify(bytes_of(raw), &r)
+    if defect == DEFECT_NONE and (r.size != size or absent and r.body_size != absent):
         defect = DEFECT_LENGTHS_DISAGREE
     if is_refused(defect, &r, leniently):
         return defect_of(defect, &r)
-    return record_in(kind, raw, 0, &r, True) if with_body else without_body(kind, raw, &r)
+    if with_body:
+        return record_in(kind, raw, 0, &r, True)
+    return record_in(kind, raw, 0, &r, False) if absent else without_body(kind, raw, &r)
 
 
 cdef inline bint is_refused(int defect, const Layout *r, bint leniently) noexcept:

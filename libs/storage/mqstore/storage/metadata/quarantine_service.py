@@ -6,20 +6,20 @@ is complete this service removes them. All other entries stay until an operator 
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable
 from threading import Lock
 from typing import Final
 
 from mqstore.storage.errors import QuarantineEntryUnknown
+from mqstore.storage.log_lines import bounded_log
 from mqstore.storage.metadata.quarantine import Quarantine, QuarantineEntry
 
 CHECK_INTERVAL_S: Final = 10.0
 """Seconds between two checks of whether the index is complete."""
 _INDEX: Final = "index/"
 
-log = logging.getLogger(__name__)
+log = bounded_log(__name__)
 
 
 class QuarantineService:

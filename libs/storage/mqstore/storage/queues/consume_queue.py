@@ -168,7 +168,7 @@ class ConsumeQueue:
                     yield index, entry
 
     def is_filler(self, index: int) -> bool:
-        """Whether an entry repeats the one before, so that no record is its own; see ``due_fillers``."""
+        """Whether an entry repeats the one before, so that no record is its own."""
         entry, before = self.entry(index), self.entry(index - 1)
         if entry is None or before is None or entry.is_hole:
             return False
@@ -548,9 +548,7 @@ class ConsumeQueue:
             self.due_fillers.note_put(index)
         return result
 
-    def _judge(
-        self, index: int, found: QueueEntry, entry: QueueEntry, unit: ExtUnit | None
-    ) -> Put:
+    def _judge(self, index: int, found: QueueEntry, entry: QueueEntry, unit: ExtUnit | None) -> Put:
         """Whether an entry is there, has to be filled, or is another one."""
         due = entry._replace(tags_code=found.tags_code) if found.is_ext_address else entry
         if self._is_torn(index, found, entry) or self._is_torn(index, found, due):

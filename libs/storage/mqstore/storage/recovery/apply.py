@@ -6,7 +6,6 @@ existing quarantine entries are found again.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from mqstore.storage._kernel import is_zero
 from mqstore.storage.codec.record import encode_into, write_blank
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE, StoreFormat
+from mqstore.storage.log_lines import bounded_log
 from mqstore.storage.metadata.block_files import BlockFiles
 from mqstore.storage.metadata.quarantine import RESTORED_REASON, TOMBSTONE_REASON, Quarantine
 from mqstore.storage.paths import StorePaths, segment_name
@@ -48,7 +48,7 @@ _REWRITE_CHUNK: Final = 256 << 10
 """Bytes rewritten at a time; holes between them are skipped."""
 _ZEROS: Final = bytes(_CHUNK)
 
-log = logging.getLogger(__name__)
+log = bounded_log(__name__)
 
 
 @dataclass(slots=True)

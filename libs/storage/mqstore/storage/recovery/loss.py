@@ -8,8 +8,10 @@ has accepted it.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple
 
 from mqstore.storage._kernel import Defect, check_record, check_run, find_record, is_zero
@@ -88,10 +90,14 @@ def queue_losses(
     view: StoreView, facts: Facts, missing: Sequence[ByteRange]
 ) -> Iterator[QueueLoss]:
     """Every queue that names missing records, or whose entries are missing too."""
+    lost = _join(sorted((each.start, each.stop) for each in missing))
+    bases = (segment.base for segment in _present(view.segments))
+    begin = min([*bases, *(start for start, _ in lost)], default=0)
     for topic, queue_id in sorted({*view.queue_names(), *facts.queue_ends}):
         queue = view.queue(topic, queue_id)
         try:
-            found = _queue_loss(view, queue, missing, facts.queue_ends.get((topic, queue_id), 0))
+            noted_end = facts.queue_ends.get((topic, queue_id), 0)
+            found = _queue_loss(view, queue, lost, begin, noted_end)
         finally:
             queue.close()
         ranges, end, is_open = found
@@ -100,13 +106,15 @@ def queue_losses(
 
 
 def _queue_loss(
-    view: StoreView, queue: QueueFiles, missing: Sequence[ByteRange], noted_end: int
+    view: StoreView,
+    queue: QueueFiles,
+    missing: Sequence[tuple[int, int]],
+    begin: int,
+    noted_end: int,
 ) -> tuple[list[tuple[int, int]], int, bool]:
     end = queue.end
-    ranges = [found for lost in missing if (found := queue.span(lost.start, lost.stop)) is not None]
+    ranges = list(spans_of(queue, missing))
     last = queue.last_named
-    bases = (segment.base for segment in _present(view.segments))
-    begin = min([*bases, *(lost.start for lost in missing)])
     is_open = last is not None and last.offset >= begin and not _is_there(view, last.offset)
     if is_open and last is not None:  # entries that were not durable yet are lost with it
         ranges.append((ranges[-1][1] if ranges else last.number, end))
@@ -116,14 +124,33 @@ def _queue_loss(
     return _join(ranges), end, is_open
 
 
+def spans_of(queue: QueueFiles, missing: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the entries (first, end) of a queue that name records of each missing range.
+
+    The ranges ascend. Those of which the queue has no record are passed at once, so that a queue
+    is searched at most once for each of its entries, however many ranges are missing.
+    """
+    at = 0
+    while at < len(missing):
+        named = queue.first_beyond(missing[at][0] - 1)
+        if named is None:
+            return
+        at = bisect_right(missing, named, lo=at, key=itemgetter(1))
+        if at < len(missing) and missing[at][0] <= named:
+            if (found := queue.span(*missing[at])) is not None:
+                yield found
+            at += 1
+
+
 def _is_there(view: StoreView, offset: int) -> bool:
     """Whether any bytes of a record exist at a physical offset."""
-    for segment in view.segments.usable:
-        if segment.base <= offset < segment.end:
-            with view.map_segment(segment) as data:
-                position = offset - segment.base
-                return any(data[position : position + RECORD_FIXED_SIZE])
-    return False
+    segments = view.segments.usable
+    place = bisect_right(segments, offset, key=attrgetter("base")) - 1
+    if place < 0 or offset >= segments[place].end:
+        return False
+    with view.map_segment(segments[place]) as data:
+        position = offset - segments[place].base
+        return any(data[position : position + RECORD_FIXED_SIZE])
 
 
 def _join(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -226,6 +226,8 @@ class QueueFiles:
         needed."""
         self._blanks: dict[int, list[tuple[int, int]]] = {}
         """By file, its runs of entries that name no record, as their numbers in the queue."""
+        self._passed = -1, -1
+        """A physical offset, and the first file that may name one above it."""
 
     @property
     def first_index(self) -> int:
@@ -320,7 +322,10 @@ class QueueFiles:
         return first is not None and first <= min_offset
 
     def _first_above(self, physical: int) -> int | None:
+        passed, begin = self._passed
         for number in sorted(self._paths):
+            if physical >= passed and number < begin:
+                continue
             low = number * self._entries
             high = end = low + self._used(number)
             while low < high:
@@ -333,6 +338,7 @@ class QueueFiles:
                     low = probe + 1
             low = self._next_named(low, end)
             if low < end:
+                self._passed = physical, number
                 return low
         return None
 

@@ -9,7 +9,6 @@ HAService and DefaultMessageStore.appendToCommitLog of 4.9.7, which check nothin
 
 from __future__ import annotations
 
-import logging
 import struct
 import zlib
 from collections.abc import Callable
@@ -29,6 +28,7 @@ from mqstore.storage.layout import (
     RECORD_FIXED_SIZE,
 )
 from mqstore.storage.log.follower_log import FollowerLog
+from mqstore.storage.log_lines import bounded_log
 
 _HEAD: Final = struct.Struct(">iI")
 """TOTALSIZE, MAGICCODE."""
@@ -39,7 +39,7 @@ _ACCEPTED: Final = frozenset({Defect.HOST_INVALID, Defect.PROPERTIES_MALFORMED})
 """Defects that a record had when it was put: a broker stores such fields as they come."""
 _NOTHING: Final = memoryview(b"")
 
-_log = logging.getLogger(__name__)
+_log = bounded_log(__name__)
 
 
 class LogReceiver:

@@ -19,6 +19,7 @@ from typing import Final
 from mqstore.storage.codec.record import Blank, Record, scan
 from mqstore.storage.errors import RecordError, RepairRefused, StoreFailed
 from mqstore.storage.log.block_cover import BlockCover
+from mqstore.storage.log_lines import bounded_json
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
 from mqstore.storage.metadata.state_page import StatePage
 from mqstore.storage.options import Fetch
@@ -158,7 +159,7 @@ class LogRepairs:
                 failure = StoreFailed(f"a repair of the log failed: {error}")
                 self._on_failure(failure)
                 raise failure from error
-        log.warning("repaired the log: %s", plan.model_dump_json(by_alias=True))
+        log.warning("repaired the log: %s", bounded_json(plan))
         return RepairReport(plan=plan, done=True, quarantined=tuple(kept))
 
 

@@ -10,7 +10,6 @@ treats damage there like that of a pass.
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
@@ -24,6 +23,7 @@ from mqstore.storage._kernel import check_block
 from mqstore.storage.config import DamageRepair, StoreConfig
 from mqstore.storage.errors import RepairRefused
 from mqstore.storage.layout import BLOCK_SIZE
+from mqstore.storage.log_lines import bounded_log
 from mqstore.storage.mapped.mapped_file import MappedFile
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
 from mqstore.storage.metadata import sealed_json
@@ -47,7 +47,7 @@ RECHECK_S: Final = 3_600.0
 """Longest wait for the next pass, as the clock may be stepped."""
 MS_PER_HOUR: Final = 3_600_000
 
-log = logging.getLogger(__name__)
+log = bounded_log(__name__)
 
 
 class RepairedPlace(BaseModel):
@@ -132,9 +132,13 @@ class Scrub:
         self._segment_size = config.mapped_file_size_commit_log
         self._damaged = {self._base_of(each.offset) for each in self.progress.findings}
         """First offsets of the segments to repair."""
+        self._left: set[int] = set()
+        """Segments that this pass does not read again for a repair, which refused theirs."""
         self._changing = RLock()
         self._requested = False
         self._unsaved = 0
+        self._has_new = False
+        """Whether there are findings that were not reported yet."""
         self._repair_due = 0.0
         """Monotonic time from which damage is repaired; later after a repair was rejected."""
         self._resumes_at = 0.0
@@ -247,6 +251,7 @@ class Scrub:
             self._repair_due = now + RECHECK_S
             return
         if not report.done and report.plan.actions:
+            self._left |= damaged
             log.error(
                 "damage of the log is not repaired: tombstones would take %d bytes, and %d are the "
                 "most that are placed without a command; see `mqstore store repair`",
@@ -297,6 +302,7 @@ class Scrub:
 
     def _begin(self) -> int:
         start, now_ms = self._log.min_offset, self._clock.now_ms()
+        self._left.clear()
         self._change(position=start, began_at_ms=now_ms, checked_bytes=0)
         return start
 
@@ -329,6 +335,7 @@ class Scrub:
                 number = (block - file.base_offset) // BLOCK_SIZE
                 entries = self._blocks.entries(file.base_offset)
                 checked += 0 if entries is None else self._check(file, entries, number)
+        self._report_new()
         return max(checked, len(taken))
 
     def _compare(self, file: MappedFile, position: int) -> int:
@@ -344,6 +351,7 @@ class Scrub:
         following = file.end_offset if stop == used else file.base_offset + stop
         checked_bytes = self.progress.checked_bytes + checked
         self._change(position=following, checked_bytes=checked_bytes)
+        self._report_new()
         self._unsaved += checked
         if self._unsaved >= SAVE_EVERY:
             self._save()
@@ -366,7 +374,13 @@ class Scrub:
         self._change(findings=findings, finding_count=count)
         if is_new:
             log.error("the disk changed the log: %s", found.model_dump_json(by_alias=True))
-            self._damaged.add(self._base_of(found.offset))
+            self._damaged |= {self._base_of(found.offset)} - self._left
+            self._has_new = True
+
+    def _report_new(self) -> None:
+        """Report and save the findings of the blocks that were compared, once for all of them."""
+        if self._has_new:
+            self._has_new = False
             self._on_damage()
             self._save()
 

@@ -11,7 +11,6 @@ are delivered again; none is skipped.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
@@ -27,6 +26,7 @@ from mqstore.storage.errors import (
     TopicNotReadable,
     TopicUnknown,
 )
+from mqstore.storage.log_lines import bounded_log
 from mqstore.storage.lookup.answers import Pull, Unreadable
 from mqstore.storage.lookup.pull_filter import PullFilter
 from mqstore.storage.lookup.queue_pulls import QueuePulls
@@ -53,7 +53,7 @@ from mqstore.storage.shared_groups.storing import Copies, retry_topics
 from mqstore.storage.tables.subscription_groups import GroupConfig
 from mqstore.storage.topic_names import RETRY_PREFIX
 
-log = logging.getLogger(__name__)
+log = bounded_log(__name__)
 
 RECENT_S: Final = 2.0
 """Seconds for which the next messages of a group count as in memory after a receive."""

@@ -6,7 +6,6 @@ in consumerOffset.json follows it.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from threading import Lock
@@ -14,13 +13,14 @@ from typing import Final
 
 from mqstore.storage.admin.group_offsets import Commit
 from mqstore.storage.errors import FlushTimeout
+from mqstore.storage.log_lines import bounded_log
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.seams import FileSystem
 from mqstore.storage.shared_groups import returned_copies, saved_leases
 from mqstore.storage.shared_groups.queue_leases import QueueLeases
 from mqstore.storage.shared_groups.saved_leases import Place, SavedQueue
 
-log = logging.getLogger(__name__)
+log = bounded_log(__name__)
 
 LOCKS: Final = 64
 """Number of locks that all groups share: a group waits for the reads of few others."""

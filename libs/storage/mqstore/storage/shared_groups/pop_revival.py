@@ -8,7 +8,6 @@ PopReviveService of 5.4.0.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,6 +22,7 @@ from mqstore.storage.errors import (
     TopicUnknown,
 )
 from mqstore.storage.layout import PROPERTY_CRC32, PROPERTY_ORIGIN_GROUP, PROPERTY_TIMER_OUT
+from mqstore.storage.log_lines import bounded_log
 from mqstore.storage.lookup import pop_records
 from mqstore.storage.lookup.pop_records import REVIVE_GROUP, REVIVE_PREFIX, Batch, Checkpoint
 from mqstore.storage.message_store import MessageStore
@@ -37,7 +37,7 @@ _ARRIVAL_MS: Final = 2_000
 the acknowledgements, and one more."""
 _FIRST_TAKEN: Final = "1ST_POP_TIME"
 
-log = logging.getLogger(__name__)
+log = bounded_log(__name__)
 
 
 @dataclass(slots=True)

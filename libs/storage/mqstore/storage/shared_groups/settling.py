@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -12,11 +11,12 @@ from mqstore.storage.errors import (
     PropertiesTooLong,
     PropertyError,
 )
+from mqstore.storage.log_lines import bounded_log
 from mqstore.storage.shared_groups.queue_leases import LeaseState, QueueLeases
 from mqstore.storage.shared_groups.receipts import QueueReceipts, Receipt
 from mqstore.storage.shared_groups.results import ReceiptStatus
 
-log = logging.getLogger(__name__)
+log = bounded_log(__name__)
 
 _OF_ONE_MESSAGE: Final = (MessageInvalid, MessageTooLarge, PropertiesTooLong, PropertyError)
 """Errors of a copy that are about its message only."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -17,6 +16,7 @@ from mqstore.storage.errors import (
     TransactionUnknown,
 )
 from mqstore.storage.log.commit_log import Placement
+from mqstore.storage.log_lines import bounded_log
 from mqstore.storage.transactions import halves, loading
 from mqstore.storage.transactions.halves import Decision, Verdict
 from mqstore.storage.transactions.ledger import Group, Ledger, Plan
@@ -25,7 +25,7 @@ from mqstore.storage.transactions.records import NewRecord
 from mqstore.storage.transactions.story import Story, story_of
 from mqstore.storage.transactions.table import Part, Transaction
 
-_log = logging.getLogger(__name__)
+_log = bounded_log(__name__)
 
 
 class Decide(msgspec.Struct, frozen=True):

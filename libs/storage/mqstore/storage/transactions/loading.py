@@ -8,7 +8,6 @@ crash interrupted, only the real messages may exist.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from typing import Final
 
@@ -22,6 +21,7 @@ from mqstore.storage.layout import (
     TRANSACTION_MASK,
     SysFlag,
 )
+from mqstore.storage.log_lines import bounded_log
 from mqstore.storage.transactions import halves
 from mqstore.storage.transactions.halves import Decision, Half, Verdict
 from mqstore.storage.transactions.log import Kinds, QueueOffsets, TransactionLog
@@ -37,7 +37,7 @@ CUT_BEGIN: Final = "a crash cut the begin short"
 Unfinished = tuple[Transaction, Decision, list[Part]]
 """A transaction, its decision, and its missing messages."""
 
-_log = logging.getLogger(__name__)
+_log = bounded_log(__name__)
 
 
 def read_back(log: TransactionLog, saved: QueueOffsets) -> TransactionTable:

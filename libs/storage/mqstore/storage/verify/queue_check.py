@@ -176,7 +176,7 @@ class QueueCheck:
         topic, *queue = stray.path.parent.relative_to(root).parts or ("",)
         if not queue:
             return Finding(Kind.STRAY, name, what, store.broker.predict(Kind.STRAY))
-        is_last = stray.path.name == max(store.seams.files.list(stray.path.parent))
+        is_last = stray.path.name == max(store.seams.files.list(stray.path.parent), default="")
         stops = refuses_file(store.format, stray.size, is_last=is_last)
         return Finding(
             kind=Kind.STRAY_REFUSED if stray.reason is StrayReason.NAME else Kind.QUEUE_FILE,

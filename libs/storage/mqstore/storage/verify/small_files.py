@@ -282,7 +282,7 @@ class SmallFilesCheck:
         stat, is_5 = self._files.stat(path), self._store.format is StoreFormat.V5_X
         if stat is not None and stat.is_directory and is_5:
             return self._of(Kind.STRAY, path, "a directory beside the segments")
-        is_last = path.name == max(self._files.list(path.parent))
+        is_last = path.name == max(self._files.list(path.parent), default="")
         size = 0 if stat is None else stat.size
         stops = refuses_file(self._store.format, size, is_last=is_last)
         return found if stops else replace(found, broker=REMOVES)
