@@ -27,8 +27,8 @@ _FILES: Final = (
     _of(
         "Durable data that is missing is not looked for",
         "loss_check",
-        "return LossCheck(view, facts, find_loss(view, facts), is_broker, given_out)",
-        "return LossCheck(view, facts, None, is_broker, given_out)",
+        "return LossCheck(view, facts, find_loss(view, facts), is_broker, given_out, manifests)",
+        "return LossCheck(view, facts, None, is_broker, given_out, manifests)",
         _RESTORED,
     ),
     _of(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -25,6 +25,14 @@ _COLUMNS: Final = (
 )
 
 
+class _Consent(NamedTuple):
+    """The options that permit what cannot be undone, or is unusual."""
+
+    replace: bool
+    large_queues: bool
+    yes: bool
+
+
 def restore(
     url: Url,
     target: Annotated[
@@ -43,6 +51,13 @@ def restore(
     ] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace a directory that is not empty.")
+    ] = False,
+    large_queues: Annotated[
+        bool,
+        typer.Option(
+            "--large-queues",
+            help="Write begins of queues of more than 4 GiB, and of more than the log.",
+        ),
     ] = False,
     yes: Yes = False,
     dry_run: DryRun = False,
@@ -68,7 +83,8 @@ def restore(
         ms = None if to_time is None else parse_when(to_time)
         cut = {"offset": to_offset, "ms": ms}
         path = target.absolute()
-        return _restore(out, url, path, backup_id, cut, replace=replace, yes=yes, dry_run=dry_run)
+        consent = _Consent(replace=replace, large_queues=large_queues, yes=yes)
+        return _restore(out, url, path, backup_id, cut, consent, dry_run=dry_run)
 
     raise run_backup_command(run, output)
 
@@ -79,9 +95,8 @@ def _restore(
     target: Path,
     backup_id: str | None,
     place: dict[str, int | None],
+    consent: _Consent,
     *,
-    replace: bool,
-    yes: bool,
     dry_run: bool,
 ) -> int:
     from mqstore.storage.backup import Cut, Restoration, choose
@@ -90,8 +105,12 @@ def _restore(
     repository = open_repository(url)
     cut = Cut.at(**place)
     backup = choose(repository, cut) if backup_id is None else repository.get(backup_id)
-    restoration = Restoration(repository, backup, target, production_seams(), cut=cut)
-    is_full = restoration.check(replace=replace)
+    restoration = Restoration(
+        *(repository, backup, target, production_seams()),
+        cut=cut,
+        large_queues=consent.large_queues,
+    )
+    is_full = restoration.check(replace=consent.replace)
     if dry_run:
         item: dict[str, Any] = {"target": str(target), "backup": backup.id, "begin": backup.begin}
         item |= {"readBytes": restoration.log_bytes, "replaces": is_full, "dryRun": True}
@@ -99,9 +118,9 @@ def _restore(
         out.done(f"{text} to {target}{', which holds files' if is_full else ''}", item, _COLUMNS)
         return EXIT_OK
     if is_full:
-        confirm(f"Replace {target} and lose what it holds?", yes=yes)
+        confirm(f"Replace {target} and lose what it holds?", yes=consent.yes)
     with show_progress() as progress:
-        done = restoration.run(replace=replace, progress=progress)
+        done = restoration.run(replace=consent.replace, progress=progress)
     item = {
         "target": str(done.target),
         "backup": done.backup,

@@ -21,7 +21,7 @@ from mqstore.storage.layout import CHECKPOINT_SIZE
 from mqstore.storage.log_lines import bounded_json
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue, StrayFile, StrayReason
 from mqstore.storage.mapped.warm_up import MemoryLocks, WarmUp
-from mqstore.storage.metadata import index_loss, manifest, truncation
+from mqstore.storage.metadata import index_loss, truncation
 from mqstore.storage.metadata.clock_steps import CLOCK_STEP_MS, StepsView
 from mqstore.storage.metadata.quarantine import Quarantine
 from mqstore.storage.opening import OpenedDirectory
@@ -175,8 +175,7 @@ class DirectoryRecovery:
     def _forget_too_much(self) -> None:
         """Remove a note of the queues that reaches beyond the log's end, before the log is cut: new
         records would make it look true while their queue entries are not on disk."""
-        running = manifest.load(self.seams.files, self.directory.paths.running)
-        if running is not None and running.derived_offset > self.plan.max_offset:
+        if self.directory.queues_noted > self.plan.max_offset:
             remove_file(self.seams.files, self.directory.paths.running)
 
     def open_checkpoint(self) -> Checkpoint:

@@ -16,7 +16,7 @@ from mqstore.storage.lost_data import Loss
 from mqstore.storage.metadata import manifest, store_lock
 from mqstore.storage.metadata.deleted_topics import DeletedTopics
 from mqstore.storage.metadata.format_file import FormatFile
-from mqstore.storage.metadata.manifest import Manifest
+from mqstore.storage.metadata.manifest import Manifests
 from mqstore.storage.metadata.state_page import StateSnapshot
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.recovery import accepted_loss, last_run
@@ -40,6 +40,7 @@ class LossCheck:
     missing data by its own rules."""
     given_out: int
     """The greatest physical offset that a message may have got."""
+    manifests: Manifests
 
     @property
     def blocking(self) -> Loss | None:
@@ -72,9 +73,10 @@ def check_loss(
         abort=files.stat(paths.abort) is not None,
         checkpoint=read_checkpoint(files, paths.checkpoint),
     )
-    facts, given_out = _facts(view, found, left)
+    manifests = manifest.load_both(files, paths)
+    facts, given_out = _facts(view, found, left, manifests)
     is_broker = found is not None and left_by_broker(files, paths, found, lock_modified_ms)
-    return LossCheck(view, facts, find_loss(view, facts), is_broker, given_out)
+    return LossCheck(view, facts, find_loss(view, facts), is_broker, given_out, manifests)
 
 
 def left_by_broker(
@@ -110,12 +112,12 @@ def _sizes_of(found: FormatFile) -> dict[str, int]:
 
 
 def _facts(
-    view: StoreView, found: FormatFile | None, left: StateSnapshot | None
+    view: StoreView, found: FormatFile | None, left: StateSnapshot | None, manifests: Manifests
 ) -> tuple[Facts, int]:
     """The facts, and the greatest physical offset that a message may have got."""
     if left is not None and found is not None and left.store_id != found.store_id:
         left = None
-    clean, running = _manifests(view, found)
+    clean, running = _of_last_opening(manifests, found)
     deleted = DeletedTopics.load(view.files, view.paths.deleted_topics)
     durable, begin = 0, None
     if left is not None:
@@ -139,15 +141,6 @@ def _facts(
     return facts, durable if left is None else max(durable, left.max_offset)
 
 
-def _manifests(
-    view: StoreView, found: FormatFile | None
-) -> tuple[Manifest | None, Manifest | None]:
-    """The clean-close and the running manifest, where the last opening left them."""
-    if found is None:
-        return None, None
-    paths = view.paths.manifest, view.paths.running
-    clean, running = (manifest.load(view.files, path) for path in paths)
-    return (
-        clean if clean is not None and last_run.is_left_by(clean, found) else None,
-        running if running is not None and last_run.is_left_by(running, found) else None,
-    )
+def _of_last_opening(manifests: Manifests, found: FormatFile | None) -> Manifests:
+    """The manifests that the last opening left."""
+    return Manifests(*(last_run.left_behind(each, found) for each in manifests))

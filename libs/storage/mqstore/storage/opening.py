@@ -94,6 +94,8 @@ class OpenedDirectory:
     """Whether files of the index are gone that the last writer had, or missed."""
     index_synced: int
     """Files of the index that end below this physical offset are on disk."""
+    queues_noted: int
+    """The physical offset up to which running.json said what is in the queues."""
     resumes: bool
     """Whether the opening before was cut off while it recovered."""
     boot_id: str
@@ -223,12 +225,13 @@ def _identify(
         for table in (TopicTable, SubscriptionGroups, ConsumerFilters):
             table.settle_after_broker(paths, content.rocketmq_format, seams)
     deleted = DeletedTopics.load(files, paths.deleted_topics)
+    noted = facts.look.manifests
     view = _judge(_view(paths, config, content, segments, files, blocks), facts, deleted)
     is_whole = facts.trusted and accepted is None and view.loss is None and facts.cut is None
-    clean = last_run.clean_close(view, found, deleted) if is_whole else None
-    left_files = last_run.left_behind(view, found) if facts.trusted else None
+    clean = last_run.clean_close(view, found, deleted, noted.clean) if is_whole else None
+    left_files = last_run.left_behind(noted.clean, found) if facts.trusted else None
     index_lost = index_loss.at_opening(files, paths, left_files)
-    index_synced = last_run.index_synced(view, found) if facts.trusted else 0
+    index_synced = last_run.index_synced(noted.running, found) if facts.trusted else 0
     boot_id = options.boot_id or _read_boot_id(seams)
     state = _write_opening(facts, content, config, blocks, lock, seams, boot_id)
     if deleted.queues_incomplete:
@@ -249,6 +252,7 @@ def _identify(
         epochs=Epochs.load(files, paths, _log_id(files, paths, content)),
         index_lost=index_lost,
         index_synced=index_synced,
+        queues_noted=0 if noted.running is None else noted.running.derived_offset,
         resumes=facts.state is not None and facts.state.health is Health.RECOVERING,
         boot_id=boot_id,
         existed=existed,
@@ -343,7 +347,9 @@ def _judge(view: StoreView, facts: _Facts, deleted: DeletedTopics) -> StoreView:
     """The view with what our last run left, and with the loss that was found or accepted."""
     view = replace(view, truncation=facts.cut)
     if facts.trusted and facts.state is not None and facts.format is not None:
-        view = last_run.add_last_run(view, facts.format, facts.state, deleted)
+        view = last_run.add_last_run(
+            view, facts.format, facts.state, deleted, facts.look.manifests.running
+        )
     if facts.accepted is not None:
         return replace(view, recover_from=last_durable(view.files, view.segments, facts.accepted))
     if facts.look.blocking is not None:

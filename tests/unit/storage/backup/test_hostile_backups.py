@@ -21,13 +21,16 @@ from mqstore.storage.admin import Commit
 from mqstore.storage.backup import (
     BackupDamaged,
     BackupError,
+    Restoration,
     Rule,
     TargetRefused,
     flaws_of,
     manifest,
     plan_prune,
     repository,
+    restoring,
 )
+from mqstore.storage.backup.manifest import QueueStart
 from mqstore.storage.metadata import sealed_json
 from mqstore.storage.seams import DiskUsage
 from mqstore.storage.system.posix_files import PosixFileSystem
@@ -244,6 +247,34 @@ def test_begins_of_queues_that_the_volume_has_no_room_for_fill_nothing(
     with pytest.raises(TargetRefused, match="begins of its queues"):
         put_back(made, tmp_path / "restored")
     assert not (tmp_path / "restored.restoring").exists()
+
+
+@pytest.mark.parametrize("consents", [False, True])
+def test_begins_of_queues_fill_no_volume_without_consent(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, consents: bool
+) -> None:
+    """A kilobyte of begins took 6 MB of the volume for each queue, as long as it had room."""
+    backup, usual, last = backups.repository(made).get(None), 4 << 10, 49
+    count = max(usual, len(backup.segments) * backup.segment_size) // (last * 20) + 1
+    many = [start(last, topic="X", queue_id=n, physicalOffset=0) for n in range(count)]
+    forge_tables(made, lambda found: found.update(queueStarts=many))
+    backup = backups.repository(made).get(None)
+    monkeypatch.setattr(restoring, "BEGINS_USUAL", usual)
+    restoration = Restoration(
+        *(backups.repository(made), backup, tmp_path / "restored", production_seams()),
+        large_queues=consents,
+    )
+    written: list[QueueStart] = []
+    monkeypatch.setattr(restoration, "_write_log", lambda: (backup.end, None))
+    monkeypatch.setattr(restoration, "_write_queue_start", lambda each, _: written.append(each))
+    monkeypatch.setattr(restoration, "_open_once", lambda _: 0)
+    if consents:
+        restoration.run(replace=False)
+        assert len(written) == len(many)
+    else:
+        with pytest.raises(TargetRefused, match="--large-queues"):
+            restoration.run(replace=False)
+        assert not (tmp_path / "restored.restoring").exists()
 
 
 FILES = (

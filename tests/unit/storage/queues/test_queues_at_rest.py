@@ -14,6 +14,7 @@ from mqstore.storage.dedup.tail import QUEUES_MAX
 from mqstore.storage.errors import FilePending, StoreFailed
 from mqstore.storage.layout import PAGE_SIZE, QUEUE_ENTRY_SIZE
 from mqstore.storage.message_store import MessageStore, StoreOptions
+from mqstore.storage.metadata import manifest
 from mqstore.storage.options import Durability
 from mqstore.storage.queues.queue_entry import ENTRY
 from mqstore.storage.recovery.report import StartReason
@@ -251,6 +252,31 @@ def test_an_opening_after_a_kill_maps_only_queues_that_got_messages_since_they_w
     assert body(again, 3, 1) == message(again, 900).body
     for number in range(QUEUES):
         assert body(again, number) == message(again, number).body
+    again.close()
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_an_opening_looks_once_at_each_queue_and_reads_each_manifest_once(
+    tmp_path: Path, killed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = noted(tmp_path)
+    abandon(store) if killed else store.close()
+    loaded: list[str] = []
+    load = manifest.load
+    monkeypatch.setattr(
+        manifest, "load", lambda files, path: loaded.append(path.name) or load(files, path)
+    )
+
+    again, files = opened(tmp_path, WITHOUT_KEYS)
+
+    # Each queue: its directory is listed, the length of its file read, and after a kill its end.
+    assert not again.queues.opened()
+    others = 8
+    assert files.counts["stat"] <= QUEUES + others
+    assert files.counts["list"] <= QUEUES + others
+    assert files.counts["map"] <= (QUEUES if killed else 0) + others
+    assert files.counts["next_data"] <= (2 * QUEUES if killed else 0) + others
+    assert sorted(loaded) == ["clean-close.json", "running.json"]
     again.close()
 
 

@@ -34,6 +34,9 @@ from mqstore.storage.seams import FileSystem, Seams
 STAGED: Final = ".restoring"
 REPLACED: Final = ".replaced"
 """Suffix of the old store between two renames; removed afterwards."""
+BEGINS_USUAL: Final = 4 << 30
+"""Bytes of the files in which queues begin that a restore writes without consent: a small document
+may name begins that fill a volume."""
 _PRE_BLANK: Final = ENTRY.pack(0, PRE_BLANK_SIZE, 0)
 
 
@@ -80,14 +83,20 @@ class Restoration:
         seams: Seams,
         *,
         cut: Cut | None = None,
+        large_queues: bool = False,
     ) -> None:
-        """``target`` is absolute; its parent is made if it does not exist."""
+        """``target`` is absolute; its parent is made if it does not exist.
+
+        ``large_queues`` consents to begins of queues of more than ``BEGINS_USUAL`` bytes and of
+        more than the log.
+        """
         self._repository = repository
         self._backup = backup
         self._target = target
         self._seams = seams
         self._files = seams.files
         self._cut = cut
+        self._large_queues = large_queues
         self._progress: Progress = no_progress
         self._staged = target.with_name(target.name + STAGED)
         self._paths = StorePaths(self._staged)
@@ -154,6 +163,12 @@ class Restoration:
         free = self._files.usage(self._target.parent).free
         log = len(self._segments) * self._backup.segment_size
         queues = sum(blank_bytes(each, queue_file_size) for each in tables.queue_starts)
+        if queues > max(BEGINS_USUAL, log) and not self._large_queues:
+            raise TargetRefused(
+                f"backup {self._backup.id} needs {queues} bytes for the begins of its queues, more "
+                f"than {BEGINS_USUAL} and than its log; if the store had so many old entries, "
+                "restore it with --large-queues"
+            )
         needed = log + queues + sum(map(len, tables.files.values()))
         if free < needed:
             raise TargetRefused(

@@ -58,7 +58,7 @@ def _segment_before(log: CommitLog, since_ms: int, lowest: int, steps: StepsView
 
 def _is_older(log: CommitLog, offset: int, since_ms: int) -> bool:
     try:
-        return log.record_at(offset).store_timestamp_ms <= since_ms
+        return log.record_at(offset, with_body=False).store_timestamp_ms <= since_ms
     except StorageError:  # the end of the log, or damage: the time is unknown
         return False
 

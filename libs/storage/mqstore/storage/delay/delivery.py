@@ -139,7 +139,7 @@ class DeliveryService:
         if entry.tags_code > _TAGS_CODE_MAX:
             return entry.tags_code
         try:
-            found = self._log.record_at(entry.physical_offset)
+            found = self._log.record_at(entry.physical_offset, with_body=False)
         except StorageError:
             return 0  # nothing to wait for: it is passed over
         return self._levels.delivery_time(level, found.store_timestamp_ms)
@@ -170,20 +170,20 @@ class DeliveryService:
         return True
 
     def _hand_over(self, level: int, index: int, entry: QueueEntry) -> None:
-        found = self._read(entry)
-        if not _is_at(found, level, index):
+        head = self._read(entry, with_body=False)
+        if not _is_at(head, level, index):
             return  # the entry fills a hole: the record has its own entry
-        if self._copies is not None and self._copies.is_delivered(found):
+        if self._copies is not None and self._copies.is_delivered(head):
             self.suppressed += 1
             return
-        self._put(copy_for_delivery(found, self._format))
+        self._put(copy_for_delivery(self._read(entry), self._format))
         self.delivered += 1
         self.on_delivered(max(0, -self._times(level, entry)[1]))
 
-    def _read(self, entry: QueueEntry) -> Record:
+    def _read(self, entry: QueueEntry, *, with_body: bool = True) -> Record:
         """Read the entry's record. Raises RecordError, Undeliverable."""
         try:
-            return self._log.record_at(entry.physical_offset)
+            return self._log.record_at(entry.physical_offset, with_body=with_body)
         except RecordError:
             raise
         except StorageError as error:

@@ -278,15 +278,15 @@ class TimerService:
 
     def _is_before(self, timer_log: TimerLog, position: int, queue_offset: int) -> bool:
         unit = timer_log.unit(position)
-        found = None if unit is None else self._record(unit)
+        found = None if unit is None else self._record(unit, with_body=False)
         if found is None:
             return unit is not None and unit.physical_offset < self._commit_log.min_offset
         return found.queue_offset < queue_offset
 
-    def _record(self, unit: Unit) -> Record | None:
+    def _record(self, unit: Unit, *, with_body: bool = True) -> Record | None:
         """The record of a unit; None where there is another one, or none."""
         try:
-            found = self._commit_log.record_at(unit.physical_offset)
+            found = self._commit_log.record_at(unit.physical_offset, with_body=with_body)
         except StorageError:
             return None
         is_its = found.topic == TIMER_TOPIC and found.size == unit.size
@@ -310,10 +310,12 @@ class TimerService:
         self, index: int, offset: int, timer_log: TimerLog, wheel: TimerWheel, write_ms: int
     ) -> None:
         try:
-            found = self._commit_log.record_at(offset)
+            found = self._commit_log.record_at(offset, with_body=False)
             if (found.topic, found.queue_offset) != (TIMER_TOPIC, index):
                 return  # the entry fills a hole: the record has its own entry
             slot_ms = slot_of(found)
+            if slot_ms < write_ms:
+                found = self._commit_log.record_at(offset)
         except StoreFailed:
             raise
         except StorageError as error:

@@ -334,8 +334,8 @@ class CommitLog:
             return None
         return segment.view, offset - segment.base_offset, segment.wrote_position
 
-    def record_at(self, offset: int) -> Record:
-        """Read the record that begins at a physical offset.
+    def record_at(self, offset: int, *, with_body: bool = True) -> Record:
+        """Read the record that begins at a physical offset; without its body, that is not verified.
 
         Raises RecordExpired, OffsetOutOfRange, RecordError.
         """
@@ -346,7 +346,13 @@ class CommitLog:
         if place is None:
             raise OffsetOutOfRange(f"offset {offset} is beyond the log's end {log_end}")
         view, position, end = place
-        return message_of(decode(view, position, end, physical_offset=offset))
+        found = decode(
+            *(view, position, end),
+            physical_offset=offset,
+            verify_body=with_body,
+            with_body=with_body,
+        )
+        return message_of(found)
 
     # under the put lock
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, NamedTuple
 
 from crc32c import crc32c
 from pydantic import AfterValidator, BaseModel, ConfigDict
@@ -19,6 +19,7 @@ from pydantic.alias_generators import to_camel
 
 from mqstore.storage._kernel import is_zero
 from mqstore.storage.metadata import sealed_json
+from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import FileSystem
 from mqstore.storage.system.atomic_file import replace_file
 from mqstore.storage.topic_names import is_safe_path
@@ -94,6 +95,20 @@ class Manifest(_Value):
     def entries(self) -> dict[tuple[str, int], int]:
         """The number of entries of each queue."""
         return {(queue.topic, queue.queue_id): queue.end for queue in self.queues}
+
+
+class Manifests(NamedTuple):
+    """Both manifests of a store as they are before an opening; None for one that is not readable.
+
+    They have an entry for each queue, so an opening reads them once."""
+
+    clean: Manifest | None
+    running: Manifest | None
+
+
+def load_both(files: FileSystem, paths: StorePaths) -> Manifests:
+    """Load the clean-close and the running manifest."""
+    return Manifests(load(files, paths.manifest), load(files, paths.running))
 
 
 def save(files: FileSystem, path: Path, manifest: Manifest) -> None:

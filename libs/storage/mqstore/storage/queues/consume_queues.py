@@ -9,7 +9,8 @@ ahead of their entries.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from threading import Lock
 from typing import Final, NamedTuple
@@ -113,7 +114,7 @@ class ConsumeQueues:
         """
         strays: list[StrayFile] = []
         known = {span[:2]: span for span in closed}
-        for place in self._scan(strays):
+        for place in self._scan(strays, known):
             span = known.get(place)
             if span is not None and span.topic not in self._with_units:
                 self._at_rest[place] = span
@@ -374,10 +375,17 @@ class ConsumeQueues:
             if queue.ext is not None:
                 queue.ext.files.close()
 
-    def _scan(self, strays: list[StrayFile]) -> list[tuple[str, int]]:
+    def _scan(
+        self, strays: list[StrayFile], known: Mapping[tuple[str, int], QueueSpan]
+    ) -> list[tuple[str, int]]:
+        """Find the directories of queues; those of ``known`` queues are no longer looked at."""
         found = []
-        for directory in self._directories(self._paths.consume_queue, strays):
-            for queue_directory in self._directories(directory, strays):
+        topics = defaultdict(set)
+        for topic, queue_id in known:
+            topics[topic].add(str(queue_id))
+        for directory in self._directories(self._paths.consume_queue, strays, topics):
+            queues = topics.get(directory.name, ())
+            for queue_directory in self._directories(directory, strays, queues):
                 name = queue_directory.name
                 if _QUEUE_ID.fullmatch(name) and int(name) <= _QUEUE_ID_MAX:
                     found.append((directory.name, int(name)))
@@ -385,10 +393,15 @@ class ConsumeQueues:
                     strays.append(StrayFile(queue_directory, 0, StrayReason.NAME, None))
         return found
 
-    def _directories(self, parent: Path, strays: list[StrayFile]) -> list[Path]:
+    def _directories(
+        self, parent: Path, strays: list[StrayFile], known: Container[str]
+    ) -> list[Path]:
         found = []
         for name in self._seams.files.list(parent):
             path = parent / name
+            if name in known:
+                found.append(path)
+                continue
             stat = self._seams.files.stat(path)
             if stat is not None and stat.is_directory:
                 found.append(path)

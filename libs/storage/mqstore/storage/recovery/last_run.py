@@ -47,7 +47,11 @@ def known_queues(running: Manifest, deleted: DeletedTopics) -> tuple[QueueState,
 
 
 def add_last_run(
-    view: StoreView, found: FormatFile, left: StateSnapshot, deleted: DeletedTopics
+    view: StoreView,
+    found: FormatFile,
+    left: StateSnapshot,
+    deleted: DeletedTopics,
+    running: Manifest | None,
 ) -> StoreView:
     """Return the view with the durable watermark and the queue entries that our last run noted.
 
@@ -55,7 +59,6 @@ def add_last_run(
     """
     if left.store_id != found.store_id:
         return view
-    running = manifest.load(view.files, view.paths.running)
     view = replace(view, watermark=left.flushed_offset)
     if running is None or not is_still_true(running, found) or deleted.queues_incomplete:
         return view
@@ -63,25 +66,23 @@ def add_last_run(
     return replace(view, known_queues=known, derived_offset=running.derived_offset)
 
 
-def index_synced(view: StoreView, found: FormatFile | None) -> int:
+def index_synced(running: Manifest | None, found: FormatFile | None) -> int:
     """The physical offset below which the last process noted its index files to be on disk."""
-    running = manifest.load(view.files, view.paths.running)
     is_ours = running is not None and found is not None and is_left_by(running, found)
     return running.index_offset if is_ours and running is not None else 0
 
 
 def clean_close(
-    view: StoreView, found: FormatFile | None, deleted: DeletedTopics
+    view: StoreView, found: FormatFile | None, deleted: DeletedTopics, noted: Manifest | None
 ) -> Manifest | None:
     """The clean-close manifest of the last writer, if the files still match it, and no queue lacks
     entries; else None."""
-    clean = None if deleted.queues_incomplete else left_behind(view, found)
+    clean = None if deleted.queues_incomplete else left_behind(noted, found)
     return clean if clean is not None and still_matches(clean, view) else None
 
 
-def left_behind(view: StoreView, found: FormatFile | None) -> Manifest | None:
+def left_behind(left: Manifest | None, found: FormatFile | None) -> Manifest | None:
     """The manifest of the last clean close; the files may have changed since. None without one."""
-    left = manifest.load(view.files, view.paths.manifest)
     return left if left is not None and found is not None and is_left_by(left, found) else None
 
 

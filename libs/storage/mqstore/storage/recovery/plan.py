@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from typing import Literal
 
 from mqstore.storage.lost_data import Loss
@@ -54,7 +54,8 @@ def plan(
         quiet += unchanged
     if not to_append:
         scan.repairs.clear()
-    actions = () if read_only else tuple(_actions(view, start, scan, dispatch_from))
+    whole = {(each.topic, each.queue_id) for each in unchanged}
+    actions = () if read_only else tuple(_actions(view, start, scan, dispatch_from, whole))
     return RecoveryPlan(
         path=_path(view),
         start=start,
@@ -204,7 +205,10 @@ def _known_dispatch(
     return view.derived_offset, "the queues were durable up to here"
 
 
-def _actions(view: StoreView, start: int, scan: ScanResult, dispatch_from: int) -> Iterator[Action]:
+def _actions(
+    view: StoreView, start: int, scan: ScanResult, dispatch_from: int, whole: Set[tuple[str, int]]
+) -> Iterator[Action]:
+    """``whole`` queues are known to have files of the due length only."""
     size = view.config.mapped_file_size_commit_log
     segments = view.segments.usable
     if not segments:
@@ -218,7 +222,7 @@ def _actions(view: StoreView, start: int, scan: ScanResult, dispatch_from: int) 
     yield from scan.repairs
     if scan.end > start:
         yield RewriteRange(offset=start, length=scan.end - start)
-    yield from _refits(view)
+    yield from _refits(view, whole)
     # Entries of missing records stay: they could not be made again.
     if dispatch_from > view.min_offset and view.recover_from is None:
         yield TruncateQueues(offset=min(dispatch_from, scan.end))
@@ -239,9 +243,9 @@ def _empty_segments(view: StoreView) -> Iterator[Action]:
         yield RemoveSegment(name=segment.path.name, offset=segment.base, length=0, reason=reason)
 
 
-def _refits(view: StoreView) -> Iterator[Action]:
+def _refits(view: StoreView, whole: Set[tuple[str, int]] = frozenset()) -> Iterator[Action]:
     size = view.config.queue_file_size
-    for topic, queue_id, name, length in view.queue_misfits():
+    for topic, queue_id, name, length in view.queue_misfits(whole):
         yield RefitQueueFile(topic=topic, queue_id=queue_id, name=name, length=length, size=size)
 
 

@@ -10,7 +10,7 @@ import struct
 import sys
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -161,10 +161,13 @@ class StoreView:
         directory = self.paths.consume_queue / topic / str(queue_id)
         return QueueFiles(self.files, directory, self.config.queue_file_size)
 
-    def queue_misfits(self) -> Iterator[QueueMisfit]:
-        """Queue files of another length than the store's, most often 0 bytes."""
+    def queue_misfits(self, whole: Set[tuple[str, int]] = frozenset()) -> Iterator[QueueMisfit]:
+        """Queue files of another length than the store's, most often 0 bytes; those of queues that
+        are known to be ``whole`` are not looked at."""
         due = self.config.queue_file_size
         for topic, queue_id in self.queue_names():
+            if (topic, queue_id) in whole:
+                continue
             directory = self.paths.consume_queue / topic / str(queue_id)
             for name in self.files.list(directory):
                 offset, stat = segment_offset(name), self.files.stat(directory / name)

@@ -216,7 +216,8 @@ class Retention:
     def _oldest_ms(self) -> int | None:
         """Read when the oldest message was stored; None if it cannot be read."""
         try:
-            return self._log.record_at(self._log.min_offset).store_timestamp_ms
+            first = self._log.record_at(self._log.min_offset, with_body=False)
+            return first.store_timestamp_ms
         except StorageError:
             return None
 

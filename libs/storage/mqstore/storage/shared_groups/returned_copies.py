@@ -45,9 +45,9 @@ def _copies(store: MessageStore, queue: ConsumeQueue, start: int, end: int) -> I
     for index, entry in queue.entries(queue.find_by_physical(start), queue.max_index):
         if start <= entry.physical_offset < end:
             with suppress(StorageError):
-                found = store.log.record_at(entry.physical_offset)
+                found = store.log.record_at(entry.physical_offset, with_body=False)
                 if found.queue_offset == index:  # else the entry fills a hole
-                    yield found
+                    yield store.log.record_at(entry.physical_offset)
 
 
 def _original(store: MessageStore, group: str, copy: Record) -> Iterator[tuple[Place, int]]:

@@ -10,6 +10,7 @@ Called from recovery, and to find a queue's end.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Final
 
 from mqstore.storage._kernel import RecordSearch, is_zero
@@ -53,9 +54,11 @@ def last_nonzero(
     chunks are found before any is read: pages that the kernel reads ahead into a hole become data.
     """
     found, tail = start, max(start, (len(view) - 1) // PAGE_SIZE * PAGE_SIZE)
-    if next_data(tail) == tail and not is_zero(view[tail:]):  # a full file
+    chunks = data_chunks(start, len(view), next_data, size)
+    first = list(islice(chunks, 2))
+    if len(first) == 2 and next_data(tail) == tail and not is_zero(view[tail:]):  # a full file
         return tail + len(bytes(view[tail:]).rstrip(b"\0"))
-    for begin, stop in list(data_chunks(start, len(view), next_data, size)):
+    for begin, stop in [*first, *chunks]:
         if not is_zero(view[begin:stop]):
             found = begin + len(bytes(view[begin:stop]).rstrip(b"\0"))
     return found

@@ -29,6 +29,7 @@ from mqstore.storage.transactions.records import Key, LogRecord
 from mqstore.storage.transactions.table import Part, Resolution, Transaction, TransactionTable
 
 PAGE: Final = 200
+"""Records of one read. A begin has fewer messages, so they stand within as many of one another."""
 SET_ASIDE_MAX: Final = 1_000
 """Maximum number of listed transactions that were set aside, the newest."""
 CUT_COMMIT: Final = "a crash cut the commit short"
@@ -208,8 +209,9 @@ def read_set_aside(log: TransactionLog, state: TransactionTable) -> None:
 
 def _add_neighbours(log: TransactionLog, transaction: Transaction, half: Half) -> None:
     """Add the other messages of a transaction, which stand beside the one that its key finds."""
-    begin = max(0, half.queue_offset - half.size)
-    page = log.read(HALF_TOPIC, halves.QUEUE, begin, 2 * half.size + 1)
+    size = min(half.size, PAGE)
+    begin = max(0, half.queue_offset - size)
+    page = log.read(HALF_TOPIC, halves.QUEUE, begin, 2 * size + 1)
     for found in page.records:
         other = halves.read_half(found)
         if other is not None and other.key == transaction.key:

@@ -7,8 +7,9 @@ structs and tuples without cycles, which the garbage collector need not examine.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -22,6 +23,8 @@ HISTORY_MAX: Final = 50_000
 key."""
 
 CHECKS_KEPT: Final = 32
+COPIES_USUAL: Final = 64
+"""Copies of a half message, of which a check writes one: more than transactionCheckMax."""
 _WORDS: Final = {
     Verdict.COMMIT: "committed",
     Verdict.ROLLBACK: "rolled back",
@@ -50,7 +53,8 @@ class Resolution(msgspec.Struct, frozen=True, gc=False):
 class Part(msgspec.Struct, gc=False):
     """One message of a transaction: the copies of its half message, ascending."""
 
-    copies: tuple[Half, ...]
+    copies: Sequence[Half]
+    """A tuple, and a list of those that have very many: a store may have any number."""
 
     @property
     def newest(self) -> Half:
@@ -59,10 +63,16 @@ class Part(msgspec.Struct, gc=False):
 
     def add(self, half: Half) -> None:
         """Add a copy in its order; adding it twice has no effect."""
-        offsets = [copy.queue_offset for copy in self.copies]
-        if half.queue_offset not in offsets:
-            copies = (*self.copies, half)
-            self.copies = tuple(sorted(copies, key=lambda copy: copy.queue_offset))
+        copies = self.copies
+        if half.queue_offset > copies[-1].queue_offset:
+            if isinstance(copies, list):
+                copies.append(half)
+            else:
+                self.copies = (*copies, half) if len(copies) < COPIES_USUAL else [*copies, half]
+            return
+        at = bisect_left(copies, half.queue_offset, key=lambda copy: copy.queue_offset)
+        if copies[at].queue_offset != half.queue_offset:
+            self.copies = (*copies[:at], half, *copies[at:])
 
 
 class Transaction(msgspec.Struct, gc=False):

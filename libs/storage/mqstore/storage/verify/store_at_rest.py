@@ -30,7 +30,7 @@ from mqstore.storage.metadata import (
 from mqstore.storage.metadata.block_files import BlockFiles
 from mqstore.storage.metadata.deleted_topics import DeletedTopics
 from mqstore.storage.metadata.format_file import FormatFile
-from mqstore.storage.metadata.manifest import Manifest
+from mqstore.storage.metadata.manifest import Manifest, load_both
 from mqstore.storage.metadata.state_page import StateSnapshot, read_state
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.progress import Progress
@@ -130,6 +130,11 @@ class StoreAtRest:
         state = read_state(files, paths.state)
         clean, deleted = None, DeletedTopics(files, paths.deleted_topics)
         lock = files.stat(paths.lock)
+        found_missing = None
+        if not is_live:
+            lock_ms = None if lock is None else lock.modified_ms
+            found_missing = check_loss(files, paths, config, content, state, lock_ms)
+        noted = load_both(files, paths) if found_missing is None else found_missing.manifests
         if content is not None and lock is not None:
             view = _with_block_checksums(view, content, lock.modified_ms)
         if content is not None and store_lock.has_sign(files, paths):
@@ -140,13 +145,10 @@ class StoreAtRest:
             and lock.modified_ms == content.lock_modified_ms
         ):
             deleted = DeletedTopics.load(files, paths.deleted_topics)
-            clean = last_run.clean_close(view, content, deleted)
+            clean = last_run.clean_close(view, content, deleted, noted.clean)
             if state is not None:
-                view = last_run.add_last_run(view, content, state, deleted)
-        found_missing = None
-        if not is_live:
-            lock_ms = None if lock is None else lock.modified_ms
-            found_missing = check_loss(files, paths, config, content, state, lock_ms)
+                view = last_run.add_last_run(view, content, state, deleted, noted.running)
+        if found_missing is not None:
             view = replace(view, loss=found_missing.blocking)
             clean = clean if found_missing.blocking is None else None
         recovery = (
