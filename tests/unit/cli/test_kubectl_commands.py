@@ -306,16 +306,16 @@ def test_a_job_that_does_not_start_reports_the_last_warning(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobs, "START_S", 0.0)
-    monkeypatch.setattr("secrets.token_hex", lambda count: "1")
 
     def event(pod: str, kind: str, message: str, **when: str) -> dict[str, Any]:
-        about = {"name": f"{NAME}-expiry-report-1{pod}"}
+        about = {"name": f"{NAME}-expiry-report-run-1{pod}"}
         return {"involvedObject": about, "type": kind, "message": message, **when}
 
     cluster.answers(
         {
             "^get statefulsets": [items(stateful_set())],
             "^get cronjob": ["cronjob.batch/it"],
+            "^get jobs": [items()],
             "^get pods": [items()],
             "^get events": [
                 items(
@@ -337,7 +337,6 @@ def test_a_job_that_waits_says_each_reason_once(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobs, "START_S", 30.0)
-    monkeypatch.setattr("secrets.token_hex", lambda count: "1")
     full = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes: Insufficient cpu"}
     pulling = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
 
@@ -348,6 +347,7 @@ def test_a_job_that_waits_says_each_reason_once(
         {
             "^get statefulsets": [items(stateful_set())],
             "^get cronjob": ["cronjob.batch/it"],
+            "^get jobs": [items()],
             "^get pods": [
                 *[items({"status": {"conditions": [full]}})] * 4,
                 *[items(state(**pulling))] * 4,
@@ -357,7 +357,7 @@ def test_a_job_that_waits_says_each_reason_once(
     )
     ran = does("report")
     assert ran.exit_code == 1
-    job = f"job {NAME}-expiry-report-1 waits:"
+    job = f"job {NAME}-expiry-report-run-1 waits:"
     assert ran.stderr.splitlines() == [
         f"{job} its pod is not scheduled: 0/1 nodes: Insufficient cpu",
         f"{job} ImagePullBackOff: no such image",
@@ -389,13 +389,22 @@ def job_pod(exit_code: int, message: str = "", made: str = "") -> dict[str, Any]
     return {"metadata": {"creationTimestamp": made}, "status": status}
 
 
-def report_of(cluster: Cluster, *pods: dict[str, Any], running: str = "") -> Result:
+def job(name: str, *conditions: str) -> dict[str, Any]:
+    found = [{"type": each, "status": "True"} for each in conditions]
+    return {
+        "metadata": {"name": f"{NAME}-expiry-report-{name}"},
+        "status": {"conditions": found},
+    }
+
+
+def report_of(cluster: Cluster, *pods: dict[str, Any], **answers: list[Any]) -> Result:
     cluster.answers(
         {
             "^get statefulsets": [items(stateful_set())],
             "^get cronjob": [f"cronjob.batch/{NAME}-expiry-report"],
-            "^get jobs": [running],
+            "^get jobs": answers.get("jobs", [items()]),
             "^get pods": [items(*pods)],
+            "^create": answers.get("create", ["job.batch/it created"]),
         }
     )
     return does("report")
@@ -410,7 +419,26 @@ def test_the_findings_of_a_report_are_the_exit_code_though_its_job_succeeds(
 
 
 def test_a_second_run_beside_the_first_is_refused(cluster: Cluster) -> None:
-    ran = report_of(cluster, running=f"{NAME}-expiry-report-1a2b3c ")
+    jobs = items(job("29811000", "Complete"), job("run-3", "FailureTarget"))
+    ran = report_of(cluster, jobs=[jobs])
     assert ran.exit_code == 2
-    assert f"job {NAME}-expiry-report-1a2b3c runs" in ran.stderr
+    assert f"job {NAME}-expiry-report-run-3 runs" in ran.stderr
     assert not cluster.commands("^create")
+
+
+def test_a_job_that_no_pod_runs_yet_counts_as_running(cluster: Cluster) -> None:
+    made = {"metadata": {"name": f"{NAME}-expiry-report-run-1"}}
+    ran = report_of(cluster, jobs=[items(made)])
+    assert (ran.exit_code, cluster.commands("^create")) == (2, [])
+
+
+def test_runs_of_the_same_instant_choose_one_name_so_that_one_is_created(cluster: Cluster) -> None:
+    ended = items(job("run-2", "Complete"), job("run-10", "Failed"), job("99", "Complete"))
+    exists = {"error": f'error: jobs.batch "{NAME}-expiry-report-run-11" already exists'}
+    ran = report_of(cluster, job_pod(0), jobs=[ended], create=["job.batch/it created", exists])
+    assert ran.exit_code == 0
+    second = does("report")
+    assert second.exit_code == 2
+    assert f"started in this moment, as job {NAME}-expiry-report-run-11" in second.stderr
+    creates = cluster.commands("^create")
+    assert creates[0] == creates[1]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import secrets
+import re
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Annotated, Any, Final
 
@@ -23,6 +24,10 @@ _INSTALLED_BY: Final = {
     _REBUILD: "jobs.indexRebuild.enabled=true",
 }
 """The value of the chart that installs each CronJob."""
+_RUN: Final = "run-"
+"""Begins the number in the name of a manual run."""
+_ENDED: Final = {"Complete", "Failed"}
+"""Conditions of a job that has ended."""
 START_S: Final = 300.0
 """Longest wait for a pod to be scheduled and its image to be pulled."""
 END_S: Final = 30.0
@@ -76,7 +81,8 @@ def _run(release: Release, kind: str, *, watch: bool, dry_run: bool) -> int:
             f"{release.instance} has no CronJob {cron_job}: "
             f"set {_INSTALLED_BY[kind]} by helm upgrade"
         )
-    if running := _running(release, kind):
+    jobs = release.kubectl.items("jobs", release.selector(kind))
+    if running := _running(jobs):
         raise KubeError(
             f"job {running} runs, and a second one would do the same work. See it with: "
             f"kubectl logs -f job/{running}; or end it: kubectl delete job {running}"
@@ -84,19 +90,42 @@ def _run(release: Release, kind: str, *, watch: bool, dry_run: bool) -> int:
     if dry_run:
         print(f"would create a Job from the CronJob {cron_job}")
         return EXIT_OK
-    job = f"{cron_job}-{secrets.token_hex(3)}"
-    print(release.kubectl.run("create", "job", f"--from=cronjob/{cron_job}", job).strip())
+    job = _next_name(cron_job, jobs)
+    print(_create(release.kubectl, cron_job, job))
     if not watch:
         print(f"see it with: kubectl logs -f job/{job}")
         return EXIT_OK
     return _watched(release.kubectl, job)
 
 
-def _running(release: Release, kind: str) -> str:
-    """Name of a job of this kind that runs; empty without one."""
-    path = "jsonpath={range .items[?(@.status.active)]}{.metadata.name}{' '}{end}"
-    found = release.kubectl.run("get", "jobs", "-l", release.selector(kind), "-o", path).split()
-    return found[0] if found else ""
+def _running(jobs: Iterable[Any]) -> str:
+    """Name of the first job that has not ended; empty without one."""
+    for job in jobs:
+        conditions = job.get("status", {}).get("conditions", ())
+        if not any(each["type"] in _ENDED and each["status"] == "True" for each in conditions):
+            return str(job["metadata"]["name"])
+    return ""
+
+
+def _next_name(cron_job: str, jobs: Iterable[Any]) -> str:
+    """Name of the next manual run. Runs that start in the same instant choose the same name, which
+    the cluster gives to one of them."""
+    pattern = re.compile(re.escape(f"{cron_job}-{_RUN}") + r"([0-9]{1,9})")
+    found = (pattern.fullmatch(str(job["metadata"]["name"])) for job in jobs)
+    return f"{cron_job}-{_RUN}{max((int(each[1]) for each in found if each), default=0) + 1}"
+
+
+def _create(kubectl: Kubectl, cron_job: str, job: str) -> str:
+    """Create the job, and return kubectl's reply. Raises KubeError."""
+    try:
+        return kubectl.run("create", "job", f"--from=cronjob/{cron_job}", job).strip()
+    except KubeError as error:
+        if "already exists" not in str(error):
+            raise
+        raise KubeError(
+            f"another run of {cron_job} started in this moment, as job {job}; see it with: "
+            f"kubectl logs -f job/{job}"
+        ) from error
 
 
 def _watched(kubectl: Kubectl, job: str) -> int:
