@@ -80,7 +80,7 @@ CONFIG: Final = StoreConfig(
 )
 
 IN_MEMORY: Final = Path("/dev/shm")
-"""Where stores are made by default: no figure is of the disk, whose syncs would take most of the
+"""Default place of the stores: no figure is of the disk, whose syncs would take most of the
 time."""
 BUILD: Final = Path("build")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,9 @@ _DEEPER: Final = [
 _SHOWN_MAX: Final = 5
 """Topics and groups that a report names."""
 _SYSTEM_PREFIX: Final = "rmq_sys_"
+_SPECIAL_TOPIC: Final = re.compile(
+    "|".join([_SYSTEM_PREFIX, *(f"(?:{s.pattern})" for s in ALL if s.subject is Subject.TOPIC)])
+)
 _ROCKSDB_TABLE: Final = ".sst"
 _ROCKSDB_LOG: Final = ".log"
 TOPICS_MEMBER: Final = "topicConfigTable"
@@ -183,6 +187,8 @@ def _entries(files: FileSystem, path: Path, member: str) -> Mapping[str | int, o
 
 def _topics(names: Iterable[str]) -> Iterator[Found]:
     for name in names:
+        if not _SPECIAL_TOPIC.match(name):  # nearly all, of which a store may have many
+            continue
         state = states.find(Subject.TOPIC, name)
         is_unknown = state is None and name.startswith(_SYSTEM_PREFIX)
         if is_unknown or (state is not None and state.verdict is not Verdict.READ):

@@ -85,7 +85,10 @@ def _load_relaxed(text: str) -> Any:
 
 
 def _load(text: str) -> Any:
-    text = _STRING_OR_BARE_KEY.sub(_quote_bare, text)
+    try:
+        return json.loads(text, parse_int=_integer, parse_constant=_refuse_constant)
+    except json.JSONDecodeError:  # at the first bare key, if there is one
+        text = _STRING_OR_BARE_KEY.sub(_quote_bare, text)
     return json.loads(
         text,
         object_pairs_hook=_with_integer_keys,

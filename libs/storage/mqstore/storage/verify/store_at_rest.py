@@ -113,16 +113,12 @@ class StoreAtRest:
         config = store_settings.apply(config, own, paths)
         config = sizes.adopt(files, paths, config, known, keep_index_sizes=False)
         segments = find_segments(files, paths, config.mapped_file_size_commit_log)
-        found_format = (
-            content.rocketmq_format
-            if content is not None
-            else find_format(files, paths, segments, None)
-        )
+        known_format = None if content is None else content.rocketmq_format
         view = StoreView(
             files=files,
             paths=paths,
             config=config,
-            store_format=found_format,
+            store_format=known_format or find_format(files, paths, segments, None),
             segments=segments,
             abort=files.stat(paths.abort) is not None,
             checkpoint=read_checkpoint(files, paths.checkpoint),
@@ -130,10 +126,10 @@ class StoreAtRest:
         state = read_state(files, paths.state)
         clean, deleted = None, DeletedTopics(files, paths.deleted_topics)
         lock = files.stat(paths.lock)
-        found_missing = None
-        if not is_live:
-            lock_ms = None if lock is None else lock.modified_ms
-            found_missing = check_loss(files, paths, config, content, state, lock_ms)
+        lock_ms = None if lock is None else lock.modified_ms
+        found_missing = (
+            None if is_live else check_loss(files, paths, config, content, state, lock_ms)
+        )
         noted = load_both(files, paths) if found_missing is None else found_missing.manifests
         if content is not None and lock is not None:
             view = _with_block_checksums(view, content, lock.modified_ms)
