@@ -166,7 +166,7 @@ def test_nothing_is_skipped_and_what_was_saved_is_not_delivered_again(tmp_path: 
     with writer(root, **SAVED_SOON) as process, Client(process.url) as client:
         rest = client.receive("g", "killed", max_messages=1_000).messages
         assert bodies(rest) == sent - acknowledged
-        assert {each.delivery_attempt for each in rest if each.body in seen} == {2}
+        assert {each.delivery_attempt for each in rest} == {1}  # a kill is no failure
 
 
 def test_with_tokens_a_consumer_works_and_a_producer_may_not_receive(tmp_path: Path) -> None:

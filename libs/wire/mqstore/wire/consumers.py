@@ -99,7 +99,7 @@ class LeasedMessage(Message):
 
     receipt: Annotated[str, Field(description="Names the lease; valid until it expires.")]
     delivery_attempt: Annotated[
-        int, Field(description="How often the group got it: 1 the first time; retries count.")
+        int, Field(description="1, and one more for each failure: a return or an expired lease.")
     ]
     source_topic: Annotated[
         str,
@@ -347,7 +347,8 @@ EXTEND: Final = Operation(
     parameters=_PARAMETERS,
     summary="Extend leases, or end them",
     tag="consumers",
-    description="Sets the end of leases, counted from now. 0 delivers the messages again at once.",
+    description="Sets the end of leases, counted from now. 0 gives the messages back unused: they"
+    " are delivered again at once, and it is no failure.",
     request=Extension,
     reply=ReceiptResults,
     example=examples.RESULTS,

@@ -488,9 +488,42 @@ def test_acknowledgements_survive_a_kill_once_they_are_saved(tmp_path: Path) -> 
         after = Consumers(opened)
         again = after.receive().messages
         assert sorted(places(again)) == [(q, n) for q in range(3) for n in range(0, 10, 2)]
-        assert {each.attempt for each in again} == {2}
+        assert {each.attempt for each in again} == {1}  # a kill is no failure of a consumer
         assert after.acknowledge(*again) == [OK] * 15
         assert after.offsets() == [10, 10, 10]
+
+
+def test_messages_that_are_given_back_unused_are_no_dead_letters(tmp_path: Path) -> None:
+    """Consumers that end give back what they hold; a broker does not count that either."""
+    with open_store(tmp_path / "store") as store:
+        store.create_topic("T")
+        put_some(store, 1)
+        consumers = Consumers(store)
+        for _ in range(20):
+            (found,) = consumers.receive().messages
+            assert found.attempt == 1
+            consumers.groups.extend("g", decode_receipts([found.receipt]), 0)
+        for attempt in range(1, 18):
+            (found,) = consumers.receive().messages
+            assert found.attempt == attempt
+            consumers.clock.time_s += 61
+        assert consumers.receive().messages == []
+        assert store.lookups.records("%DLQ%g", 0, 0, 1).records
+
+
+def test_restarts_of_the_writer_are_no_failures_of_a_message(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        store.create_topic("T")
+        put_some(store, 1)
+    for number in range(20):
+        with open_store(tmp_path / "store") as store:
+            consumers = Consumers(store)
+            (found,) = consumers.receive().messages
+            assert found.attempt == 1 + (number > 10)
+            if number == 10:
+                consumers.clock.time_s += 61
+                assert consumers.receive().messages[0].attempt == 2
+            consumers.groups.save()
 
 
 def test_what_a_broker_consumed_meanwhile_is_not_delivered(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ class LeasesMachine(RuleBasedStateMachine):
                 del self.model.leases[offset]
 
     @precondition(lambda self: self.model.leases)
-    @rule(data=st.data(), how=st.sampled_from(["acknowledge", "release", "extend"]))
+    @rule(data=st.data(), how=st.sampled_from(["acknowledge", "release", "give back", "extend"]))
     def settle(self, data: st.DataObject, how: str) -> None:
         offset = data.draw(st.sampled_from(sorted(self.model.leases)))
         lease, _ = self.model.leases[offset]
@@ -87,6 +87,9 @@ class LeasesMachine(RuleBasedStateMachine):
         del self.model.leases[offset]
         if how == "release":
             self.leases.release(offset)
+        elif how == "give back":
+            self.leases.give_back(offset)
+            self.model.attempts[offset] -= 1
         else:
             self.leases.acknowledge(offset)
             self.model.acknowledged.add(offset)
@@ -120,6 +123,8 @@ class LeasesMachine(RuleBasedStateMachine):
         saved = self.leases.saved()
         self.leases = QueueLeases(self.leases.floor, self.leases.next)
         self.leases.restore(saved)
+        for offset in self.model.leases:
+            self.model.attempts[offset] -= 1
         self.model.leases.clear()
 
     @invariant()

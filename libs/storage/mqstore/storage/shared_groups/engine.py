@@ -383,7 +383,8 @@ class SharedGroups:
     def extend(
         self, group: str, given: Sequence[Receipt], invisible_s: float
     ) -> list[ReceiptStatus]:
-        """Let leases end after this time from now; 0 delivers the messages again at once.
+        """Let leases end after this time from now; 0 gives the messages back unused: they are
+        delivered again at once, and the delivery counts as no attempt.
 
         Raises GroupNameError, StoreNotWritable, StoreFailed.
         """
@@ -392,10 +393,8 @@ class SharedGroups:
         def act(leases: QueueLeases, receipt: Receipt) -> ReceiptStatus:
             if invisible_s > 0:
                 leases.extend(receipt.offset, receipt.lease, deadline)
-            elif receipt.epoch is not None and receipt.offset != leases.floor:
-                leases.undo(receipt.offset, receipt.lease)  # its turn had not come
             else:
-                leases.release(receipt.offset)
+                leases.give_back(receipt.offset)
             return ReceiptStatus.OK
 
         return self._settle(group, given, act)

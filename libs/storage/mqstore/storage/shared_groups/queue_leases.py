@@ -60,7 +60,8 @@ class Pending(NamedTuple):
     """A message that was delivered, and is not acknowledged. Those of a lot share one."""
 
     attempts: int
-    """How often it was delivered."""
+    """How often it was delivered, without deliveries that ended before the consumer could fail: one
+    that was given back unused, and one that a restart of the writer cut short."""
     lease: Lease | None
     """The present lease; None while it waits to be delivered again."""
 
@@ -140,8 +141,9 @@ class QueueLeases:
             self._waiting.append(offset)
 
     def saved(self) -> list[tuple[int, int]]:
-        """The pending offsets with their attempts, in order."""
-        return [(offset, each.attempts) for offset, each in self._pending.items()]
+        """The pending offsets with their attempts, in order. A delivery that lasts is not counted:
+        it is no failure if the writer ends before it does."""
+        return [(offset, _failures(each)) for offset, each in self._pending.items()]
 
     def expire(self, now: float) -> None:
         """End the leases whose deadline has passed."""
@@ -152,6 +154,7 @@ class QueueLeases:
                 if known is not None and known.lease is expired:
                     self._pending[offset] = Pending(known.attempts, None)
                     heappush(self._waiting, offset)
+                    self.is_changed = True
 
     def waiting(self, count: int) -> Sequence[int]:
         """The first offsets that wait to be delivered again, at most ``count``, in order."""
@@ -234,6 +237,15 @@ class QueueLeases:
             self._pending[offset] = Pending(known.attempts, None)
             heappush(self._waiting, offset)
             self._drop_outdated()
+            self.is_changed = True
+
+    def give_back(self, offset: int) -> None:
+        """End the lease of a message that its consumer has not used: it waits to be delivered
+        again, and the delivery counts as no attempt."""
+        known = self._pending[offset]
+        if known.lease is not None and known.lease.id != HELD_BACK:
+            self._pending[offset] = known._replace(attempts=known.attempts - 1)
+            self.release(offset)
 
     # an ordered queue: its messages are delivered and acknowledged one after the other
 
@@ -310,6 +322,11 @@ class QueueLeases:
         self._waiting = [offset for offset, each in pending if each.lease is None]
         self._leases = [each for each in self._leases if each.held]
         heapify(self._leases)
+
+
+def _failures(pending: Pending) -> int:
+    lasts = pending.lease is not None and pending.lease.id != HELD_BACK
+    return pending.attempts - lasts
 
 
 def _end_lease(pending: Pending) -> None:
