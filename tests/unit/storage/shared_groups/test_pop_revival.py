@@ -65,11 +65,13 @@ def waiting_by_verify(root: Path) -> list[str]:
 
 
 def put_revive(store: MessageStore, tag: str, content: object) -> None:
-    body, host = json.dumps(content).encode(), store.host
-    encoded = properties.encode(
-        {"TAGS": tag}, trailing_separator=store.format.trailing_property_separator
-    )
-    put_message(store, Message(REVIVE, 0, body, encoded, host, host, OVER_MS))
+    put_stored(store, REVIVE, json.dumps(content).encode(), {"TAGS": tag})
+
+
+def put_stored(store: MessageStore, topic: str, body: bytes, table: dict[str, str]) -> None:
+    separator = store.format.trailing_property_separator
+    encoded = properties.encode(table, trailing_separator=separator)
+    put_message(store, Message(topic, 0, body, encoded, store.host, store.host, OVER_MS))
 
 
 def checkpoint(first: int, count: int, *, due_ms: int = OVER_MS, **more: object) -> object:
@@ -136,6 +138,22 @@ def test_a_retry_of_a_retry_stays_in_its_topic(tmp_path: Path) -> None:
         found = store.lookups.records("%RETRY%g+T", 0, 0, 10).records
         assert [each.reconsume_times for each in found] == [1, 2]
         assert receive(store, "g", "T")[0][1] == "T"
+
+
+def test_a_retry_topic_that_two_groups_may_have_has_the_messages_of_each(tmp_path: Path) -> None:
+    """%RETRY%g_T is of the group g_T, and of the group g for what it took of T by POP."""
+    names = ("T", REVIVE, "%RETRY%g_T", "Other")
+    with store_of_ten(tmp_path, names) as (store, revival):
+        store.offsets.commit("g_T", [Commit("Other", 0, 0), Commit("%RETRY%g_T", 0, 0)])
+        put_stored(store, "%RETRY%g_T", b"returned", {"RETRY_TOPIC": "Other"})
+        put_stored(store, "%RETRY%g_T", b"of an earlier 5.x", {})
+        put_revive(store, "ck", checkpoint(0, 1))
+        revival.step(0)
+        of_pop = [body for topic, _, body in receive(store, "g", "T") if topic != "T"]
+        of_other = [body for _, _, body in receive(store, "g_T", "Other")]
+        assert [each[:17] for each in of_pop] == [b"of an earlier 5.x", b"body 0 body 0 bod"]
+        assert of_other == [b"returned", b"of an earlier 5.x"]
+        assert lag_of(store, "g_T") == 3
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from mqstore.storage.layout import (
     HALF_TOPIC,
     OP_TOPIC,
     PROPERTY_DECISION,
+    PROPERTY_ORIGIN_GROUP,
     PROPERTY_ORIGIN_MESSAGE_ID,
     PROPERTY_REAL_TOPIC,
     PROPERTY_RETRY_TOPIC,
@@ -32,6 +33,7 @@ from mqstore.storage.layout import (
     TRANSACTION_GROUP,
 )
 from mqstore.storage.log.waiting import timed_delivery
+from mqstore.storage.lookup import pop_records
 from mqstore.storage.lookup.answers import Unreadable
 from mqstore.storage.lookup.hidden_messages import HiddenKind, by_key, topics_of
 from mqstore.storage.lookup.key_query import KeyQuery
@@ -327,7 +329,11 @@ _KINDS: Final = {
 
 def _returning_group_of(record: Record) -> str | None:
     real = _property(record, PROPERTY_REAL_TOPIC) or ""
-    return returning_group(record.topic) or returning_group(real)
+    group = returning_group(record.topic) or returning_group(real)
+    by_pop = _property(record, PROPERTY_ORIGIN_GROUP)
+    if by_pop and pop_records.source_of(record.topic, by_pop) is not None:
+        return by_pop  # %RETRY%GROUP_TOPIC does not say where the group ends
+    return group
 
 
 def _property(record: Record, name: str) -> str | None:

@@ -18,7 +18,7 @@ from mqstore.storage.codec import properties
 from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import FilterError
 from mqstore.storage.filter.expression import Filter
-from mqstore.storage.layout import EXT_ADDRESS_MIN, PROPERTY_RETRY_TOPIC
+from mqstore.storage.layout import EXT_ADDRESS_MIN, PROPERTY_ORIGIN_GROUP, PROPERTY_RETRY_TOPIC
 from mqstore.storage.tables.consumer_filters import FilterData
 from mqstore.storage.topic_names import TAG_SEPARATOR
 
@@ -172,6 +172,37 @@ class RetryFilter:
         topic = known.get(PROPERTY_RETRY_TOPIC)
         expression = None if topic is None else self._expression_of(topic)
         return expression is None or expression.matches(known)
+
+
+class OriginFilter:
+    """Selects the messages of one group in a retry topic whose name may be of two groups.
+
+    ``%RETRY%a_b`` has what group ``a_b`` returned, with the first topic in RETRY_TOPIC, and what
+    group ``a`` took of topic ``b`` by POP, with the group in ORIGIN_GROUP (PopReviveService of
+    5.4.0). A message with neither is of an earlier 5.x, and of both groups.
+    """
+
+    tags = None
+    evaluated_max = EVALUATED_MAX
+
+    def __init__(self, group: str, *, is_pop: bool) -> None:
+        """``is_pop``: the topic is the group's by POP; else it has what the group returned."""
+        self._group = group
+        self._is_pop = is_pop
+
+    def count_unwanted(
+        self, entries: memoryview, position: int, count: int, units: UnitRun | None
+    ) -> int:
+        """Return 0: queue entries do not have the group."""
+        return 0
+
+    def matches(self, found: Record) -> bool:
+        """Whether the message is the group's."""
+        known = found.properties or {}
+        origin, is_returned = known.get(PROPERTY_ORIGIN_GROUP), PROPERTY_RETRY_TOPIC in known
+        if self._is_pop:
+            return origin == self._group or (origin is None and not is_returned)
+        return origin in (None, self._group) or is_returned
 
 
 def parse_tags(expression: str) -> TagFilter | None:

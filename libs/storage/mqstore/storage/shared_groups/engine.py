@@ -189,10 +189,12 @@ class SharedGroups:
         self._turn += 1
         start = self._turn % len(found) if found else 0
         found = found[start:] + found[:start]
-        for topic in reversed(retries):
+        for topic, wanted in reversed(retries.items()):
             with suppress(TopicUnknown, TopicNotReadable):
                 self._store.topic(topic).require_readable()
-                found[:0] = [(None, Place(group, topic, each)) for each in queue_ids(group, topic)]
+                found[:0] = [
+                    (wanted, Place(group, topic, each)) for each in queue_ids(group, topic)
+                ]
         return found
 
     def _receive_from(
@@ -306,6 +308,9 @@ class SharedGroups:
         """The next messages of a queue; None where it has none, or they must not be read."""
         where = place.topic, place.queue_id, leases.next
         count, most = min(limits.count, leases.room), max(1, limits.bytes)
+        if limits.is_in_memory and wanted is not None:
+            limits.cut()
+            return None
         if limits.is_in_memory:
             found = self._pulls.in_memory(Pull, *where, count=count, max_bytes=most)
             if found is None:

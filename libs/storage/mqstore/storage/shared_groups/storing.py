@@ -10,6 +10,7 @@ from mqstore.storage.admin.topics import TopicChange
 from mqstore.storage.codec.record import Message, Record
 from mqstore.storage.errors import FilePending, TopicUnknown
 from mqstore.storage.lookup.pop_records import retry_topics as pop_retry_topics
+from mqstore.storage.lookup.pull_filter import OriginFilter
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.shared_groups import returned
 from mqstore.storage.shared_groups.results import Subscription
@@ -39,11 +40,18 @@ def append(store: MessageStore, message: Message) -> Placement:
 
 def retry_topics(
     store: MessageStore, group: str, subscriptions: Sequence[Subscription]
-) -> list[str]:
+) -> dict[str, OriginFilter | None]:
     """Return the topics of a group's retries: its own, and those that POP consumers of a broker
-    have made for these subscriptions."""
-    names = [name for each in subscriptions for name in pop_retry_topics(group, each.topic)]
-    return [RETRY_PREFIX + group, *(name for name in names if store.queues.queue_ids(name))]
+    have made for these subscriptions; with the filter of one that may be another group's too."""
+    found: dict[str, OriginFilter | None] = {}
+    for each in subscriptions:
+        newer, older = pop_retry_topics(group, each.topic)
+        found |= {newer: None, older: OriginFilter(group, is_pop=True)}
+    others = (group[:at] for at, character in enumerate(group) if character == "_")
+    is_shared = any(map(store.groups.exists, others))
+    own = OriginFilter(group, is_pop=False) if is_shared else None
+    queue_ids = store.queues.queue_ids
+    return {RETRY_PREFIX + group: own} | {name: it for name, it in found.items() if queue_ids(name)}
 
 
 class Copies:
