@@ -192,9 +192,8 @@ class SharedGroups:
         for topic, wanted in reversed(retries.items()):
             with suppress(TopicUnknown, TopicNotReadable):
                 self._store.topic(topic).require_readable()
-                found[:0] = [
-                    (wanted, Place(group, topic, each)) for each in queue_ids(group, topic)
-                ]
+                places = [Place(group, topic, each) for each in queue_ids(group, topic)]
+                found[:0] = [(wanted, place) for place in places]
         return found
 
     def _receive_from(
@@ -308,11 +307,10 @@ class SharedGroups:
         """The next messages of a queue; None where it has none, or they must not be read."""
         where = place.topic, place.queue_id, leases.next
         count, most = min(limits.count, leases.room), max(1, limits.bytes)
-        if limits.is_in_memory and wanted is not None:
-            limits.cut()
-            return None
         if limits.is_in_memory:
-            found = self._pulls.in_memory(Pull, *where, count=count, max_bytes=most)
+            found = None  # the filter of a retry topic needs the messages
+            if wanted is None:
+                found = self._pulls.in_memory(Pull, *where, count=count, max_bytes=most)
             if found is None:
                 limits.cut()
             return found
