@@ -295,6 +295,13 @@ def test_old_messages_are_kept_unless_a_setting_says_otherwise(tmp_path: Path) -
         os.utime(segment, (0, 0))
     with running(store) as run, run.client() as client:
         assert client.run_retention().bytes_to_go == 0
+    conf = tmp_path / "broker.conf"
+    conf.write_text("fileReservedTime=48\ncleanFileForciblyEnable=true\ndeleteWhen=04\n")
+    with running(store, config_file=conf) as run, run.client() as client:
+        assert client.run_retention().bytes_to_go == 0
+    with running(store, config_file=conf, retention=True) as run, run.client() as client:
+        assert client.retention().rule["fileReservedTime"] == 48
+        assert client.retention().deletes
     with running(store, file_reserved_time=72) as run, run.client() as client:
         assert client.run_retention().bytes_to_go == 2 << 20
 

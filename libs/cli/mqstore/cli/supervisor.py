@@ -28,6 +28,7 @@ from mqstore.service.configuration_error import ConfigurationError
 from mqstore.service.process import STOP_SIGNALS, end_with_parent, name_process
 from mqstore.service.settings import Settings, load
 from mqstore.service.sockets import address_of, bind
+from mqstore.storage.settings import fold, given_variables
 
 if TYPE_CHECKING:
     from mqstore.client import Client
@@ -36,8 +37,10 @@ SEGMENT_SIZE: Final = 64 << 20
 """Bytes of a log segment of a new store, unless a setting gives another size; a follower's are its
 leader's."""
 RETENTION_SETTINGS: Final = frozenset({"file_reserved_time", "clean_file_forcibly_enable"})
-"""Unless one of these settings or ``retention`` is set, the services delete no message: the
-directory may be the copy of a broker's store. This holds for one run; the store's settings stay."""
+"""Unless one of these is in the environment, or ``retention`` is set, the services delete no
+message: the directory may be the copy of a broker's store, and the settings file that broker's,
+which names a time too. This holds for one run; the store's settings stay."""
+_RETENTION_NAMES: Final = frozenset(map(fold, RETENTION_SETTINGS))
 STOP_TIMEOUT_S: Final = 15.0
 COORDINATOR_STOP_S: Final = 5.0
 """Longest wait for the coordinator to stop before the other services are stopped."""
@@ -261,7 +264,8 @@ def _child_settings(settings: Settings) -> dict[str, str]:
     given = settings.store_config.model_fields_set
     if "mapped_file_size_commit_log" not in given and not settings.follows:
         environment["MQSTORE_MAPPED_FILE_SIZE_COMMIT_LOG"] = str(SEGMENT_SIZE)
-    if "retention" not in settings.model_fields_set and not given & RETENTION_SETTINGS:
+    in_environment = {fold(name) for name, _ in given_variables(os.environ)}
+    if "retention" not in settings.model_fields_set and not in_environment & _RETENTION_NAMES:
         environment["MQSTORE_RETENTION"] = "false"
     return environment
 
