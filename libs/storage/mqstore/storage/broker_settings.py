@@ -292,12 +292,6 @@ HANDLED: Final = (
         copies=True,
     ),
     _refused(
-        "timerPrecisionMs",
-        "1000",
-        "the slots of timerwheel have another length than mqstore reads: let the broker deliver "
-        "its messages with a time, then remove the line and timerwheel",
-    ),
-    _refused(
         "timerWheelSnapshotFlush",
         "false",
         "the timer wheel is in snapshots, which mqstore does not read: start the broker once with "
@@ -343,6 +337,11 @@ HANDLED: Final = (
     ),
     _named("indexFileWriteEnable", "true", "keys are indexed; messageIndexEnable=false ends it"),
     _named("rejectTransactionMessage", "false", "transactions are accepted"),
+    _named(
+        "timerPrecisionMs",
+        "1000",
+        "the timer wheel is made again of timerlog, with slots of a second",
+    ),
     _named("timerWheelEnable", "true", "messages with a time are accepted and delivered"),
     _named("timerStopEnqueue", "false", "messages with a time are delivered"),
     _named("timerStopDequeue", "false", "messages with a time are delivered"),
