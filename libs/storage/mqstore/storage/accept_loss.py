@@ -18,6 +18,7 @@ from mqstore.storage.metadata.state_page import read_state
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.recovery import accepted_loss
 from mqstore.storage.recovery.accepted_loss import AcceptedLoss, plan_acceptance
+from mqstore.storage.recovery.loss import queue_losses
 from mqstore.storage.seams import Clock, FileSystem
 
 
@@ -50,10 +51,33 @@ def accept(
                 f"the loss to accept was {confirmation}, and what is lost is "
                 f"{planned.loss.confirmation}: {planned.loss.text}; look at it again with --dry-run"
             )
+        _sync_what_remains(files, look)
         accepted_loss.save(files, look.view.paths, planned)
         return planned
     finally:
         lock.release()
+
+
+def _sync_what_remains(files: FileSystem, look: LossCheck) -> None:
+    """Make durable what the plan goes by: entries of queues that lack records, and the log's end.
+
+    A power cut would otherwise take them, and with them which queue offsets were given out.
+    """
+    assert look.loss is not None
+    lacking = queue_losses(look.view, look.facts, look.loss.missing)
+    queues = look.view.paths.consume_queue
+    directories = [queues / each.topic / str(each.queue_id) for each in lacking]
+    queue_files = [path / name for path in directories for name in files.list(path)]
+    log_end = [each.path for each in look.view.segments.usable if each.end > look.loss.watermark]
+    for path in (*queue_files, *log_end):
+        stat = files.stat(path)
+        if stat is None or stat.is_directory or not stat.size:
+            continue
+        mapped = files.map(path, writable=True)
+        try:
+            mapped.sync()
+        finally:
+            mapped.unmap()
 
 
 def _look(
