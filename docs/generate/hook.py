@@ -15,6 +15,7 @@ from docs.generate.chart import chart_values
 from docs.generate.commands import commands
 from docs.generate.metrics import metrics
 from docs.generate.modules import modules
+from docs.generate.own_files import own_files
 from docs.generate.problems import problems
 from docs.generate.rest import rest
 from docs.generate.settings import settings
@@ -27,6 +28,7 @@ GENERATORS: Final[dict[str, Callable[..., str]]] = {
     "commands": commands,
     "metrics": metrics,
     "modules": modules,
+    "own_files": own_files,
     "problems": problems,
     "rest": rest,
     "settings": settings,

@@ -14,6 +14,7 @@ from mqstore.storage.metadata.writer_note import WriterNote
 from mqstore.storage.metadata.writer_note import load as load_writer_note
 from mqstore.storage.metadata.writer_note import put as put_writer_note
 from mqstore.storage.metadata.writer_note import remove as remove_writer_note
+from mqstore.storage.own_files import OWN_FILES
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.queues.next_named import NextNamed
 from mqstore.storage.recovery.log_scan import queue_place
@@ -21,6 +22,7 @@ from mqstore.storage.recovery.tombstones import QueuePlace
 from mqstore.storage.recovery.view import NamedRecord, QueueFiles
 
 __all__ = [
+    "OWN_FILES",
     "NamedRecord",
     "NextNamed",
     "QueueFiles",

@@ -16,9 +16,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic.alias_generators import to_camel
-
 from mqstore.storage.admin.topics import QUEUES_MAX, TopicChange
 from mqstore.storage.codec.record import Message, Record, size_of
 from mqstore.storage.config import StoreConfig
@@ -33,10 +30,11 @@ from mqstore.storage.log.put_checks import (
 )
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.metadata import format_file, sealed_json
+from mqstore.storage.metadata.sealed_json import Value
 from mqstore.storage.options import Durability, StoreOptions
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import Clock, FileSystem, Seams
-from mqstore.storage.system.atomic_file import remove_file, replace_file
+from mqstore.storage.system.atomic_file import remove_file
 from mqstore.storage.verify import walk_log
 
 SYNC_EVERY: Final = 10_000
@@ -84,10 +82,8 @@ class ImportRules:
             )
 
 
-class ImportNote(BaseModel):
+class ImportNote(Value):
     """The import that was begun and has not ended."""
-
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
 
     magic: Literal["mqstore-import"] = "mqstore-import"
     source: str
@@ -208,8 +204,7 @@ def open_import(
             raise ImportRefused(f"nothing was stored: {store.put_refusal.detail}")
         if note is None:
             note = ImportNote(source=source, start=end)
-            text = note.model_dump_json(by_alias=True, indent=2) + "\n"
-            replace_file(files, paths.import_note, sealed_json.seal(text))
+            sealed_json.write(files, paths.import_note, note, in_lines=True)
         found = MessageImport(store, clock, note.start)
         yield found
         found.sync()
@@ -234,12 +229,9 @@ def _newest(root: Path, config: StoreConfig, seams: Seams) -> tuple[int, int]:
 
 def _load(files: FileSystem, paths: StorePaths) -> ImportNote | None:
     """The interrupted import. Raises ImportRefused where its note cannot be read."""
-    if files.stat(paths.import_note) is None:
-        return None
     try:
-        text = sealed_json.unseal(files.read(paths.import_note))
-        return ImportNote.model_validate_json(text)
-    except (ValueError, ValidationError) as error:
+        return sealed_json.read(files, paths.import_note, ImportNote)
+    except ValueError as error:
         raise ImportRefused(
             f"{paths.import_note} cannot be read ({error}); give --restart to forget the import"
         ) from None

@@ -10,12 +10,12 @@ import re
 from typing import Annotated, Final, Literal, Self, TypeVar
 
 from crc32c import crc32c
-from pydantic import Base64Bytes, BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import Base64Bytes, BaseModel, Field, ValidationError, model_validator
 
 from mqstore.storage.backup.errors import BackupDamaged
 from mqstore.storage.layout import BLOCK_SIZE, QUEUE_ENTRY_SIZE, StoreFormat
 from mqstore.storage.metadata import sealed_json
+from mqstore.storage.metadata.sealed_json import Value
 
 MAGIC: Final = "mqstore-backup"
 VERSION: Final = 1
@@ -46,14 +46,6 @@ ObjectName = Annotated[str, Field(pattern=_NAME)]
 """The name of an object: one name in one of two folders, so that no path leaves the place."""
 
 _Document = TypeVar("_Document", bound=BaseModel)
-
-
-class Value(BaseModel):
-    """An immutable value with camelCase names in JSON; unknown members are left out."""
-
-    model_config = ConfigDict(
-        frozen=True, alias_generator=to_camel, populate_by_name=True, extra="ignore"
-    )
 
 
 class StoredObject(Value):
@@ -187,7 +179,7 @@ def manifest_name(backup_id: str) -> str:
 
 def seal(document: BaseModel) -> bytes:
     """The bytes of a document."""
-    return sealed_json.seal(document.model_dump_json(by_alias=True))
+    return sealed_json.encode(document)
 
 
 def unseal(raw: bytes, kind: type[_Document], name: str) -> _Document:

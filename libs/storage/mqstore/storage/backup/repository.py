@@ -35,12 +35,12 @@ from mqstore.storage.backup.manifest import (
     Millis,
     StoredObject,
     Tables,
-    Value,
     manifest_name,
     seal,
     unseal,
 )
 from mqstore.storage.backup.objects import Objects
+from mqstore.storage.metadata.sealed_json import Value
 from mqstore.storage.seams import Clock, Seams
 
 LEASE_S: Final = 600

@@ -15,27 +15,20 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from mqstore.storage import own_files
 from mqstore.storage.backup.errors import BackupDamaged
 from mqstore.storage.backup.manifest import QueueStart, Tables
 from mqstore.storage.layout import TRANSACTION_GROUP, StoreFormat
 from mqstore.storage.metadata import format_file, sealed_json, store_lock
 from mqstore.storage.metadata.epochs import EpochFile
 from mqstore.storage.metadata.format_file import FormatFile
+from mqstore.storage.own_files import OWN_FILES, Backup
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import FileSystem, Seams
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.tables import offsets_file
 from mqstore.storage.tables.config_tables import ConsumerOffsets
 
-_OURS: Final = (
-    *("format.json", "deleted-topics.json", "clock.json", "losses.json", "ordered-groups.json"),
-    *("epochs.json", "follower.json"),
-)
-"""Files of ``mqstore/`` that are read after the log's end is chosen, besides the journals."""
-_OURS_AHEAD: Final = (
-    *("shared-groups.json", "dead-letters.json", "archive.json"),
-    "expired-unread.json",
-)
 _AHEAD: Final = (*offsets_file.NAMES, "delayOffset.json", "timercheck")
 """Files of ``config/`` that refer to the log."""
 _NOT_COPIED: Final = (".bak", ".tmp")
@@ -44,11 +37,13 @@ _NAME_MAX: Final = 255
 """Bytes of a file's name."""
 _BEHIND_A_CUT: Final = (
     *("config/delayOffset.json", "config/timercheck"),
-    *("mqstore/shared-groups.json", "mqstore/dead-letters.json"),
+    *(f"mqstore/{each.name}" for each in OWN_FILES if each.is_progress),
 )
 """Progress that may be ahead of a log that is cut. Without these files the store finds from the log
 which delayed messages were delivered, and delivers what groups acknowledged out of order again."""
-_REPLICATION: Final = ("mqstore/epochs.json", "mqstore/follower.json")
+_REPLICATION: Final = tuple(
+    f"mqstore/{each.name}" for each in (own_files.EPOCHS, own_files.FOLLOWER)
+)
 
 _Files = dict[str, bytes]
 
@@ -57,18 +52,23 @@ def read_ahead(files: FileSystem, paths: StorePaths) -> _Files:
     """Read the files that refer to the log, before its end is chosen. Raises OSError."""
     return {
         **_read(files, paths.config, _AHEAD),
-        **_read(files, paths.ours, _OURS_AHEAD),
+        **_read(files, paths.ours, _ours(Backup.BEFORE)),
     }
 
 
 def read_behind(files: FileSystem, paths: StorePaths) -> _Files:
     """Read the other files, after the log's end was chosen. Raises OSError."""
-    journals = [name for name in files.list(paths.ours) if name.endswith(".journal")]
+    suffix = own_files.JOURNALS.name.removeprefix("*")
+    journals = [name for name in files.list(paths.ours) if name.endswith(suffix)]
     found = _read(files, paths.ours, journals)
     names = (name for name in files.list(paths.config) if name not in _AHEAD)
     copied = (n for n in names if _is_file_name(n) and not n.endswith(_NOT_COPIED))
     found |= _read(files, paths.config, copied)
-    return found | _read(files, paths.ours, _OURS)
+    return found | _read(files, paths.ours, _ours(Backup.AFTER))
+
+
+def _ours(when: Backup) -> Iterator[str]:
+    return (each.name for each in OWN_FILES if each.backup is when)
 
 
 def _is_file_name(name: str) -> bool:
@@ -171,7 +171,7 @@ def _forget_decided(paths: StorePaths, store_format: StoreFormat, seams: Seams) 
 def _other_log() -> bytes:
     """Epochs of a log that no follower of the former one goes on with."""
     content = EpochFile(log_id=uuid.uuid4().hex, epochs=(), led=False)
-    return sealed_json.seal(content.model_dump_json(by_alias=True))
+    return sealed_json.encode(content)
 
 
 def _steps_up_to(end: int, raw: bytes) -> bytes:

@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Final
 
 from crc32c import crc32c
-from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
 
 from mqstore.storage.errors import StagingDamaged
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.metadata import format_file, sealed_json
 from mqstore.storage.metadata.format_file import FormatFile
+from mqstore.storage.metadata.sealed_json import StrictValue
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import FileSystem, Seams
 from mqstore.storage.system.atomic_file import remove_file, replace_file
@@ -32,13 +31,7 @@ _CHUNK: Final = 64 << 20
 log = logging.getLogger(__name__)
 
 
-class _Value(BaseModel):
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
-    )
-
-
-class StagedFile(_Value):
+class StagedFile(StrictValue):
     """A file that was made and is on disk."""
 
     staged: str
@@ -49,7 +42,7 @@ class StagedFile(_Value):
     crc32c: int
 
 
-class Journal(_Value):
+class Journal(StrictValue):
     """The replacement to perform, once the journal is on disk."""
 
     store_id: str
@@ -83,8 +76,7 @@ def prepare(files: FileSystem, paths: StorePaths, journal: Journal) -> None:
     for each in journal.files:
         _verify(files, paths.index_staging / each.staged, each)
     files.sync_directory(paths.index_staging)
-    content = journal.model_dump_json(by_alias=True)
-    replace_file(files, paths.index_journal, sealed_json.seal(content))
+    sealed_json.write(files, paths.index_journal, journal)
 
 
 def put_in_place(files: FileSystem, paths: StorePaths, journal: Journal) -> None:
@@ -165,11 +157,8 @@ def _load(files: FileSystem, paths: StorePaths) -> Journal | None:
     It was written atomically, so an unreadable one was damaged later; then all old files are still
     there, or all new ones.
     """
-    if files.stat(paths.index_journal) is None:
-        return None
     try:
-        content = sealed_json.unseal(files.read(paths.index_journal))
-        return Journal.model_validate_json(content)
+        return sealed_json.read(files, paths.index_journal, Journal)
     except ValueError as error:
         log.error("the journal of an index rebuild cannot be read, and is dropped: %s", error)
         return None

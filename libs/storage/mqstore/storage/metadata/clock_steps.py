@@ -14,12 +14,11 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 
 from mqstore.storage.metadata import sealed_json
+from mqstore.storage.metadata.sealed_json import Value
 from mqstore.storage.seams import FileSystem
-from mqstore.storage.system.atomic_file import replace_file
 
 CLOCK_STEP_MS: Final = 60_000
 """Smaller steps are ignored:
@@ -33,11 +32,7 @@ STEPS_MAX: Final = 1_000
 _log = logging.getLogger(__name__)
 
 
-class _Value(BaseModel):
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
-
-
-class ClockStep(_Value):
+class ClockStep(Value):
     """One step of the clock; times are milliseconds since the epoch."""
 
     offset: Annotated[int, Field(ge=0)]
@@ -52,7 +47,7 @@ class ClockStep(_Value):
     """False: known only from the newest message, after the machine started."""
 
 
-class _File(_Value):
+class _File(Value):
     boot_id: str = ""
     base_ms: int = 0
     """Difference of the wall clock and the monotonic clock, which counts from the machine's
@@ -149,15 +144,12 @@ class ClockSteps:
         """Save unsaved changes; after a failed write, the next call retries."""
         if self.is_saved or not self._writable:
             return
-        content = sealed_json.seal(self._known.model_dump_json(by_alias=True))
         try:
-            replace_file(self._files, self._path, content)
+            sealed_json.write(self._files, self._path, self._known)
             self.is_saved = True
         except OSError as error:
             _log.error("steps of the clock are not saved, retried later: %s", error)
 
 
 def _read(files: FileSystem, path: Path) -> _File:
-    if files.stat(path) is None:
-        return _File()
-    return _File.model_validate_json(sealed_json.unseal(files.read(path)))
+    return sealed_json.read(files, path, _File) or _File()

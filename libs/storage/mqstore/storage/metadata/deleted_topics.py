@@ -19,21 +19,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
-
 from mqstore.storage.metadata import sealed_json
+from mqstore.storage.metadata.sealed_json import Value
 from mqstore.storage.seams import FileSystem
-from mqstore.storage.system.atomic_file import replace_file
 
 _log = logging.getLogger(__name__)
 
 
-class _Value(BaseModel):
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
-
-
-class DeletedTopic(_Value):
+class DeletedTopic(Value):
     """One note: no record of the topic below ``offset``, which is physical, is in a queue."""
 
     topic: str
@@ -44,7 +37,7 @@ class DeletedTopic(_Value):
     """The next queue offset of each queue id."""
 
 
-class Deletions(_Value):
+class Deletions(Value):
     """The content of the file."""
 
     topics: tuple[DeletedTopic, ...] = ()
@@ -95,9 +88,7 @@ def adopted(own: Deletions, leader: Deletions, start: int, end: int) -> Adoption
 
 
 def _read(files: FileSystem, path: Path) -> Deletions:
-    if files.stat(path) is None:
-        return Deletions()
-    return Deletions.model_validate_json(sealed_json.unseal(files.read(path)))
+    return sealed_json.read(files, path, Deletions) or Deletions()
 
 
 class DeletedTopics:
@@ -189,6 +180,5 @@ class DeletedTopics:
         self._save(self._content.model_copy(update={"queues_incomplete": False}))
 
     def _save(self, content: Deletions) -> None:
-        text = content.model_dump_json(by_alias=True)
-        replace_file(self._files, self._path, sealed_json.seal(text))
+        sealed_json.write(self._files, self._path, content)
         self._content, self._notes = content, content.notes

@@ -8,23 +8,16 @@ from __future__ import annotations
 
 from threading import Lock
 
-from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
-
 from mqstore.storage.errors import EpochNotNewer, StoreDamaged
 from mqstore.storage.metadata import sealed_json
 from mqstore.storage.metadata.log_history import NEVER_ELECTED, Epoch, begun
+from mqstore.storage.metadata.sealed_json import StrictValue
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import FileSystem
-from mqstore.storage.system.atomic_file import replace_file
 
 
-class EpochFile(BaseModel):
+class EpochFile(StrictValue):
     """The content of epochs.json."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
-    )
 
     log_id: str | None
     """See ``LogHistory``."""
@@ -97,16 +90,13 @@ class Epochs:
                 self._save(content)
 
     def _save(self, content: EpochFile) -> None:
-        text = content.model_dump_json(by_alias=True)
-        replace_file(self._files, self._paths.epochs, sealed_json.seal(text))
+        sealed_json.write(self._files, self._paths.epochs, content)
         self._content = content
 
 
 def _read(files: FileSystem, paths: StorePaths) -> EpochFile | None:
-    if files.stat(paths.epochs) is None:
-        return None
     try:
-        return EpochFile.model_validate_json(sealed_json.unseal(files.read(paths.epochs)))
+        return sealed_json.read(files, paths.epochs, EpochFile)
     except ValueError as error:
         raise StoreDamaged(
             f"{paths.epochs} cannot be read ({sealed_json.why_unreadable(error)}): restore it "

@@ -12,34 +12,26 @@ from collections import Counter
 from pathlib import Path
 from threading import Lock
 
-from pydantic import BaseModel, ConfigDict
-
 from mqstore.storage.metadata import sealed_json
+from mqstore.storage.metadata.sealed_json import StrictValue
 from mqstore.storage.seams import FileStat, FileSystem
-from mqstore.storage.system.atomic_file import replace_file
 
 log = logging.getLogger(__name__)
 
 
-class _Topic(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class _Topic(StrictValue):
     group: str
     topic: str
     passed: int
 
 
-class _Saved(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class _Saved(StrictValue):
     topics: tuple[_Topic, ...]
 
 
 def read(files: FileSystem, path: Path) -> Counter[tuple[str, str]]:
     """The counts by group and topic, none without a file. Raises OSError, ValueError."""
-    if files.stat(path) is None:
-        return Counter()
-    saved = _Saved.model_validate_json(sealed_json.unseal(files.read(path)))
+    saved = sealed_json.read(files, path, _Saved) or _Saved(topics=())
     return Counter({(each.group, each.topic): each.passed for each in saved.topics})
 
 
@@ -86,8 +78,7 @@ class ExpiredUnread:
                 _Topic(group=group, topic=topic, passed=count)
                 for (group, topic), count in sorted(self._passed.items())
             )
-            content = sealed_json.seal(_Saved(topics=topics).model_dump_json())
-            replace_file(self._files, self._path, content)
+            sealed_json.write(self._files, self._path, _Saved(topics=topics))
             self._is_saved = True
 
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
-
 from mqstore.storage._kernel import RecordSearch, locate_damage
 from mqstore.storage.codec import record
 from mqstore.storage.codec.record import Record
 from mqstore.storage.layout import SysFlag
 from mqstore.storage.metadata.changed_word import find_changed_word, restore_words
+from mqstore.storage.metadata.sealed_json import Value
 
 BLANK: Final = "BLANK"
 """The field of bytes outside of records: a segment's unused rest."""
@@ -24,14 +22,12 @@ REACHES: Final = (64 << 10, 8 << 20)
 """Bytes around the change in which its record is searched, one after the other."""
 
 
-class Finding(BaseModel):
+class Finding(Value):
     """Bytes of the log that were changed; offsets are physical, in bytes.
 
     Without a field the change is wider than one word: it may touch any record of these bytes, and
     all of them are rejected.
     """
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
 
     offset: int
     length: int

@@ -8,23 +8,16 @@ sealed by a checksum.
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
-
 from mqstore.storage.errors import DirectoryNotUsable, StoreDamaged
 from mqstore.storage.metadata import sealed_json
+from mqstore.storage.metadata.sealed_json import StrictValue
 from mqstore.storage.options import StoreOptions
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import FileSystem
-from mqstore.storage.system.atomic_file import replace_file
 
 
-class FollowerNote(BaseModel):
+class FollowerNote(StrictValue):
     """The leader that a store follows, or followed before it was promoted."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
-    )
 
     leader: str
     promoted: bool = False
@@ -68,11 +61,8 @@ def begins_to_follow(files: FileSystem, paths: StorePaths, options: StoreOptions
 
 def load(files: FileSystem, paths: StorePaths) -> FollowerNote | None:
     """Read the note; None without one. Raises StoreDamaged, OSError."""
-    if files.stat(paths.follower_note) is None:
-        return None
     try:
-        content = sealed_json.unseal(files.read(paths.follower_note))
-        return FollowerNote.model_validate_json(content)
+        return sealed_json.read(files, paths.follower_note, FollowerNote)
     except ValueError as error:
         raise StoreDamaged(
             f"{paths.follower_note} cannot be read ({sealed_json.why_unreadable(error)}): "
@@ -82,4 +72,4 @@ def load(files: FileSystem, paths: StorePaths) -> FollowerNote | None:
 
 def _save(files: FileSystem, paths: StorePaths, note: FollowerNote) -> None:
     files.make_directories(paths.ours)
-    replace_file(files, paths.follower_note, sealed_json.seal(note.model_dump_json(by_alias=True)))
+    sealed_json.write(files, paths.follower_note, note)

@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import ConfigDict, Field
 
 from mqstore.storage import java_properties
 from mqstore.storage.config import StoreConfig
@@ -18,6 +17,7 @@ from mqstore.storage.errors import StoreDamaged, StoreOfAnother, StoreUnsupporte
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.lost_data import ByteRange
 from mqstore.storage.metadata import sealed_json
+from mqstore.storage.metadata.sealed_json import Value
 from mqstore.storage.paths import StorePaths, how_to_repair
 from mqstore.storage.seams import FileSystem
 
@@ -33,10 +33,8 @@ Settings = dict[str, bool | int | str]
 """Settings of a store, in RocketMQ's names."""
 
 
-class Sizes(BaseModel):
+class Sizes(Value):
     """Sizes of the store's files, in RocketMQ's own names; bytes, except the two counts."""
-
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
 
     mapped_file_size_commit_log: int
     mapped_file_size_consume_queue: int
@@ -54,21 +52,17 @@ class Sizes(BaseModel):
         )
 
 
-class Owner(BaseModel):
+class Owner(Value):
     """The process that opened the store last; information for people: the lock decides."""
-
-    model_config = ConfigDict(frozen=True)
 
     pid: int
     host: str
 
 
-class FormatFile(BaseModel):
+class FormatFile(Value):
     """The content of format.json. Immutable; unknown fields of a newer version are kept."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="allow", alias_generator=to_camel, populate_by_name=True
-    )
+    model_config = ConfigDict(extra="allow")
 
     magic: Literal["mqstore-format"] = MAGIC
     version: int = VERSION
@@ -166,7 +160,7 @@ def has_block_checksums(content: FormatFile, lock_modified_ms: int | None) -> bo
 
 def text_of(content: FormatFile) -> bytes:
     """The bytes of format.json."""
-    return sealed_json.seal(content.model_dump_json(by_alias=True, indent=2) + "\n")
+    return sealed_json.encode(content, in_lines=True)
 
 
 def refuse_another(found: FormatFile, store_id: str | None, shard: str) -> None:

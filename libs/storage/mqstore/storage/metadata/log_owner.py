@@ -13,24 +13,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic.alias_generators import to_camel
-
 from mqstore.storage.errors import StoreDamaged, StoreLocked, StoreOfAnother, StoreUnsupported
 from mqstore.storage.metadata import format_file, sealed_json
 from mqstore.storage.metadata.format_file import AbsolutePath, FormatFile
+from mqstore.storage.metadata.sealed_json import Value
 from mqstore.storage.metadata.store_lock import StoreLock
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import FileSystem
-from mqstore.storage.system.atomic_file import replace_file
 
 ADOPT: Final = "mqstore store adopt"
 
 
-class LogOwner(BaseModel):
+class LogOwner(Value):
     """The owner of one log directory."""
-
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
 
     store_id: str
     root: AbsolutePath
@@ -50,11 +45,9 @@ def locate(files: FileSystem, root: Path, setting: str | None) -> StorePaths:
 
 def load(files: FileSystem, paths: StorePaths) -> LogOwner | None:
     """Load the owner file; None without one. Raises StoreDamaged, OSError."""
-    if files.stat(paths.log_owner) is None:
-        return None
     try:
-        return LogOwner.model_validate_json(sealed_json.unseal(files.read(paths.log_owner)))
-    except (ValueError, ValidationError) as error:
+        return sealed_json.read(files, paths.log_owner, LogOwner)
+    except ValueError as error:
         raise StoreDamaged(
             f"{paths.log_owner} cannot be read ({type(error).__name__}), so the owner of "
             f"{paths.commit_log} is not known; restore it from a copy, or remove it and adopt the "
@@ -67,7 +60,7 @@ def save(files: FileSystem, paths: StorePaths, store_id: str, epoch: int) -> Non
     root = str(files.real_path(paths.root))
     owner = LogOwner(store_id=store_id, root=root, epoch=epoch)
     files.make_directories(paths.log_identity)
-    replace_file(files, paths.log_owner, sealed_json.seal(owner.model_dump_json(by_alias=True)))
+    sealed_json.write(files, paths.log_owner, owner)
 
 
 def check(files: FileSystem, paths: StorePaths, content: FormatFile | None) -> LogOwner | None:

@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Annotated, Final, Literal, NamedTuple
 
 from crc32c import crc32c
-from pydantic import AfterValidator, BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
+from pydantic import AfterValidator
 
 from mqstore.storage._kernel import is_zero
 from mqstore.storage.metadata import sealed_json
+from mqstore.storage.metadata.sealed_json import Value
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import FileSystem
-from mqstore.storage.system.atomic_file import replace_file
 from mqstore.storage.topic_names import is_safe_path
 
 MAGIC: Final = "mqstore-manifest"
@@ -30,17 +29,13 @@ TAIL_SIZE: Final = 64 << 10
 """Maximum bytes of the log's end that the noted checksum covers: a record is rarely longer."""
 
 
-class _Value(BaseModel):
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
-
-
 def _safe_path(topic: str) -> str:
     if not is_safe_path(topic):
         raise ValueError(f"{topic[:100]!r} is no topic's directory")
     return topic
 
 
-class QueueState(_Value):
+class QueueState(Value):
     """One queue's entries:
 
     ``first`` is the queue offset of its first file, ``end`` the next one.
@@ -52,7 +47,7 @@ class QueueState(_Value):
     end: int
 
 
-class LogTail(_Value):
+class LogTail(Value):
     """The last non-zero bytes of the log, which differ between a log and its older copy."""
 
     end: int
@@ -61,7 +56,7 @@ class LogTail(_Value):
     crc32c: int
 
 
-class LogState(_Value):
+class LogState(Value):
     """The log at a clean close."""
 
     min_offset: int
@@ -75,7 +70,7 @@ class LogState(_Value):
     trusted."""
 
 
-class Manifest(_Value):
+class Manifest(Value):
     """The state of a store's files. See the module."""
 
     magic: Literal["mqstore-manifest"] = MAGIC
@@ -113,18 +108,23 @@ def load_both(files: FileSystem, paths: StorePaths) -> Manifests:
 
 def save(files: FileSystem, path: Path, manifest: Manifest) -> None:
     """Replace a manifest durably. Raises OSError."""
-    replace_file(files, path, sealed_json.seal(manifest.model_dump_json(by_alias=True)))
+    sealed_json.write(files, path, manifest)
+
+
+def read(files: FileSystem, path: Path) -> Manifest | None:
+    """Read a manifest; None without one. Raises ValueError, OSError."""
+    found = sealed_json.read(files, path, Manifest)
+    if found is not None and found.version != VERSION:
+        raise ValueError(f"version {found.version}; {VERSION} is known")
+    return found
 
 
 def load(files: FileSystem, path: Path) -> Manifest | None:
     """Load a manifest; None without a readable one: recovery then only takes longer."""
-    if files.stat(path) is None:
-        return None
     try:
-        manifest = Manifest.model_validate_json(sealed_json.unseal(files.read(path)))
+        return read(files, path)
     except ValueError:
         return None
-    return manifest if manifest.version == VERSION else None
 
 
 def checkpoint_checksum(files: FileSystem, path: Path) -> int:

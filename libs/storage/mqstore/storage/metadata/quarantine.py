@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Final, Literal
 
 from crc32c import crc32c
-from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
 
 from mqstore.storage.metadata import sealed_json
+from mqstore.storage.metadata.sealed_json import Value
 from mqstore.storage.seams import Clock, FileSystem
-from mqstore.storage.system.atomic_file import replace_file
 
 MAGIC: Final = "mqstore-quarantine"
 VERSION: Final = 1
@@ -29,10 +27,8 @@ RESTORED_REASON: Final = "restored bytes"
 """Reason of damaged bytes whose original bytes a repair restored."""
 
 
-class QuarantineEntry(BaseModel):
+class QuarantineEntry(Value):
     """The description of one entry."""
-
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
 
     magic: Literal["mqstore-quarantine"] = MAGIC
     version: int = VERSION
@@ -166,10 +162,8 @@ class Quarantine:
 
     def _find(self, name: str) -> QuarantineEntry | None:
         path = self._directory / name / _ENTRY
-        if self._files.stat(path) is None:
-            return None
         try:
-            return QuarantineEntry.model_validate_json(sealed_json.unseal(self._files.read(path)))
+            return sealed_json.read(self._files, path, QuarantineEntry)
         except (ValueError, FileNotFoundError):  # or the entry was removed meanwhile
             return None
 
@@ -184,6 +178,5 @@ class Quarantine:
     def _seal(self, entry: QuarantineEntry) -> QuarantineEntry:
         folder = self._directory / entry.name
         self._files.sync_directory(folder)
-        text = entry.model_dump_json(by_alias=True, indent=2) + "\n"
-        replace_file(self._files, folder / _ENTRY, sealed_json.seal(text))
+        sealed_json.write(self._files, folder / _ENTRY, entry, in_lines=True)
         return entry

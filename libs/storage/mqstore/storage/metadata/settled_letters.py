@@ -18,11 +18,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Final, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
-
 from mqstore.storage.metadata import sealed_json
+from mqstore.storage.metadata.sealed_json import StrictValue
 from mqstore.storage.seams import FileStat, FileSystem
-from mqstore.storage.system.atomic_file import replace_file
 
 log = logging.getLogger(__name__)
 
@@ -87,18 +85,14 @@ Settled = Mapping[tuple[str, int], SettledLetters]
 """The settled dead letters by topic and queue id."""
 
 
-class _Queue(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class _Queue(StrictValue):
     topic: str
     queue: int
     ranges: tuple[tuple[int, int], ...]
     last: Place
 
 
-class _Saved(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class _Saved(StrictValue):
     queues: tuple[_Queue, ...]
 
 
@@ -108,14 +102,12 @@ def save(files: FileSystem, path: Path, settled: Settled) -> None:
         _Queue(topic=topic, queue=queue_id, ranges=each.ranges, last=each.last)
         for (topic, queue_id), each in settled.items()
     )
-    replace_file(files, path, sealed_json.seal(_Saved(queues=queues).model_dump_json()))
+    sealed_json.write(files, path, _Saved(queues=queues))
 
 
 def read(files: FileSystem, path: Path) -> Settled:
     """Read the settled dead letters, none without a file. Raises OSError, ValueError."""
-    if files.stat(path) is None:
-        return {}
-    saved = _Saved.model_validate_json(sealed_json.unseal(files.read(path)))
+    saved = sealed_json.read(files, path, _Saved) or _Saved(queues=())
     return {(each.topic, each.queue): _restored(each) for each in saved.queues}
 
 

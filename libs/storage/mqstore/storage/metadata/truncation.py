@@ -7,23 +7,17 @@ them. The note goes once the cut is on disk, so that a crash at any point only r
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
-
 from mqstore.storage.errors import StoreDamaged
 from mqstore.storage.metadata import sealed_json
+from mqstore.storage.metadata.sealed_json import StrictValue
 from mqstore.storage.metadata.state_page import StatePage
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import FileSystem
-from mqstore.storage.system.atomic_file import remove_file, replace_file
+from mqstore.storage.system.atomic_file import remove_file
 
 
-class Truncation(BaseModel):
+class Truncation(StrictValue):
     """A diverged tail. Physical offsets, in bytes."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
-    )
 
     offset: int
     """First offset of the tail: the end of the log after the cut."""
@@ -45,8 +39,7 @@ class Truncation(BaseModel):
 
 def save(files: FileSystem, paths: StorePaths, truncation: Truncation) -> None:
     """Note a cut for the next opening; durable at return. Raises OSError."""
-    text = truncation.model_dump_json(by_alias=True)
-    replace_file(files, paths.truncation, sealed_json.seal(text))
+    sealed_json.write(files, paths.truncation, truncation)
 
 
 def begin(files: FileSystem, paths: StorePaths) -> Truncation | None:
@@ -54,16 +47,15 @@ def begin(files: FileSystem, paths: StorePaths) -> Truncation | None:
     as if the tail had never been synced. The timer begins anew: of the messages that it has
     finished, copies may be in the tail. Raises StoreDamaged, OSError.
     """
-    if files.stat(paths.truncation) is None:
-        return None
     try:
-        content = sealed_json.unseal(files.read(paths.truncation))
-        found = Truncation.model_validate_json(content)
+        found = sealed_json.read(files, paths.truncation, Truncation)
     except ValueError as error:
         raise StoreDamaged(
             f"{paths.truncation} cannot be read ({sealed_json.why_unreadable(error)}): "
             "remove it, and let the store follow its leader again"
         ) from error
+    if found is None:
+        return None
     if files.stat(paths.state) is not None:
         _lower_bounds(files, paths, found.offset)
     remove_file(files, paths.manifest)

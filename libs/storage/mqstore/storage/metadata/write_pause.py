@@ -11,24 +11,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
-
 from mqstore.storage.metadata import sealed_json
+from mqstore.storage.metadata.sealed_json import StrictValue
 from mqstore.storage.seams import FileSystem, Seams
-from mqstore.storage.system.atomic_file import remove_file, replace_file
+from mqstore.storage.system.atomic_file import remove_file
 
 UNREADABLE: Final = "write-pause.json cannot be read; pause again, or let writes go on"
 
 log = logging.getLogger(__name__)
 
 
-class Pause(BaseModel):
+class Pause(StrictValue):
     """The reason of a pause, and its start in milliseconds since the epoch."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
-    )
 
     reason: str
     since_ms: int
@@ -52,8 +46,7 @@ class WritePause:
         """Pause, or change the reason. Raises OSError."""
         since = self._seams.clock.now_ms() if self.current is None else self.current.since_ms
         pause = Pause(reason=reason, since_ms=since)
-        text = pause.model_dump_json(by_alias=True)
-        replace_file(self._seams.files, self.path, sealed_json.seal(text))
+        sealed_json.write(self._seams.files, self.path, pause)
         self.current = pause
         self.on_change()
         return pause
@@ -78,6 +71,4 @@ class WritePause:
 
 def read(files: FileSystem, path: Path) -> Pause | None:
     """Read a file; None without one. Raises ValueError, OSError."""
-    if files.stat(path) is None:
-        return None
-    return Pause.model_validate_json(sealed_json.unseal(files.read(path)))
+    return sealed_json.read(files, path, Pause)

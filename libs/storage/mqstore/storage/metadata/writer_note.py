@@ -6,17 +6,14 @@ no process holds the store's ``lock``.
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
-
+from mqstore.storage.metadata.sealed_json import Value
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import FileSystem
 from mqstore.storage.system.atomic_file import put_in_place, remove_file
 
 
-class WriterNote(BaseModel):
+class WriterNote(Value):
     """A base URL such as ``http://127.0.0.1:8081``, and the process that serves it."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     url: str
     pid: int

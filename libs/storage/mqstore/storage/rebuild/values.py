@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
+
+from mqstore.storage.metadata.sealed_json import StrictValue
 
 
-class Value(BaseModel):
+class Value(StrictValue):
     """An immutable value with camelCase names in JSON."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
-    )
 
 
 class SegmentRange(Value):

@@ -13,33 +13,27 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
-
 from mqstore.storage._kernel import is_zero
 from mqstore.storage.codec.record import encode_into
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.layout import BLANK_RECORD_SIZE, StoreFormat
 from mqstore.storage.lost_data import Loss
 from mqstore.storage.metadata import sealed_json
+from mqstore.storage.metadata.sealed_json import Value
 from mqstore.storage.paths import StorePaths, segment_name
 from mqstore.storage.recovery.loss import Facts, queue_losses
 from mqstore.storage.recovery.report import PlaceTombstone
 from mqstore.storage.recovery.tombstones import closing_tombstone_size, compose, version_of
 from mqstore.storage.recovery.view import Segments, StoreView, find_segments
 from mqstore.storage.seams import FileSystem
-from mqstore.storage.system.atomic_file import remove_file, replace_file
+from mqstore.storage.system.atomic_file import remove_file
 from mqstore.storage.topic_names import is_safe_path
 
 MAGIC: Final = "mqstore-accepted-loss"
 _NOTHING: Final = memoryview(b"")
 
 
-class _Value(BaseModel):
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
-
-
-class QueueMark(_Value):
+class QueueMark(Value):
     """A queue's next queue offset, which a tombstone takes."""
 
     topic: str
@@ -47,7 +41,7 @@ class QueueMark(_Value):
     queue_offset: int
 
 
-class AcceptedLoss(_Value):
+class AcceptedLoss(Value):
     """An accepted loss, and the segments that the next opening writes because of it."""
 
     magic: Literal["mqstore-accepted-loss"] = MAGIC
@@ -70,7 +64,7 @@ class AcceptedLoss(_Value):
         )
 
 
-class _Losses(_Value):
+class _Losses(Value):
     losses: tuple[AcceptedLoss, ...] = ()
 
 
@@ -246,28 +240,21 @@ def _tombstone(mark: QueueMark, offset: int, length: int, now_ms: int) -> PlaceT
 
 def load(files: FileSystem, paths: StorePaths) -> AcceptedLoss | None:
     """Load the loss for the next opening; None without one, or where it cannot be read."""
-    if files.stat(paths.accepted_loss) is None:
-        return None
     try:
-        content = sealed_json.unseal(files.read(paths.accepted_loss))
-        return AcceptedLoss.model_validate_json(content)
+        return sealed_json.read(files, paths.accepted_loss, AcceptedLoss)
     except ValueError:
         return None
 
 
 def save(files: FileSystem, paths: StorePaths, accepted: AcceptedLoss) -> None:
     """Save the loss for the next opening; durable at return. Raises OSError."""
-    text = accepted.model_dump_json(by_alias=True, indent=2) + "\n"
-    replace_file(files, paths.accepted_loss, sealed_json.seal(text))
+    sealed_json.write(files, paths.accepted_loss, accepted, in_lines=True)
 
 
 def load_history(files: FileSystem, paths: StorePaths) -> tuple[AcceptedLoss, ...]:
     """Load every accepted loss that was recovered from, the oldest first."""
-    if files.stat(paths.losses) is None:
-        return ()
     try:
-        content = sealed_json.unseal(files.read(paths.losses))
-        return _Losses.model_validate_json(content).losses
+        return (sealed_json.read(files, paths.losses, _Losses) or _Losses()).losses
     except ValueError:
         return ()
 
@@ -277,6 +264,5 @@ def finish(files: FileSystem, paths: StorePaths, accepted: AcceptedLoss) -> None
     known = load_history(files, paths)
     if accepted not in known:
         known = (*known, accepted)
-    text = _Losses(losses=known).model_dump_json(by_alias=True, indent=2) + "\n"
-    replace_file(files, paths.losses, sealed_json.seal(text))
+    sealed_json.write(files, paths.losses, _Losses(losses=known), in_lines=True)
     remove_file(files, paths.accepted_loss)

@@ -5,20 +5,16 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 
 from mqstore.storage.lost_data import Loss
+from mqstore.storage.metadata.sealed_json import Value
 
 MAGIC: Final = "mqstore-recovery"
 VERSION: Final = 1
 LISTED_MAX: Final = 1_000
 """Maximum number of listed damaged ranges, stray files and lowered offsets; further ones are
 counted."""
-
-
-class _Value(BaseModel):
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
 class StartReason(StrEnum):
@@ -33,7 +29,7 @@ class StartReason(StrEnum):
     LAST_THREE = "closed cleanly by a broker: last three segments"
 
 
-class DamagedRange(_Value):
+class DamagedRange(Value):
     """A stretch of log without whole records, followed by whole newer ones: it stays, or a
     tombstone replaces it when the store is opened to append."""
 
@@ -42,7 +38,7 @@ class DamagedRange(_Value):
     defect: str
 
 
-class DamagedBlock(_Value):
+class DamagedBlock(Value):
     """Changed bytes of a block whose records are all whole: records that the damage may touch
     cannot be read; nothing is changed."""
 
@@ -51,7 +47,7 @@ class DamagedBlock(_Value):
     """All of the damage lies within."""
 
 
-class ExtendSegment(_Value):
+class ExtendSegment(Value):
     """Gives a last segment that is too short its full length; a copy is kept."""
 
     kind: Literal["extend-segment"] = "extend-segment"
@@ -60,7 +56,7 @@ class ExtendSegment(_Value):
     size: int
 
 
-class CutTail(_Value):
+class CutTail(Value):
     """Zeroes the bytes after the log's end in its own segment, which are kept in quarantine."""
 
     kind: Literal["cut-tail"] = "cut-tail"
@@ -73,7 +69,7 @@ class CutTail(_Value):
     reason: str
 
 
-class RemoveSegment(_Value):
+class RemoveSegment(Value):
     """Unlinks a segment after the log's end, which is kept in quarantine unless it is all zero."""
 
     kind: Literal["remove-segment"] = "remove-segment"
@@ -84,7 +80,7 @@ class RemoveSegment(_Value):
     reason: str
 
 
-class PlaceTombstone(_Value):
+class PlaceTombstone(Value):
     """Replaces an unreadable stretch, which is kept in quarantine, by one valid record of its
     size."""
 
@@ -102,7 +98,7 @@ class PlaceTombstone(_Value):
     """Whether hosts, flags and properties of the original could be read and stay."""
 
 
-class CloseSegment(_Value):
+class CloseSegment(Value):
     """Replaces an unreadable stretch up to its segment's end, which is kept in quarantine, by a
     blank record."""
 
@@ -112,7 +108,7 @@ class CloseSegment(_Value):
     defect: str
 
 
-class RestoreBytes(_Value):
+class RestoreBytes(Value):
     """Restores one word that changed on the disk; the damaged bytes are kept in quarantine."""
 
     kind: Literal["restore-bytes"] = "restore-bytes"
@@ -134,7 +130,7 @@ class FetchBytes(RestoreBytes):
     """The name of the replica."""
 
 
-class RefitQueueFile(_Value):
+class RefitQueueFile(Value):
     """Replaces a queue file of a wrong length by one of the right length with the same first bytes;
     a copy is kept. Its missing entries are made again from the log."""
 
@@ -146,7 +142,7 @@ class RefitQueueFile(_Value):
     size: int
 
 
-class RewriteRange(_Value):
+class RewriteRange(Value):
     """Writes and syncs bytes above the watermark again, before anything is acknowledged."""
 
     kind: Literal["rewrite-range"] = "rewrite-range"
@@ -154,7 +150,7 @@ class RewriteRange(_Value):
     length: int
 
 
-class TruncateQueues(_Value):
+class TruncateQueues(Value):
     """Drops the queue entries of records at and above ``offset``: those of cut records are kept in
     quarantine, the others are made again from the log."""
 
@@ -162,7 +158,7 @@ class TruncateQueues(_Value):
     offset: int
 
 
-class SetQueuesAside(_Value):
+class SetQueuesAside(Value):
     """Quarantines the queues when there is no log at all."""
 
     kind: Literal["set-queues-aside"] = "set-queues-aside"
@@ -186,7 +182,7 @@ Action = Annotated[
 ]
 
 
-class RepairPlan(_Value):
+class RepairPlan(Value):
     """The damage below the durable watermark, and the actions of a repair.
 
     Offsets are physical, in bytes.
@@ -214,7 +210,7 @@ class RepairPlan(_Value):
         return sum(a.length for a in self.actions if not isinstance(a, RestoreBytes))
 
 
-class RepairReport(_Value):
+class RepairReport(Value):
     """A repair's plan and result."""
 
     plan: RepairPlan
@@ -224,7 +220,7 @@ class RepairReport(_Value):
     """Names of entries in ``store/mqstore/quarantine``."""
 
 
-class RecoveryPlan(_Value):
+class RecoveryPlan(Value):
     """The state of the store, and the actions on it. Offsets are physical, in bytes."""
 
     magic: Literal["mqstore-recovery"] = MAGIC
@@ -270,7 +266,7 @@ class RecoveryPlan(_Value):
         return min(given_up, default=None)
 
 
-class LoweredOffset(_Value):
+class LoweredOffset(Value):
     """An offset that was behind its queue's end, and was lowered to that end: messages with the
     queue offsets between would have been skipped."""
 
@@ -282,7 +278,7 @@ class LoweredOffset(_Value):
     after: int
 
 
-class RecoveryReport(_Value):
+class RecoveryReport(Value):
     """A recovery's plan and result."""
 
     plan: RecoveryPlan

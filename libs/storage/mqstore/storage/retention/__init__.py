@@ -9,6 +9,7 @@ Public: plans and the values that they are made from. Used by store-writer and b
 forecast expiry and archive segments.
 """
 
+from mqstore.storage.metadata.sealed_json import StrictValue as Value
 from mqstore.storage.retention.archive import Archive
 from mqstore.storage.retention.archive import read as read_archive
 from mqstore.storage.retention.disk import Disks, DiskWatch
@@ -27,7 +28,6 @@ from mqstore.storage.retention.plan import (
 from mqstore.storage.retention.plan import make as make_plan
 from mqstore.storage.retention.rule import NO_DELETION, RetentionRule
 from mqstore.storage.retention.unlinked_bytes import SHOWN_WITHIN_S
-from mqstore.storage.retention.value import Value
 
 __all__ = [
     "FORCED_DELETION",

@@ -15,16 +15,16 @@ from pydantic import Field
 from mqstore.storage.errors import ArchiveRefused
 from mqstore.storage.metadata import sealed_json
 from mqstore.storage.metadata.quarantine import Quarantine
+from mqstore.storage.metadata.sealed_json import StrictValue
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.retention.holds import Hold
-from mqstore.storage.retention.value import Value
 from mqstore.storage.seams import FileSystem, Seams
-from mqstore.storage.system.atomic_file import remove_file, replace_file
+from mqstore.storage.system.atomic_file import remove_file
 
 log = logging.getLogger(__name__)
 
 
-class ArchiveMark(Value):
+class ArchiveMark(StrictValue):
     """The progress of the archive. Offsets are physical, times milliseconds since the epoch."""
 
     offset: Annotated[int, Field(ge=0)]
@@ -49,9 +49,7 @@ class ArchiveMark(Value):
 
 def read(files: FileSystem, path: Path) -> ArchiveMark | None:
     """Read the mark from a file; None without one. Raises ValueError, OSError."""
-    if files.stat(path) is None:
-        return None
-    return ArchiveMark.model_validate_json(sealed_json.unseal(files.read(path)))
+    return sealed_json.read(files, path, ArchiveMark)
 
 
 class Archive:
@@ -101,8 +99,7 @@ class Archive:
         self.mark = None
 
     def _save(self, mark: ArchiveMark) -> None:
-        text = mark.model_dump_json(by_alias=True)
-        replace_file(self._seams.files, self._path, sealed_json.seal(text))
+        sealed_json.write(self._seams.files, self._path, mark)
         self.mark = mark
 
     def _load(self, paths: StorePaths) -> ArchiveMark | None:

@@ -16,15 +16,15 @@ from dataclasses import dataclass
 
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import DiskFull
+from mqstore.storage.metadata.sealed_json import StrictValue
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.retention.unlinked_bytes import UnlinkedBytes
-from mqstore.storage.retention.value import Value
 from mqstore.storage.seams import DiskUsage, FileSystem
 
 log = logging.getLogger(__name__)
 
 
-class Volume(Value):
+class Volume(StrictValue):
     """One measured volume. Sizes are in bytes, as an unprivileged user may use them."""
 
     name: str

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from mqstore.storage.retention.value import Value
+from mqstore.storage.metadata.sealed_json import StrictValue
 
 
-class Hold(Value):
+class Hold(StrictValue):
     """Keeps every segment with a byte of its range, up to keepDiskCeilingRatio."""
 
     kind: Literal["pin", "group", "delay", "archive"]

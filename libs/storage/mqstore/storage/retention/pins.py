@@ -16,11 +16,10 @@ from pydantic import Field
 from mqstore.storage.errors import PinRefused, PinUnknown
 from mqstore.storage.metadata import sealed_json
 from mqstore.storage.metadata.quarantine import Quarantine
+from mqstore.storage.metadata.sealed_json import StrictValue
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.retention.holds import Hold
-from mqstore.storage.retention.value import Value
 from mqstore.storage.seams import FileSystem, Seams
-from mqstore.storage.system.atomic_file import replace_file
 
 PINS_MAX: Final = 64
 """Maximum number of pins."""
@@ -31,7 +30,7 @@ NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 log = logging.getLogger(__name__)
 
 
-class Pin(Value):
+class Pin(StrictValue):
     """One lease. Offsets are physical, times milliseconds since the epoch."""
 
     name: str
@@ -57,7 +56,7 @@ class Pin(Value):
         )
 
 
-class _File(Value):
+class _File(StrictValue):
     pins: tuple[Pin, ...]
 
 
@@ -66,9 +65,8 @@ def read(files: FileSystem, path: Path) -> tuple[Pin, ...]:
 
     Raises ValueError, OSError.
     """
-    if files.stat(path) is None:
-        return ()
-    return _File.model_validate_json(sealed_json.unseal(files.read(path))).pins
+    found = sealed_json.read(files, path, _File)
+    return () if found is None else found.pins
 
 
 class Pins:
@@ -151,11 +149,7 @@ class Pins:
 
     def _save(self, pins: dict[str, Pin]) -> None:
         content = _File(pins=tuple(pin for _, pin in sorted(pins.items())))
-        replace_file(
-            self._seams.files,
-            self._path,
-            sealed_json.seal(content.model_dump_json(by_alias=True)),
-        )
+        sealed_json.write(self._seams.files, self._path, content)
         self._pins = pins
 
     def _load(self, paths: StorePaths) -> tuple[Pin, ...]:

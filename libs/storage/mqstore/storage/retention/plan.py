@@ -13,11 +13,11 @@ from enum import StrEnum
 from typing import Final
 
 from mqstore.storage.config import StoreConfig
+from mqstore.storage.metadata.sealed_json import StrictValue
 from mqstore.storage.retention import hours
 from mqstore.storage.retention.disk import Disks, Volume
 from mqstore.storage.retention.holds import Hold
 from mqstore.storage.retention.rule import RetentionRule
-from mqstore.storage.retention.value import Value
 
 _HOUR_MS: Final = 3_600_000
 
@@ -93,7 +93,7 @@ class Situation:
     """Why puts are rejected, or None."""
 
 
-class PlannedSegment(Value):
+class PlannedSegment(StrictValue):
     """The plan for one segment. Offsets are physical, times milliseconds since the epoch."""
 
     name: str
@@ -111,7 +111,7 @@ class PlannedSegment(Value):
     """Pins and groups that need it, honoured or not."""
 
 
-class RetentionPlan(Value):
+class RetentionPlan(StrictValue):
     """The segments that retention would remove at this moment, and those that would stay."""
 
     made_ms: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, Self
 
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.retention.value import Value
+from mqstore.storage.metadata.sealed_json import StrictValue
 
 NO_DELETION: Final = {
     "file_reserved_time": 100 * 365 * 24,
@@ -14,7 +14,7 @@ NO_DELETION: Final = {
 """Settings with which retention deletes nothing; of one process, never the store's."""
 
 
-class RetentionRule(Value):
+class RetentionRule(StrictValue):
     """Retention settings of the store, under their own names. Ratios are in percent."""
 
     file_reserved_time: int

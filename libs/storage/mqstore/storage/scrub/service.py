@@ -16,9 +16,6 @@ from pathlib import Path
 from threading import Lock, RLock
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic.alias_generators import to_camel
-
 from mqstore.storage._kernel import check_block
 from mqstore.storage.config import DamageRepair, StoreConfig
 from mqstore.storage.errors import RepairRefused
@@ -29,10 +26,10 @@ from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
 from mqstore.storage.metadata import sealed_json
 from mqstore.storage.metadata.block_files import BlockFiles
 from mqstore.storage.metadata.finding import Finding, explain
+from mqstore.storage.metadata.sealed_json import Value
 from mqstore.storage.recovery.report import RepairReport, RestoreBytes
 from mqstore.storage.scrub.repairs import AUTOMATIC_BYTES_MAX, LogRepairs
 from mqstore.storage.seams import FileSystem, Seams
-from mqstore.storage.system.atomic_file import replace_file
 
 FINDINGS_MAX: Final = 100
 """Maximum number of kept findings; the count continues."""
@@ -50,10 +47,8 @@ MS_PER_HOUR: Final = 3_600_000
 log = bounded_log(__name__)
 
 
-class RepairedPlace(BaseModel):
+class RepairedPlace(Value):
     """A place of the log that a repair changed; offsets are physical, in bytes."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
 
     offset: int
     length: int
@@ -70,13 +65,11 @@ class RepairedPlace(BaseModel):
     repaired_at_ms: int
 
 
-class ScrubProgress(BaseModel):
+class ScrubProgress(Value):
     """The progress of the scrub.
 
     Offsets are physical, sizes in bytes, times in milliseconds since the epoch.
     """
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
 
     position: int | None = None
     """Offset up to which this pass has read; null while none runs."""
@@ -390,18 +383,15 @@ class Scrub:
     def _save(self) -> None:
         self._unsaved = 0
         try:
-            content = self.progress.model_dump_json(by_alias=True)
-            replace_file(self._files, self._path, sealed_json.seal(content))
+            sealed_json.write(self._files, self._path, self.progress)
         except OSError as error:
             log.warning("how far the scrub is cannot be noted, tried again: %s", error)
 
 
 def _load(files: FileSystem, path: Path) -> ScrubProgress:
     """Load the last run's progress; a file that cannot be read counts as none."""
-    if files.stat(path) is None:
-        return ScrubProgress()
     try:
-        return ScrubProgress.model_validate_json(sealed_json.unseal(files.read(path)))
-    except (ValidationError, ValueError, OSError) as error:
+        return sealed_json.read(files, path, ScrubProgress) or ScrubProgress()
+    except (ValueError, OSError) as error:
         log.warning("%s cannot be used, the scrub begins anew: %s", path, error)
         return ScrubProgress()

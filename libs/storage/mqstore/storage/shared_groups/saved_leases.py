@@ -10,11 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
 from mqstore.storage.metadata import sealed_json
+from mqstore.storage.metadata.sealed_json import StrictValue
 from mqstore.storage.seams import FileSystem
 from mqstore.storage.shared_groups.queue_leases import QueueLeases
 from mqstore.storage.system.atomic_file import replace_file
@@ -30,10 +31,8 @@ class Place(NamedTuple):
     queue_id: int
 
 
-class SavedQueue(BaseModel):
+class SavedQueue(StrictValue):
     """The state of one queue with pending messages."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     group: str
     topic: str
@@ -43,11 +42,9 @@ class SavedQueue(BaseModel):
     """Offset and attempts of each message, by offset."""
 
 
-class _Saved(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class _Saved(StrictValue):
     queues: tuple[SavedQueue, ...]
-    settled_below: int | None = None
+    settled_below: Annotated[int | None, Field(alias="settled_below")] = None
     """Physical offset below which each copy is of a message that is settled here; None in a file of
     an earlier release."""
 
@@ -66,7 +63,7 @@ def note(place: Place, leases: QueueLeases) -> SavedQueue:
 def encode(queues: Iterable[SavedQueue], settled_below: int) -> bytes:
     """Encode the states of queues."""
     saved = _Saved(queues=tuple(queues), settled_below=settled_below)
-    return sealed_json.seal(saved.model_dump_json())
+    return sealed_json.encode(saved)
 
 
 def save(files: FileSystem, path: Path, content: bytes) -> None:
@@ -78,9 +75,7 @@ def load(files: FileSystem, path: Path) -> tuple[dict[Place, QueueLeases], int |
     """Load the states, whose ``committed`` is their floor, and the offset below which copies are
     settled; none from a file that cannot be read."""
     try:
-        if files.stat(path) is None:
-            return {}, None
-        saved = _Saved.model_validate_json(sealed_json.unseal(files.read(path)))
+        saved = sealed_json.read(files, path, _Saved) or _Saved(queues=(), settled_below=None)
         return dict(_restored(saved.queues)), saved.settled_below
     except (OSError, ValueError) as error:
         log.error("%s cannot be read, its messages are delivered again: %s", path, error)

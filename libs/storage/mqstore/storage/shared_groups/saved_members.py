@@ -11,35 +11,29 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
-from typing import Final
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
 from mqstore.storage.metadata import sealed_json
+from mqstore.storage.metadata.sealed_json import StrictValue
 from mqstore.storage.seams import Seams
 from mqstore.storage.shared_groups.assignment import Queue
 from mqstore.storage.shared_groups.membership import Hold, Membership
-from mqstore.storage.system.atomic_file import replace_file
 
 log = logging.getLogger(__name__)
 
-_FROZEN: Final = ConfigDict(frozen=True, extra="forbid")
 
-
-class SavedMember(BaseModel):
+class SavedMember(StrictValue):
     """A member."""
-
-    model_config = _FROZEN
 
     member: str
     topics: tuple[str, ...]
-    session_s: float
+    session_s: Annotated[float, Field(alias="session_s")]
 
 
-class SavedHold(BaseModel):
+class SavedHold(StrictValue):
     """A queue that a member holds."""
-
-    model_config = _FROZEN
 
     topic: str
     queue: int
@@ -47,10 +41,8 @@ class SavedHold(BaseModel):
     epoch: int
 
 
-class SavedGroup(BaseModel):
+class SavedGroup(StrictValue):
     """The members of a group, and their queues."""
-
-    model_config = _FROZEN
 
     group: str
     members: tuple[SavedMember, ...]
@@ -86,9 +78,7 @@ class SavedGroup(BaseModel):
         return found
 
 
-class _Saved(BaseModel):
-    model_config = _FROZEN
-
+class _Saved(StrictValue):
     epoch: int
     """The highest one that was used."""
     groups: tuple[SavedGroup, ...]
@@ -128,14 +118,13 @@ class MembersFile:
             else:
                 self._groups.pop(group, None)
             saved = _Saved(epoch=self._epoch, groups=tuple(self._groups.values()))
-            replace_file(self._files, self._path, sealed_json.seal(saved.model_dump_json()))
+            sealed_json.write(self._files, self._path, saved)
             self.on_change()
 
     def _load(self, now_ms: int) -> _Saved:
         try:
-            if self._files.stat(self._path) is None:
-                return _Saved(epoch=0, groups=())
-            return _Saved.model_validate_json(sealed_json.unseal(self._files.read(self._path)))
+            saved = sealed_json.read(self._files, self._path, _Saved)
+            return saved or _Saved(epoch=0, groups=())
         except (OSError, ValueError) as error:
             log.error("%s cannot be read, members have to join again: %s", self._path, error)
             return _Saved(epoch=now_ms, groups=())

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from mqstore.storage import own_files
 from mqstore.storage.codec.record import write_blank
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.lost_data import ByteRange
@@ -25,8 +26,6 @@ from mqstore.storage.tables import table_text
 GAP_SEGMENTS_MAX: Final = 1_000
 """Maximum number of missing segments that are made again; a wider gap is no lost file."""
 _BACKUP_SUFFIX: Final = ".bak"
-_DERIVED: Final = frozenset({"clean-close.json", "running.json", "recovery.json", "broker.conf"})
-"""Files of ours that an opening writes anew from others: no copy is kept."""
 
 
 class FileRemedies:
@@ -156,12 +155,13 @@ class FileRemedies:
     def settle_metadata(self, path: Path, *, is_left: bool) -> None:
         """Keep a copy of a file of ours, for the opening to make it again; set it aside where an
         opening left it as it was (``is_left``)."""
+        known = own_files.BY_NAME.get(path.name)
         if path.is_relative_to(self._paths.quarantine):
             self._settle_entry(path)
         elif is_left and self._files.stat(path) is not None:
             self.set_aside(path, "it cannot be used")
-        else:
-            if path.name not in _DERIVED:
+        elif not (known and known.stops_opening):
+            if not (known and known.is_derived):
                 self._keep(path, "it cannot be used")
             self._note(Action.REMAKE_FILE, path, "it cannot be used; the opening makes it again")
 

@@ -11,8 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic.alias_generators import to_camel
+from pydantic import ValidationError
 
 from mqstore.storage import inventory
 from mqstore.storage.errors import StorageError
@@ -22,6 +21,7 @@ from mqstore.storage.metadata import follower_note, index_loss, store_lock, writ
 from mqstore.storage.metadata.epochs import Epochs
 from mqstore.storage.metadata.format_file import Owner, Sizes
 from mqstore.storage.metadata.quarantine import Quarantine
+from mqstore.storage.metadata.sealed_json import Value
 from mqstore.storage.metadata.state_page import Health
 from mqstore.storage.recovery import accepted_loss
 from mqstore.storage.recovery.report import RecoveryReport
@@ -32,10 +32,6 @@ from mqstore.storage.topic_names import is_system_group, is_system_topic
 from mqstore.storage.verify.store_at_rest import StoreAtRest
 
 _T = TypeVar("_T")
-
-
-class _Value(BaseModel):
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
 class Left(StrEnum):
@@ -52,7 +48,7 @@ class Left(StrEnum):
     """The process ended while it recovered the store."""
 
 
-class LogOverview(_Value):
+class LogOverview(Value):
     """The log. Offsets are physical, times STORETIMESTAMP in ms."""
 
     segments: int
@@ -69,7 +65,7 @@ class LogOverview(_Value):
     """Damaged stretches in the part that a recovery reads."""
 
 
-class DerivedOverview(_Value):
+class DerivedOverview(Value):
     """Queues and index."""
 
     queues: int
@@ -79,14 +75,14 @@ class DerivedOverview(_Value):
     """None where no writer noted it."""
 
 
-class TableOverview(_Value):
+class TableOverview(Value):
     """Numbers of topics and groups of applications; None where their files cannot be read."""
 
     topics: int | None
     groups: int | None
 
 
-class CheckpointOverview(_Value):
+class CheckpointOverview(Value):
     """The times of RocketMQ's checkpoint, in ms; 0 for none."""
 
     physic_ms: int
@@ -94,7 +90,7 @@ class CheckpointOverview(_Value):
     index_ms: int
 
 
-class RecoveryOverview(_Value):
+class RecoveryOverview(Value):
     """The last recovery of mqstore."""
 
     finished_at_ms: int
@@ -104,7 +100,7 @@ class RecoveryOverview(_Value):
     damaged: int
 
 
-class EpochOverview(_Value):
+class EpochOverview(Value):
     """One epoch of the log."""
 
     number: int
@@ -114,7 +110,7 @@ class EpochOverview(_Value):
     """Store id of its leader."""
 
 
-class QuarantineOverview(_Value):
+class QuarantineOverview(Value):
     """The bytes that recoveries and repairs set aside."""
 
     entries: int
@@ -122,7 +118,7 @@ class QuarantineOverview(_Value):
     newest_ms: int | None
 
 
-class Overview(_Value):
+class Overview(Value):
     """One store, as its files are."""
 
     root: str

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from pydantic import ValidationError
 
-from mqstore.storage import inventory
+from mqstore.storage import inventory, own_files
 from mqstore.storage.inventory import Subject, Verdict
 from mqstore.storage.layout import CHECKPOINT_SIZE, StoreFormat
 from mqstore.storage.metadata import (
     clock_steps,
     expired_unread,
+    key_owners,
     manifest,
+    sealed_json,
     settled_letters,
     store_lock,
     write_pause,
 )
 from mqstore.storage.metadata.format_file import FormatFile, read_broker_conf
 from mqstore.storage.metadata.quarantine import Quarantine
+from mqstore.storage.own_files import OwnFile
 from mqstore.storage.recovery import accepted_loss
 from mqstore.storage.recovery.report import RecoveryReport
 from mqstore.storage.retention import archive, pins
+from mqstore.storage.seams import FileSystem
 from mqstore.storage.tables import table_text
 from mqstore.storage.tables.change_journal import decode_lines
 from mqstore.storage.tables.config_tables import TopicTable
@@ -41,6 +45,18 @@ _JOURNALED: Final = tuple(
     table.file_name for table in (TopicTable, SubscriptionGroups, ConsumerFilters)
 )
 """Files of ``config`` whose changes may still be in a journal of ours."""
+_READERS: Final[Mapping[OwnFile, Callable[[FileSystem, Path], object]]] = {
+    own_files.ARCHIVE: archive.read,
+    own_files.CLEAN_CLOSE: manifest.read,
+    own_files.CLOCK: clock_steps.read,
+    own_files.DEAD_LETTERS: settled_letters.read,
+    own_files.EXPIRED_UNREAD: expired_unread.read,
+    own_files.KEY_OWNERS: key_owners.read,
+    own_files.PINS: pins.read,
+    own_files.RUNNING: manifest.read,
+    own_files.WRITE_PAUSE: write_pause.read,
+}
+"""Readers that check more than the seal."""
 _SIZES_IN_CONF: Final = (
     *("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue"),
     *("maxHashSlotNum", "maxIndexNum"),
@@ -117,12 +133,7 @@ class SmallFilesCheck:
         yield from self._losses()
         yield from self._manifests()
         yield from self._report()
-        yield from self._pins()
-        yield from self._clock()
-        yield from self._archive()
-        yield from self._write_pause()
-        yield from self._dead_letters()
-        yield from self._expired_unread()
+        yield from self._sealed()
         yield from self._journals()
         yield from self._quarantine()
 
@@ -170,15 +181,11 @@ class SmallFilesCheck:
             yield self._of(Kind.LOSS_ACCEPTED, self._paths.losses, what)
 
     def _manifests(self) -> Iterator[Finding]:
-        for path in (self._paths.manifest, self._paths.running):
-            there = self._files.stat(path) is not None
-            if there and manifest.load(self._files, path) is None:
-                yield self._of(Kind.OURS, path, "cannot be read; the next opening does without it")
-            elif there and path == self._paths.manifest and self._store.clean is None:
-                if self._was_opened_by_another():
-                    continue  # it is of an older close, and the next opening ignores it
-                what = "the files are not as this clean close left them"
-                yield self._of(Kind.OURS, path, what)
+        path = self._paths.manifest
+        if manifest.load(self._files, path) is None or self._store.clean is not None:
+            return
+        if not self._was_opened_by_another():  # else it is of an older close, which is ignored
+            yield self._of(Kind.OURS, path, "the files are not as this clean close left them")
 
     def _was_opened_by_another(self) -> bool:
         """Whether a broker has written ``lock`` since our last opening: each start of one does."""
@@ -199,26 +206,17 @@ class SmallFilesCheck:
         except ValidationError as error:
             yield self._of(Kind.OURS, path, f"cannot be read: {error.errors()[0]['msg']}")
 
-    def _write_pause(self) -> Iterator[Finding]:
-        try:
-            write_pause.read(self._files, self._paths.write_pause)
-        except (OSError, ValueError) as error:
-            what = f"cannot be read, so writes are paused: {error}"
-            yield self._of(Kind.OURS, self._paths.write_pause, what)
-
-    def _dead_letters(self) -> Iterator[Finding]:
-        try:
-            settled_letters.read(self._files, self._paths.dead_letters)
-        except (OSError, ValueError) as error:
-            what = f"cannot be read, so dead letters that were settled are listed again: {error}"
-            yield self._of(Kind.OURS, self._paths.dead_letters, what)
-
-    def _expired_unread(self) -> Iterator[Finding]:
-        try:
-            expired_unread.read(self._files, self._paths.expired_unread)
-        except (OSError, ValueError) as error:
-            what = f"cannot be read, so expired messages are counted from 0 again: {error}"
-            yield self._of(Kind.OURS, self._paths.expired_unread, what)
+    def _sealed(self) -> Iterator[Finding]:
+        """Yield a finding for each sealed file that cannot be read; format.json has its own."""
+        for each in own_files.OWN_FILES:
+            if not each.is_sealed or each is own_files.FORMAT:
+                continue
+            path = self._paths.ours / each.name
+            try:
+                _READERS.get(each, sealed_json.read_members)(self._files, path)
+            except (OSError, ValueError) as error:
+                why = sealed_json.why_unreadable(error)
+                yield self._of(Kind.OURS, path, f"cannot be read, {each.if_unreadable}: {why}")
 
     def _journals(self) -> Iterator[Finding]:
         for name in _JOURNALED:
@@ -228,27 +226,6 @@ class SmallFilesCheck:
                 if damaged:
                     what = f"{damaged} changes of {name} are damaged; the next opening skips them"
                     yield self._of(Kind.OURS, path, what)
-
-    def _pins(self) -> Iterator[Finding]:
-        try:
-            pins.read(self._files, self._paths.pins)
-        except ValueError:
-            what = "cannot be read; the next opening sets it aside, and nothing is pinned"
-            yield self._of(Kind.OURS, self._paths.pins, what)
-
-    def _clock(self) -> Iterator[Finding]:
-        try:
-            clock_steps.read(self._files, self._paths.clock)
-        except ValueError:
-            what = "cannot be read; the next opening forgets which steps the clock made"
-            yield self._of(Kind.OURS, self._paths.clock, what)
-
-    def _archive(self) -> Iterator[Finding]:
-        try:
-            archive.read(self._files, self._paths.archive)
-        except ValueError:
-            what = "cannot be read; the next opening sets it aside, and retention does not wait"
-            yield self._of(Kind.OURS, self._paths.archive, what)
 
     def _quarantine(self) -> Iterator[Finding]:
         directory = self._paths.quarantine
