@@ -15,10 +15,11 @@ from mqstore.storage.errors import FilePending, StoreFailed
 from mqstore.storage.layout import PAGE_SIZE, QUEUE_ENTRY_SIZE
 from mqstore.storage.message_store import MessageStore, StoreOptions
 from mqstore.storage.metadata import manifest
+from mqstore.storage.metadata.manifest import Manifest
 from mqstore.storage.options import Durability
 from mqstore.storage.queues.queue_entry import ENTRY
 from mqstore.storage.recovery.report import StartReason
-from mqstore.storage.seams import FileStat, MappedBytes
+from mqstore.storage.seams import FileStat, FileSystem, MappedBytes
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.posix_files import PosixFileSystem
 from mqstore.storage.system.threads import production_seams
@@ -263,9 +264,12 @@ def test_an_opening_looks_once_at_each_queue_and_reads_each_manifest_once(
     abandon(store) if killed else store.close()
     loaded: list[str] = []
     load = manifest.load
-    monkeypatch.setattr(
-        manifest, "load", lambda files, path: loaded.append(path.name) or load(files, path)
-    )
+
+    def noting(files: FileSystem, path: Path) -> Manifest | None:
+        loaded.append(path.name)
+        return load(files, path)
+
+    monkeypatch.setattr(manifest, "load", noting)
 
     again, files = opened(tmp_path, WITHOUT_KEYS)
 

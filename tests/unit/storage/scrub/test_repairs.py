@@ -20,6 +20,7 @@ from mqstore.storage.paths import segment_name
 from mqstore.storage.recovery import Applier
 from mqstore.storage.recovery.report import FetchBytes, PlaceTombstone, RestoreBytes
 from mqstore.storage.scrub import repairs
+from mqstore.storage.scrub.repairs import RepairPlan
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.verify import Kind, Verification
 from tests.unit.storage.puts import put_message
@@ -266,9 +267,12 @@ def test_a_segment_with_much_damage_is_read_once_for_a_repair(
     block_a_step = CHOSEN.model_copy(update={"scrub_bytes_per_second": BLOCK_SIZE})
     with open_store(root, block_a_step) as store:
         plan = store.scrub._repairs.plan
-        monkeypatch.setattr(
-            store.scrub._repairs, "plan", lambda *given: planned.append(given) or plan(*given)
-        )
+
+        def noting(bases: set[int], progress: None) -> RepairPlan:
+            planned.append((bases, progress))
+            return plan(bases, progress)
+
+        monkeypatch.setattr(store.scrub._repairs, "plan", noting)
         run_pass(store.scrub)
         store.scrub.step(0.0)
         assert store.scrub.progress.finding_count == 2
