@@ -18,9 +18,8 @@ from mqstore.storage.message_store import Durability, MessageStore
 from mqstore.storage.metadata.block_files import blocks_of
 from mqstore.storage.paths import segment_name
 from mqstore.storage.recovery import Applier
-from mqstore.storage.recovery.report import FetchBytes, PlaceTombstone, RestoreBytes
+from mqstore.storage.recovery.report import FetchBytes, PlaceTombstone, RepairPlan, RestoreBytes
 from mqstore.storage.scrub import repairs
-from mqstore.storage.scrub.repairs import RepairPlan
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.verify import Kind, Verification
 from tests.unit.storage.puts import put_message
