@@ -5,14 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
+from operator import itemgetter
 from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mqstore.cli.output import Column, Format, Output, columns_of, printable, size
+from mqstore.cli.output import Column, Format, Output, columns_of, json_line, printable, size
 from mqstore.cli.yaml_text import yaml_item, yaml_lines
 
 NAME = Column("name", lambda item: item["name"], width=6)
@@ -75,6 +76,34 @@ def test_csv_has_no_formula_and_json_the_exact_text(text: str) -> None:
             assert list(csv.reader(io.StringIO(found, newline="")))[1] == [expected, "-1"]
         else:
             assert json.loads(found) == items[0]
+
+
+@given(st.lists(st.text(), min_size=1, max_size=3))
+def test_csv_is_read_back_by_another_program(texts: list[str]) -> None:
+    assume(not any(map(_is_formula, texts)))
+    stream = io.StringIO(newline="")
+    columns = [Column(f"c{at}", itemgetter(at)) for at in range(len(texts))]
+    Output(Format.CSV, stream).items([texts, texts], columns)
+    exact = [each.encode("utf-8", "replace").decode() for each in texts]
+    assert list(csv.reader(io.StringIO(stream.getvalue(), newline="")))[1:] == [exact, exact]
+
+
+def _is_formula(text: str) -> bool:
+    return text.strip()[:1] in set("=+-@") or text[:1].isspace()
+
+
+def test_csv_distinguishes_an_empty_text_from_none_and_has_truth_values_of_json() -> None:
+    stream = io.StringIO()
+    columns = [Column(str(at), itemgetter(at)) for at in range(5)]
+    Output(Format.CSV, stream).items([(None, "", True, 2**53 + 1, 0.1)], columns)
+    assert stream.getvalue() == '0,1,2,3,4\n,"",true,9007199254740993,0.1\n'
+
+
+def test_a_line_of_json_has_no_character_that_ends_a_line_in_other_programs() -> None:
+    value = {"a": "x\u2028y\u2029z\x85\n", "b": [float("nan"), float("inf"), 1.5]}
+    line = json_line(value)
+    assert len(line.splitlines()) == 1
+    assert json.loads(line) == {"a": value["a"], "b": [None, None, 1.5]}
 
 
 def test_one_item_is_a_line_for_each_column() -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain
+from math import isfinite
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
@@ -30,10 +31,12 @@ class Format(StrEnum):
 
 
 GAP: Final = "  "
-_CSV_END: Final = "\r\n"
-"""Not printed; cells with one of its characters get quotes."""
+_CSV_SPECIAL: Final = re.compile('[",\r\n]')
+"""Cells with one of these get quotes."""
 _FORMULA: Final = re.compile(r"\s*[=+\-@\t\r].", re.DOTALL)
 """The begin of a text that spreadsheets run; a lone sign is none."""
+
+_UNICODE_LINE_END: Final = re.compile("[\x85\u2028\u2029]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +200,25 @@ def camel_case(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def json_line(value: Any) -> str:
-    """JSON in one line."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    """JSON in one line, also for programs that end lines at the separators of Unicode. Numbers that
+    JSON does not have, as NaN, are null."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        return json_line(_finite(value))
+    return text if text.isascii() else _UNICODE_LINE_END.sub(_escape, text)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
+def _escape(match: re.Match[str]) -> str:
+    return f"\\u{ord(match.group()):04x}"
 
 
 def printable(text: str) -> str:
@@ -254,24 +274,23 @@ def _padded(row: Sequence[str], widths: Sequence[int], columns: Sequence[Column]
 
 
 def _csv_lines(items: Iterable[Any], columns: Sequence[Column]) -> Iterator[str]:
-    import csv
-    import io
-
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator=_CSV_END)
-    head: list[object] = [column.heading for column in columns]
-    rows = ([_csv_cell(column.value(item)) for column in columns] for item in items)
-    for row in chain([head], rows):
-        buffer.seek(0)
-        buffer.truncate()
-        writer.writerow(row)
-        yield buffer.getvalue().removesuffix(_CSV_END)
+    yield ",".join(_csv_cell(column.heading) for column in columns)
+    for item in items:
+        yield ",".join(_csv_cell(column.value(item)) for column in columns)
 
 
-def _csv_cell(value: object) -> object:
-    """The value of a cell. A text that a spreadsheet would take for a formula gets an apostrophe
-    before it, as in the console's exports; JSON has the exact text."""
-    if value is None or isinstance(value, bool | int | float):
-        return value
+def _csv_cell(value: object) -> str:
+    """The text of a cell: nothing for None, and an empty text in quotes. A text that a spreadsheet
+    would take for a formula gets an apostrophe before it, as in the console's exports; JSON has the
+    exact text."""
+    if value is None:
+        return ""
+    if isinstance(value, bool | int | float):
+        return json_line(value)
     text = str(value)
-    return f"'{text}" if _FORMULA.match(text) else text
+    if _FORMULA.match(text):
+        text = f"'{text}"
+    if text and not _CSV_SPECIAL.search(text):
+        return text
+    quoted = text.replace('"', '""')
+    return f'"{quoted}"'

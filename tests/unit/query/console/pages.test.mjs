@@ -76,9 +76,19 @@ test("a state that cannot be searched says what is wrong", () => {
 test("no cell of CSV is a formula", () => {
   for (const text of ["=1+1", "+1", "-1", "@x", " =1", "\t=1"]) assert.match(exported.csvCell(text), /^"?'/, text);
   assert.equal(exported.csvCell(-1), "-1");
+  for (const text of ["-", "a=1"]) assert.equal(exported.csvCell(text), text);
+  assert.equal(exported.csvCell(""), '""');
+  assert.equal(exported.csvCell(null), "");
   assert.equal(exported.csvCell('a,"b"\n'), '"a,""b""\n"');
   assert.equal(exported.csvCell({ a: "=1" }), '"{""a"":""=1""}"');
   assert.equal(exported.linesOf([{ topic: "t", body: "=x" }], "csv"), "t,,,,,,,,,,,'=x,\n");
+});
+
+test("a line of JSON has no character that ends a line in other programs", () => {
+  const message = { topic: "t", body: "a\u2028b\u2029c\u0085d\n" };
+  const text = exported.linesOf([message], "jsonl");
+  assert.equal(text, '{"topic":"t","body":"a\\u2028b\\u2029c\\u0085d\\n"}\n');
+  assert.deepEqual(JSON.parse(text), message);
 });
 
 test("an export ends with what was read when it is stopped", async () => {

@@ -5,20 +5,25 @@
 
 const COLUMNS = ["topic", "shard", "queueId", "queueOffset", "storeTimestamp", "bornTimestamp", "offsetMsgId", "uniqKey", "keys", "tags", "properties", "body", "bodyBase64"];
 
-/** A cell of CSV. A text that a spreadsheet would take for a formula begins with an apostrophe.
+/** A cell of CSV: nothing for a missing value, and an empty text in quotes. A text that a spreadsheet would take for a formula begins with an apostrophe.
  * @param {unknown} value
  */
 export function csvCell(value) {
   if (value === null || value === undefined) return "";
   const text = Array.isArray(value) ? value.join(" ") : typeof value === "object" ? JSON.stringify(value) : String(value);
-  const isFormula = typeof value !== "number" && /^[\s]*[=+\-@\t\r]/.test(text);
+  const isFormula = typeof value !== "number" && /^\s*[=+\-@\t\r]./s.test(text);
   const safe = isFormula ? `'${text}` : text;
-  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  return safe === "" || /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
+
+/** JSON in one line, also for programs that end lines at the separators of Unicode.
+ * @param {unknown} value
+ */
+const jsonLine = (value) => JSON.stringify(value).replace(/[\u0085\u2028\u2029]/g, (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`);
 
 /** @param {Message[]} messages @param {Format} format */
 export const linesOf = (messages, format) =>
-  messages.map((each) => (format === "csv" ? COLUMNS.map((name) => csvCell(each[name])).join(",") : JSON.stringify(each)) + "\n").join("");
+  messages.map((each) => (format === "csv" ? COLUMNS.map((name) => csvCell(each[name])).join(",") : jsonLine(each)) + "\n").join("");
 
 /** Reads all messages of a reader into a file.
  * @param {import("./readers.js").Reader} reader @param {Format} format
