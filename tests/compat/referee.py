@@ -179,6 +179,11 @@ class Referee:
         ``consumed``."""
         return self._once("consume", str(directory), json.dumps(request))
 
+    def permissions(self, directory: Path, request: Mapping[str, Any]) -> list[Line]:
+        """A whole broker opens the store, and groups pull, as Permissions.java says: the ``code``
+        of each reply."""
+        return self._once("permissions", str(directory), json.dumps(request))
+
     def time(self, directory: Path, request: Mapping[str, Any]) -> int:
         """A whole broker of 5.x opens the store, and delivers messages that name a time, as
         Timers.java says; returns how many messages the topic has then."""

@@ -33,6 +33,7 @@ import java.nio.file.Path;
  * bloom (served only)            where a subscription's bits are
  * transact DIR REQUEST           a whole broker on DIR, and a TransactionMQProducer; ends the JVM
  * consume DIR REQUEST            a whole broker on DIR, and a group that sends back; ends the JVM
+ * permissions DIR REQUEST       a whole broker on DIR, and groups that pull; ends the JVM
  * time DIR REQUEST               a whole broker on DIR, and messages with a delay; ends the JVM
  * slave DIR REQUEST              a whole broker on DIR that copies its master; commands on stdin
  * master DIR REQUEST             a whole broker on DIR whose log is copied; commands on stdin
@@ -81,7 +82,7 @@ public final class Main {
                 command.addProperty("queries", true);
             } else if (args[0].equals("transact") || args[0].equals("consume")
                 || args[0].equals("time") || args[0].equals("slave")
-                || args[0].equals("master")) {
+                || args[0].equals("master") || args[0].equals("permissions")) {
                 command.add("request", JsonParser.parseString(args[i]));
             } else if (args[0].equals("write") || args[0].equals("append")) {
                 command.addProperty("script", args[i]);
@@ -151,6 +152,9 @@ public final class Main {
                 break;
             case "consume":
                 Consumers.run(dir, command.getAsJsonObject("request"), out);
+                break;
+            case "permissions":
+                Permissions.run(dir, command.getAsJsonObject("request"), out);
                 break;
             case "time":
                 Timers.run(dir, command.getAsJsonObject("request"), out);
