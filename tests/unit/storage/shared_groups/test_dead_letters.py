@@ -230,6 +230,9 @@ def test_what_cannot_be_resent_says_why_and_stays(dead: Dead) -> None:
         REFUSED,
         True,
     )
+    dead.store.create_topic("%RETRY%g", queues=1, perm=4)
+    (retry,) = dead.letters.resend_chosen("g", dead.ids[:1], ResendTarget.GROUP).letters
+    assert (retry.status, "topic %RETRY%g takes no messages" in retry.detail) == (REFUSED, True)
     assert dead.listed() == list(range(10))
 
 

@@ -9,6 +9,7 @@ letter without a unique key may be resent twice then; none is lost.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from threading import Lock
@@ -184,7 +185,10 @@ class DeadLetters:
         if source is None:
             raise PropertyError("it has no property RETRY_TOPIC: produce its body to a topic")
         if to is ResendTarget.GROUP:
-            return RETRY_PREFIX + group
+            source = RETRY_PREFIX + group
+            with suppress(TopicUnknown):  # it is made
+                self._store.topic(source).require_writable()
+            return source
         topic_names.check_send_topic(source, self._store.format)
         self._store.topic(source).require_writable()
         return source
