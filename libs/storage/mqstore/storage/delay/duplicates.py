@@ -10,6 +10,8 @@ under one key, as many count as delivered as there are copies.
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left, bisect_right
 from typing import Final
 
 from mqstore.storage.codec.record import Record
@@ -33,6 +35,10 @@ _KEPT: Final = {
 """The properties of a record in a topic that its delivered copy has too."""
 
 
+KNOWN_MAX: Final = 8
+"""Keys of which the records are known: a delayed message looks under its own in three topics."""
+
+
 class DeliveryUnknown(StorageError):
     """The index is not complete, so it is unknown whether a message was delivered."""
 
@@ -43,6 +49,9 @@ class DeliveredCopies:
     def __init__(self, lookups: Lookups, end: int) -> None:
         self._lookups = lookups
         self._end = end
+        self._known: dict[tuple[str, str, str], tuple[array[int], array[int]]] = {}
+        """The records of the last keys: a message that was sent many times under one key would
+        otherwise read all of them for each."""
 
     def is_delivered(self, found: Record) -> bool:
         """Whether the log shows that a delayed record was delivered. Raises DeliveryUnknown."""
@@ -64,19 +73,35 @@ class DeliveredCopies:
 
     def _count(self, topic: str, like: Record, identity: tuple[object, ...], end: int) -> int:
         """Count the records of a topic below ``end`` under a record's key with an identity."""
-        count, cursor = 0, None
+        key = topic, like.uniq_key or "", like.topic
+        if key not in self._known:
+            while len(self._known) >= KNOWN_MAX:
+                del self._known[next(iter(self._known))]
+            self._known[key] = self._read(*key)
+        identities, offsets = self._known[key]
+        first = bisect_left(identities, hash(identity))
+        last = bisect_right(identities, hash(identity), lo=first)
+        return bisect_left(offsets, end, first, last) - first
+
+    def _read(self, topic: str, key: str, waited_in: str) -> tuple[array[int], array[int]]:
+        """The hashes of the identities of all records under a key, ascending, and the physical
+        offsets of the records, which ascend for each identity."""
+        found: list[tuple[int, int]] = []
+        cursor = None
         while True:
-            answer = self._lookups.by_key(topic, like.uniq_key or "", cursor=cursor)
-            count += sum(
-                each.physical_offset < end and _identity(each, like.topic) == identity
+            answer = self._lookups.by_key(topic, key, cursor=cursor)
+            found += (
+                (hash(_identity(each, waited_in)), each.physical_offset)
                 for each in answer.records
+                if each.physical_offset < self._end
             )
             cursor = answer.cursor
             if cursor is None:
                 break
         if not answer.complete:
             raise DeliveryUnknown("the index, which shows what was delivered, is not complete yet")
-        return count
+        found.sort()
+        return array("q", (each for each, _ in found)), array("q", (each for _, each in found))
 
 
 def _identity(found: Record, waited_in: str, rolls: str | None = None) -> tuple[object, ...]:

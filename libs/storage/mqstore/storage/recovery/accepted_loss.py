@@ -9,7 +9,9 @@ shows which offsets were assigned, and a broker's dispatch starts after the gap.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Final, Literal
 
@@ -21,7 +23,7 @@ from mqstore.storage.lost_data import Loss
 from mqstore.storage.metadata import sealed_json
 from mqstore.storage.metadata.sealed_json import Value
 from mqstore.storage.paths import StorePaths, segment_name
-from mqstore.storage.recovery.loss import Facts, queue_losses
+from mqstore.storage.recovery.loss import Facts, join, queue_losses
 from mqstore.storage.recovery.report import PlaceTombstone
 from mqstore.storage.recovery.tombstones import closing_tombstone_size, compose, version_of
 from mqstore.storage.recovery.view import Segments, StoreView, find_segments
@@ -58,9 +60,11 @@ class AcceptedLoss(Value):
         known = [*((each.start, each.stop) for each in self.loss.missing)]
         if self.resume_at is not None and self.loss.log_end < self.loss.watermark:
             known.append((self.loss.log_end, self.resume_at))
+        joined = join(sorted(known))
+        places = [bisect_right(joined, each.start, key=itemgetter(0)) - 1 for each in loss.missing]
         return all(
-            any(start <= each.start and each.stop <= stop for start, stop in known)
-            for each in loss.missing
+            place >= 0 and each.stop <= joined[place][1]
+            for place, each in zip(places, loss.missing, strict=True)
         )
 
 

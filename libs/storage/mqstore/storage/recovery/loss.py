@@ -8,8 +8,8 @@ has accepted it.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple
@@ -90,7 +90,7 @@ def queue_losses(
     view: StoreView, facts: Facts, missing: Sequence[ByteRange]
 ) -> Iterator[QueueLoss]:
     """Every queue that names missing records, or whose entries are missing too."""
-    lost = _join(sorted((each.start, each.stop) for each in missing))
+    lost = join(sorted((each.start, each.stop) for each in missing))
     bases = (segment.base for segment in _present(view.segments))
     begin = min([*bases, *(start for start, _ in lost)], default=0)
     for topic, queue_id in sorted({*view.queue_names(), *facts.queue_ends}):
@@ -121,7 +121,7 @@ def _queue_loss(
     if noted_end > end:  # the entries are missing too
         ranges.append((end, noted_end))
         end, is_open = noted_end, True
-    return _join(ranges), end, is_open
+    return join(ranges), end, is_open
 
 
 def spans_of(queue: QueueFiles, missing: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -153,7 +153,8 @@ def _is_there(view: StoreView, offset: int) -> bool:
         return any(data[position : position + RECORD_FIXED_SIZE])
 
 
-def _join(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def join(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Join ascending ranges that overlap or touch."""
     joined: list[tuple[int, int]] = []
     for first, end in ranges:
         if joined and joined[-1][1] >= first:
@@ -191,7 +192,8 @@ def _missing_bytes(view: StoreView, facts: Facts) -> tuple[list[ByteRange], int]
         found = [lost for lost in found if lost.start < log_end]
         found.append(ByteRange(start=log_end, stop=end))
     found += _cut_off(view.segments.misfits, size)
-    found = [each for lost in found for each in _without(lost, facts.known_missing)]
+    known = join(sorted((each.start, each.stop) for each in facts.known_missing))
+    found = [each for lost in found for each in _without(lost, known)]
     # Above the watermark a file is missing only if durable data follows it.
     return [lost for lost in found if lost.start < end], log_end
 
@@ -203,14 +205,15 @@ def _cut_off(misfits: Sequence[Segment], size: int) -> Iterator[ByteRange]:
             yield ByteRange(start=segment.end, stop=segment.base + size)
 
 
-def _without(lost: ByteRange, known: Sequence[ByteRange]) -> Iterator[ByteRange]:
+def _without(lost: ByteRange, known: Sequence[tuple[int, int]]) -> Iterator[ByteRange]:
+    """Yield what is left of a range without the known ones, which ascend and do not overlap."""
     start = lost.start
-    for each in sorted(known, key=lambda one: one.start):
-        if each.stop <= start or each.start >= lost.stop:
-            continue
-        if each.start > start:
-            yield ByteRange(start=start, stop=each.start)
-        start = max(start, each.stop)
+    first = bisect_right(known, start, key=itemgetter(1))
+    last = bisect_left(known, lost.stop, key=itemgetter(0))
+    for known_start, known_stop in known[first:last]:
+        if known_start > start:
+            yield ByteRange(start=start, stop=known_start)
+        start = max(start, known_stop)
     if start < lost.stop:
         yield ByteRange(start=start, stop=lost.stop)
 
