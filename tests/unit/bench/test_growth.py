@@ -10,6 +10,7 @@ from mqstore.storage.message_store import MessageStore
 from mqstore.storage.shared_groups import SharedGroups
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.verify import Verification
+from tests.bench import growth
 from tests.bench.growth import CONFIG, KINDS, SHARD, STEPS, Row, at_rest
 
 
@@ -22,6 +23,24 @@ def test_fixed_costs_do_not_hide_growth(exponent: float) -> None:
 def test_growth_within_the_noise_is_constant() -> None:
     assert Row("topics", "query", "start", [0.2, 0.15, 0.25]).exponent == 0
     assert Row("topics", "query", "start", [0.2, 0.2, 0.4]).exponent == pytest.approx(1, abs=0.01)
+
+
+@pytest.mark.parametrize(("last", "calls"), [(100, 3), (10_000, 9)])
+def test_a_kind_above_linear_is_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: int, calls: int
+) -> None:
+    sizes: list[int] = []
+
+    def measured(kind: growth.Kind, count: int, directory: Path, rounds: int) -> object:
+        sizes.append(count)
+        return {
+            "engine": {"save": 10.0 * (last if count == kind.unit * 100 else count / kind.unit)}
+        }
+
+    monkeypatch.setattr(growth, "_at", measured)
+    (row,) = growth.measure("topics", tmp_path, 1)
+    assert len(sizes) == calls
+    assert (row.exponent > growth.WORST) == (last > 100)
 
 
 def test_a_store_is_filled_with_as_many_as_are_meant(tmp_path: Path) -> None:
