@@ -1,68 +1,42 @@
-"""YAML of plain values: mappings, sequences, text, numbers, truth values and null."""
+"""YAML of what a command prints, which readers of YAML 1.1 and 1.2 understand alike."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any, Final
 
-_PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-_RESERVED: Final = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
-_UNPRINTABLE: Final = re.compile(
-    "[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
+import yaml
+
+_WIDTH: Final = 1 << 20
+"""Characters: no text is folded."""
+_PLAIN: Final = re.compile(
+    r"(?!(?:y|n|yes|no|on|off|true|false|null)$)[A-Za-z_][\w-]*", re.I | re.A
 )
-"""Characters that YAML allows only escaped, or that end a line."""
+"""Text that is no number, truth value or null in either version; all other text is quoted."""
+
+
+class _Dumper(yaml.CSafeDumper):  # type: ignore[misc]  # PyYAML has no types
+    def ignore_aliases(self, data: Any) -> bool:  # a value that occurs twice is written twice
+        return True
+
+
+def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    style = None if _PLAIN.fullmatch(text) else '"'
+    written = text.encode("utf-8", "replace").decode()
+    return dumper.represent_scalar("tag:yaml.org,2002:str", written, style)
+
+
+_Dumper.add_representer(str, _text)
+_Dumper.add_multi_representer(str, _text)  # as the names of an enumeration
 
 
 def yaml_lines(value: Any) -> Iterator[str]:
-    """Yield the lines of a document."""
-    if isinstance(value, Mapping) and value:
-        for key, each in value.items():
-            yield from _entry(f"{_key(str(key))}:", each)
-    elif _is_list(value) and value:
-        for each in value:
-            yield from yaml_item(each)
-    else:
-        yield _scalar(value)
+    """Yield the lines of a document; of text, what UTF-8 cannot encode is replaced."""
+    text = yaml.dump(value, Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=_WIDTH)
+    yield from text.removesuffix("\n").removesuffix("\n...").split("\n")
 
 
 def yaml_item(value: Any) -> Iterator[str]:
     """Yield the lines of one item of a sequence."""
-    lines = yaml_lines(value)
-    yield f"- {next(lines)}"
-    for line in lines:
-        yield f"  {line}"
-
-
-def _entry(head: str, value: Any) -> Iterator[str]:
-    if value and (isinstance(value, Mapping) or _is_list(value)):
-        yield head
-        for line in yaml_lines(value):
-            yield f"  {line}"
-    else:
-        yield f"{head} {_scalar(value)}"
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str)
-
-
-def _key(name: str) -> str:
-    is_plain = _PLAIN_KEY.fullmatch(name) and name.lower() not in _RESERVED
-    return name if is_plain else _scalar(name)
-
-
-def _scalar(value: Any) -> str:
-    if isinstance(value, str):
-        return _UNPRINTABLE.sub(_escaped, json.dumps(value, ensure_ascii=False))
-    if isinstance(value, float) and value != value:
-        return ".nan"
-    if isinstance(value, float) and abs(value) == float("inf"):
-        return ".inf" if value > 0 else "-.inf"
-    text = json.dumps(list(value) if _is_list(value) else value)
-    return text.replace("e", ".0e") if type(value) is float and "." not in text else text
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"
+    yield from yaml_lines([value])
