@@ -156,6 +156,11 @@ class Referee:
         found = self._served({"cmd": "properties"})
         return {(line["name"], line["type"]) for line in found}
 
+    def judge(self, names: list[str]) -> list[Line]:
+        """Whether each name may be that of a ``topic`` and, in 5.x, of a ``group``, and whether the
+        topic ``isSystem`` and ``isRefused`` to producers."""
+        return self._served({"cmd": "judge", "names": names})
+
     def parse(self, files: list[bytes]) -> list[dict[str, str] | None]:
         """The properties that Java reads in each file, or None for a file that it refuses."""
         return [line.get("entries") for line in self._of_files("parse", files)]

@@ -75,6 +75,7 @@ CASES = {
     "reserve-time": ("config/topics.json", topic(**{"reserve.time": "72"})),
     "priority-topic": ("config/topics.json", topic(**{"message.type": "PRIORITY"})),
     "static-subscription": group_field("subscriptionDataSet", [{"topic": "T"}]),
+    "odd-group-name": group_field("groupName", "a" * 121),
     "no-retries": group_field("retryQueueNums", 0),
     "own-retry-policy": group_field(
         "groupRetryPolicy", {"type": "EXPONENTIAL", "exponentialRetryPolicy": {"max": 7_200_000}}

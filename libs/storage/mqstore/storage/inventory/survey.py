@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from mqstore.storage.errors import StoreUnsupported
+from mqstore.storage.errors import GroupNameError, StoreUnsupported
 from mqstore.storage.inventory import states
 from mqstore.storage.inventory.state import Content, State, Subject, Verdict
 from mqstore.storage.inventory.states import ALL
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import FileSystem
 from mqstore.storage.tables import table_text
+from mqstore.storage.topic_names import check_group
 
 _DEPTH_MAX: Final = 4
 """Directories below the one of a state, in which files are looked for."""
@@ -37,7 +38,6 @@ _ROCKSDB_LOG: Final = ".log"
 TOPICS_MEMBER: Final = "topicConfigTable"
 GROUPS_MEMBER: Final = "subscriptionGroupTable"
 _ATTRIBUTES: Final = "attributes"
-_OWN_NAMES: Final = frozenset({"topicName", "groupName"})
 _NOTHING: Final[tuple[object, ...]] = (None, "", [], {})
 
 
@@ -204,11 +204,22 @@ def _members(tables: Mapping[str | int, object], of: _TableSubjects) -> Iterator
             if field == _ATTRIBUTES and isinstance(value, dict):
                 for key, each in value.items():
                     attributes.setdefault(f"{key}={each}", []).append(str(name))
-            elif field not in _OWN_NAMES and value not in _NOTHING:
+            elif value not in _NOTHING and not _is_ordinary_name(field, value):
                 text = json.dumps(value, separators=(",", ":"), sort_keys=True)
                 fields.setdefault(f"{field}={text}", []).append(str(name))
     yield from _of_many(fields, of.field, of.noun)
     yield from _of_many(attributes, of.attribute, of.noun)
+
+
+def _is_ordinary_name(field: str, value: object) -> bool:
+    """Whether a field is the name of a topic, or of a group that requests may name."""
+    if field != "groupName":
+        return field == "topicName"
+    try:
+        check_group(str(value))
+    except GroupNameError:
+        return False
+    return True
 
 
 def _of_many(names: Mapping[str, list[str]], subject: Subject, noun: str) -> Iterator[Found]:

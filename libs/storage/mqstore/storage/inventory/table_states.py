@@ -126,6 +126,15 @@ ATTRIBUTES: Final[tuple[State, ...]] = (
 )
 GROUPS: Final[tuple[State, ...]] = (
     _group_field(
+        "odd-group-name",
+        "groupName",
+        "a name of more than 120 characters, or with some that mqstore's names of groups may not "
+        "have; a broker of 4.9 checks none",
+        "requests that name the group are refused; its offsets are kept and handed back",
+        pattern=r'groupName="(.{121,}|.*[^%|a-zA-Z0-9_-].*)"',
+        verdict=Verdict.NAMED,
+    ),
+    _group_field(
         "group-switches",
         "consumeEnable, retryMaxTimes, retryQueueNums above 0",
         "whether the group may consume, and its retries",

@@ -28,6 +28,7 @@ import java.nio.file.Path;
  * subscribe (served only)        consumerFilter.json after registrations
  * pull (served only)             what groups get of queues, by a broker's filters
  * properties (served only)       names of settings that RocketMQ takes from its files
+ * judge (served only)            names of topics and groups that a broker allows
  * parse (served only)            what Java reads in properties files
  * configure (served only)        what a broker has after it read settings files
  * bloom (served only)            where a subscription's bits are
@@ -170,6 +171,9 @@ public final class Main {
                 break;
             case "properties":
                 Properties.list(out);
+                break;
+            case "judge":
+                Validity.judge(command.getAsJsonArray("names"), out);
                 break;
             case "parse":
                 Properties.parse(command.getAsJsonArray("files"), out);
