@@ -96,6 +96,17 @@ def test_compose_runs_the_image_over_a_volume_with_tokens() -> None:
     assert CliRunner().invoke(app, [*service["command"][1:], "--help"]).exit_code == 0
 
 
+def test_compose_and_units_expand_no_variable_of_a_path() -> None:
+    document = yaml.safe_load(run("compose", "--image", "mq:$V", "--tokens", "/a$b").stdout)
+    service = document["services"]["mqstore"]
+    assert (service["image"], service["volumes"][1]) == ("mq:$$V", "/a$$b:/run/mqstore-tokens:ro")
+    found = run("compose", "--tokens", "/a:b")
+    assert (found.exit_code, "name another path" in found.stderr) == (2, True)
+    service = unit(run("systemd", "--store", "/a$b/store").stdout)["Service"]
+    assert service["ExecStart"].endswith(" run --store /a$$b/store")
+    assert service["ReadWritePaths"] == "/a$b"  # systemd expands no variable there
+
+
 def test_the_default_image_is_that_of_this_release() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text("utf-8"))
     image = yaml.safe_load(run("compose").stdout)["services"]["mqstore"]["image"]

@@ -115,8 +115,13 @@ def compose(
         mqstore generate compose > compose.yaml; docker compose up
         mqstore topic ls --token-file tokens/admin
     """
-    for line in yaml_lines(compose_document(image, tokens)):
-        print(line)
+
+    def print_document() -> int:
+        """Print the document; returns the exit code."""
+        print("\n".join(yaml_lines(compose_document(image, tokens))))
+        return EXIT_OK
+
+    raise typer.Exit(run_command(print_document, refuse, unread=EXIT_OK))
 
 
 def rule_of(
@@ -157,21 +162,25 @@ def unit_lines(command: str, store: Path, user: str, settings: Path) -> list[str
         "LimitNOFILE=1048576",
         "UMask=0077",
         *RESTRICTIONS,
-        f"ReadWritePaths={unit_word(str(store.parent))}",
+        f"ReadWritePaths={unit_word(str(store.parent), expands=False)}",
         "",
         "[Install]",
         "WantedBy=multi-user.target",
     ]
 
 
-def unit_word(text: str, *, quoted: bool = True) -> str:
-    """A word of a unit's setting, with specifiers and variables escaped. Raises ValueError."""
+def unit_word(text: str, *, quoted: bool = True, expands: bool = True) -> str:
+    """A word of a unit's setting, with specifiers and, where it expands them, variables escaped.
+
+    Raises ValueError.
+    """
     if not text.isprintable():
         raise ValueError(f"{text!r} has a character that a unit cannot hold; name another path")
     escaped = text.replace("%", "%%")
     if not quoted:
         return escaped
-    escaped = escaped.replace("$", "$$")
+    if expands:
+        escaped = escaped.replace("$", "$$")
     if any(each in escaped for each in " \"'\\"):
         inner = escaped.replace("\\", "\\\\").replace('"', '\\"')
         return f'"{inner}"'
@@ -179,12 +188,17 @@ def unit_word(text: str, *, quoted: bool = True) -> str:
 
 
 def compose_document(image: str, tokens: Path) -> dict[str, Any]:
-    """The document for docker compose."""
-    place = str(tokens) if tokens.is_absolute() else f"./{tokens}"
+    """The document for docker compose, which expands variables in values and divides volumes at
+    colons. Raises ValueError for a directory with a colon."""
+    if ":" in str(tokens):
+        raise ValueError(
+            f"--tokens {tokens}: compose divides a volume at colons; name another path"
+        )
+    place = _unexpanded(str(tokens) if tokens.is_absolute() else f"./{tokens}")
     return {
         "services": {
             "mqstore": {
-                "image": image,
+                "image": _unexpanded(image),
                 "command": ["mqstore", "run", *ALL_ADDRESSES, "--store", STORE_IN_CONTAINER],
                 "environment": {"MQSTORE_TOKENS_DIR": TOKENS},
                 "ports": [f"127.0.0.1:{port}:{port}" for port in (8081, 8082, 8083)],
@@ -195,6 +209,10 @@ def compose_document(image: str, tokens: Path) -> dict[str, Any]:
         },
         "volumes": {"store": {}},
     }
+
+
+def _unexpanded(text: str) -> str:
+    return text.replace("$", "$$")
 
 
 def _data(name: str) -> str:
