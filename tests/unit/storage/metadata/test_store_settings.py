@@ -104,6 +104,24 @@ def test_a_store_at_rest_is_looked_at_with_its_own_settings(root: Path) -> None:
     assert store.config.message_delay_level == "1h 2h"
 
 
+def test_a_broker_gets_every_setting_that_was_given_and_that_it_has(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    given = {
+        "autoCreateTopicEnable": False,
+        "cleanResourceInterval": 60_000,
+        "deleteFileBatchMax": 3,
+        "uniqueKeyWindow": 5,
+    }
+    config = StoreConfig.model_validate(CONFIG.model_dump(include=CONFIG.model_fields_set) | given)
+    open_store(root, config).close()
+    found = broker_conf(root)
+    assert found["autoCreateTopicEnable"] == "false"
+    assert found["cleanResourceInterval"] == "60000"
+    assert found["deleteFileBatchMax"] == "3"
+    assert "uniqueKeyWindow" not in found
+    assert "autoCreateSubscriptionGroup" not in found
+
+
 def test_without_recorded_settings_the_broker_conf_of_an_older_version_counts(root: Path) -> None:
     without_recorded_settings(root)
     before = broker_conf(root)

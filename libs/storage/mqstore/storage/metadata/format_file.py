@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field
 
-from mqstore.storage import java_properties
+from mqstore.storage import broker_settings, java_properties
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import StoreDamaged, StoreOfAnother, StoreUnsupported
 from mqstore.storage.layout import StoreFormat
@@ -179,7 +179,7 @@ def refuse_another(found: FormatFile, store_id: str | None, shard: str) -> None:
 
 def broker_conf(content: FormatFile, config: StoreConfig, paths: StorePaths) -> str:
     """The text of a ``broker.conf`` that boots a real broker of the store's format on this
-    directory."""
+    directory, with each setting of the store that was set and that a broker has."""
     sizes = content.sizes
     settings = {
         "brokerClusterName": "DefaultCluster",
@@ -212,6 +212,10 @@ def broker_conf(content: FormatFile, config: StoreConfig, paths: StorePaths) -> 
         "expectConsumerNumUseFilter": str(config.expect_consumer_num_use_filter),
         "filterDataCleanTimeSpan": str(config.filter_data_clean_time_span),
     }
+    given = content.settings or {}
+    for name in sorted(given.keys() & broker_settings.NAMES - settings.keys()):
+        value = given[name]
+        settings[name] = str(value).lower() if isinstance(value, bool) else str(value)
     if host := next(iter(content.store_hosts), None):
         settings["brokerIP1"], _, settings["listenPort"] = host.rpartition(":")
     head = f"# boots RocketMQ {content.rocketmq_format.value} on store {content.store_id}\n"
