@@ -26,8 +26,8 @@ _INSTALLED_BY: Final = {
 """The value of the chart that installs each CronJob."""
 _RUN: Final = "run-"
 """Begins the number in the name of a manual run."""
-_ENDED: Final = {"Complete", "Failed"}
-"""Conditions of a job that has ended."""
+_ENDED: Final = {"Complete", "SuccessCriteriaMet", "Failed"}
+"""Conditions of a job that has ended its work."""
 START_S: Final = 300.0
 """Longest wait for a pod to be scheduled and its image to be pulled."""
 END_S: Final = 30.0

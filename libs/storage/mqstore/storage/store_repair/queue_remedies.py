@@ -6,6 +6,7 @@ that, as ``verify`` has shown, name no record of their place, and on request all
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -47,7 +48,8 @@ class QueueRemedies:
         for path, base in self._files_of(topic, queue_id):
             first = base // QUEUE_ENTRY_SIZE
             stop = first + self._file_size // QUEUE_ENTRY_SIZE
-            places = {number - first for number in wrong if first <= number < stop}
+            here = wrong[bisect_left(wrong, first) : bisect_left(wrong, stop)]
+            places = {number - first for number in here}
             if beyond is not None:
                 places |= set(self._places_beyond(path, beyond))
             for place, offset, size in self._entries(path):
