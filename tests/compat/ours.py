@@ -77,10 +77,13 @@ def close_without_index(directory: Path, config: Mapping[str, Any], store_format
         _open(directory, config, store_format, create=False, services=False).close()
 
 
-def accept_loss(directory: Path) -> None:
-    """Run `mqstore store accept-loss` and confirm the loss that it names."""
-    arguments = ["store", "accept-loss", str(directory), "-o", "json"]
+def accept_loss(directory: Path, *options: str, is_sure: bool = True) -> None:
+    """Run `mqstore store accept-loss` and confirm the loss that it names; without `is_sure`, there
+    may be none."""
+    arguments = ["store", "accept-loss", str(directory), "-o", "json", *options]
     planned = run_command(*arguments, "--dry-run")
+    if planned.code and not is_sure:
+        return
     accepted = run_command(*arguments, "--confirm", planned.lines[-1]["confirm"])
     if planned.code or accepted.code:
         raise OursError(f"{planned.summary}, then {accepted.summary}")

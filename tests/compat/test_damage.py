@@ -230,6 +230,8 @@ def _they_read_what_we_recovered(referee: Referee, end: End, patient: Patient, s
     script = expand(seed, APPENDED, referee.format)
     if end == "crashed":
         script = script.ending("halt")
+    size = ("--segment-size", str(SHAPE.segment_bytes))
+    ours.accept_loss(patient.root, *size, is_sure=False)  # after a clean end some are refused
     answers = ours.append(script, patient.root, referee.format)
     patient.take_strays_away()
     dump = Dump.of(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -70,3 +71,34 @@ def test_the_confirmed_loss_is_accepted_and_no_other(root: Path) -> None:
 @pytest.mark.parametrize("options", [[], ["--dry-run", "--confirm", "0-1-1"]])
 def test_either_a_dry_run_or_a_confirmation_is_needed(root: Path, options: list[str]) -> None:
     assert run(root, *options).exit_code == 2
+
+
+def without_us_and_log(root: Path) -> None:
+    """As a broker's store whose log is on another volume."""
+    shutil.rmtree(root / "mqstore")
+    shutil.rmtree(root / "commitlog")
+    (root / "lock").write_bytes(b"lock")
+
+
+def test_a_broker_s_log_that_is_gone_needs_its_segment_size(root: Path) -> None:
+    without_us_and_log(root)
+    refused = run(root, "--dry-run")
+    assert refused.exit_code == 2
+    assert "--segment-size BYTES" in refused.stderr
+
+    size = ("--segment-size", str(1 << 20))
+    assert lines_of(run(root, "--dry-run", *size))[-1]["resumeAt"] == 1 << 20
+    text = run(root, "--dry-run", *size, "-o", "table").stdout
+    assert f" --segment-size {1 << 20} --confirm " in text
+    assert run(root, *size, "--confirm", text.split()[-1]).exit_code == 0
+
+
+def test_the_directory_of_a_broker_s_log_is_an_option(root: Path) -> None:
+    log = root.parent / "log"
+    (root / "commitlog").rename(log)
+    (root / "commitlog").mkdir()
+    without_us_and_log(root)
+    found = run(root, "--dry-run", "--commit-log", str(log), "-o", "table")
+    assert found.exit_code == 0
+    assert f"the log in {log} ends at" in found.stdout
+    assert f" --commit-log {log} --confirm " in found.stdout

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -20,6 +21,23 @@ def accept_loss(
     confirm: Annotated[
         str | None,
         typer.Option(metavar="LOSS", help="The loss to accept, as --dry-run has named it."),
+    ] = None,
+    segment_size: Annotated[
+        int | None,
+        typer.Option(
+            min=4096,
+            max=2**31 - 1,
+            metavar="BYTES",
+            help="mappedFileSizeCommitLog of a broker whose log is gone; else the files show it.",
+        ),
+    ] = None,
+    commit_log: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            readable=False,
+            help="The log's directory, for a broker's store with one outside of the directory.",
+        ),
     ] = None,
     output: Form = None,
 ) -> None:
@@ -40,4 +58,6 @@ def accept_loss(
 
     if dry_run == (confirm is not None):
         raise typer.BadParameter("give either --dry-run or --confirm LOSS")
-    raise typer.Exit(accept_loss_lines.run(directory, confirm, output))
+    log = None if commit_log is None else commit_log.absolute()
+    found = accept_loss_lines.StoreOnDisk(directory.absolute(), segment_size, log)
+    raise typer.Exit(accept_loss_lines.run(found, confirm, output))

@@ -4,6 +4,7 @@ range, a ``mark`` line for each tombstone, and ``planned`` or ``accepted``; a ta
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -24,24 +25,41 @@ def _column(name: str) -> Column:
 _COLUMNS: Final = tuple(map(_column, ("t", "topic", "q", "from", "to", "qoff", "confirm")))
 
 
-def run(directory: Path, confirmation: str | None, form: Format | None) -> int:
+@dataclass(frozen=True, slots=True)
+class StoreOnDisk:
+    """The store's directory, and what only the operator may know of a broker's store."""
+
+    root: Path
+    segment_size: int | None
+    commit_log: Path | None
+
+    @property
+    def config(self) -> StoreConfig:
+        """RocketMQ's defaults with the segment size. Raises ValueError for one out of range."""
+        if self.segment_size is None:
+            return StoreConfig()
+        return StoreConfig(mapped_file_size_commit_log=self.segment_size)
+
+
+def run(store: StoreOnDisk, confirmation: str | None, form: Format | None) -> int:
     """Show the loss, or accept the one that is confirmed; the exit code."""
     return run_command(
-        lambda: _run(directory.absolute(), confirmation, Output(choose_form(form))),
+        lambda: _run(store, confirmation, Output(choose_form(form))),
         refuse,
         unread=EXIT_FINDINGS,
     )
 
 
-def _run(root: Path, confirmation: str | None, out: Output) -> int:
-    seams, config = production_seams(), StoreConfig()
+def _run(store: StoreOnDisk, confirmation: str | None, out: Output) -> int:
+    seams, config, log = production_seams(), store.config, store.commit_log
+    files, clock = seams.files, seams.clock
     if confirmation is None:
-        planned = plan_loss(root, config, seams.files, seams.clock)
+        planned = plan_loss(store.root, config, files, clock, commit_log=log)
     else:
-        planned = accept_loss(root, config, seams.files, seams.clock, confirmation)
+        planned = accept_loss(store.root, config, files, clock, confirmation, commit_log=log)
     is_accepted = confirmation is not None
     if out.is_table:
-        for text in _texts(root, planned, is_accepted):
+        for text in _texts(store, planned, is_accepted):
             out.line(text)
     else:
         out.rows(_lines(planned, is_accepted), _COLUMNS)
@@ -61,7 +79,7 @@ def _lines(planned: AcceptedLoss, is_accepted: bool) -> Iterator[Line]:
     yield {"t": "accepted" if is_accepted else "planned", **end}
 
 
-def _texts(root: Path, planned: AcceptedLoss, is_accepted: bool) -> Iterator[str]:
+def _texts(store: StoreOnDisk, planned: AcceptedLoss, is_accepted: bool) -> Iterator[str]:
     loss = planned.loss
     yield f"{loss.text}: {loss.messages} messages"
     for name in loss.segments:
@@ -82,4 +100,15 @@ def _texts(root: Path, planned: AcceptedLoss, is_accepted: bool) -> Iterator[str
     if is_accepted:
         yield "Accepted. A store-writer that serves this store opens it for writing within seconds."
     else:
-        yield f"Accept with: mqstore store accept-loss {root} --confirm {loss.confirmation}"
+        yield f"Accept with: mqstore store accept-loss {_arguments(store, planned)}"
+
+
+def _arguments(store: StoreOnDisk, planned: AcceptedLoss) -> str:
+    """The arguments that accept the loss; the confirmation is the last."""
+    size, log = store.segment_size, store.commit_log
+    return (
+        f"{store.root}"
+        + (f" --segment-size {size}" if size is not None else "")
+        + (f" --commit-log {log}" if log is not None else "")
+        + f" --confirm {planned.loss.confirmation}"
+    )

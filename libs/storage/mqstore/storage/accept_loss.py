@@ -22,36 +22,52 @@ from mqstore.storage.recovery.loss import queue_losses
 from mqstore.storage.seams import Clock, FileSystem
 
 
-def plan(root: Path, config: StoreConfig, files: FileSystem, clock: Clock) -> AcceptedLoss:
+def plan(
+    root: Path,
+    config: StoreConfig,
+    files: FileSystem,
+    clock: Clock,
+    *,
+    commit_log: Path | None = None,
+) -> AcceptedLoss:
     """Plan the acceptance of a loss. Writes nothing and takes no lock; ``accept`` plans anew.
 
-    Raises LossNotAccepted where nothing is missing, StoreLocked, DirectoryNotUsable, StoreDamaged,
-    StoreUnsupported, OSError.
+    ``commit_log`` is the log's directory where format.json does not say it. The segment size that
+    ``config`` sets counts where neither format.json nor a segment shows it.
+
+    Raises LossNotAccepted where nothing is missing or that size is not known, StoreLocked,
+    DirectoryNotUsable, StoreDamaged, StoreUnsupported, OSError.
     """
     paths = StorePaths(root)
     if files.is_locked(paths.lock):
         raise store_lock.in_use(files, paths)
-    return _planned(*_look(root, config, files), clock)
+    return _planned(*_look(root, config, files, commit_log), config, clock)
 
 
 def accept(
-    root: Path, config: StoreConfig, files: FileSystem, clock: Clock, confirmation: str
+    root: Path,
+    config: StoreConfig,
+    files: FileSystem,
+    clock: Clock,
+    confirmation: str,
+    *,
+    commit_log: Path | None = None,
 ) -> AcceptedLoss:
     """Record durably that the loss with this ``Loss.confirmation`` is accepted.
 
     Raises LossNotAccepted where another one, or none, is found; and as ``plan``.
     """
-    _require_format(files, StorePaths(root))
     lock = store_lock.take(files, StorePaths(root), create=False)
     try:
-        found, look = _look(root, config, files, lock.modified_before_ms)
-        planned = _planned(found, look, clock)
+        found, look = _look(root, config, files, commit_log, lock.modified_before_ms)
+        planned = _planned(found, look, config, clock)
         if confirmation != planned.loss.confirmation:
             raise LossNotAccepted(
                 f"the loss to accept was {confirmation}, and what is lost is "
                 f"{planned.loss.confirmation}: {planned.loss.text}; look at it again with --dry-run"
             )
         _sync_what_remains(files, look)
+        files.make_directories(look.view.paths.ours)
         accepted_loss.save(files, look.view.paths, planned)
         return planned
     finally:
@@ -81,31 +97,35 @@ def _sync_what_remains(files: FileSystem, look: LossCheck) -> None:
 
 
 def _look(
-    root: Path, config: StoreConfig, files: FileSystem, lock_modified_ms: int | None = None
-) -> tuple[FormatFile, LossCheck]:
+    root: Path,
+    config: StoreConfig,
+    files: FileSystem,
+    commit_log: Path | None,
+    lock_modified_ms: int | None = None,
+) -> tuple[FormatFile | None, LossCheck]:
     """``lock_modified_ms``: mtime of the lock file before the lock was taken; by default, now."""
     paths = StorePaths(root)
-    found = _require_format(files, paths)
+    found = format_file.load(files, paths)
     if lock_modified_ms is None and (lock := files.stat(paths.lock)) is not None:
         lock_modified_ms = lock.modified_ms
-    if found.store_path_commit_log is not None:
-        paths = log_owner.locate(files, root, found.store_path_commit_log)
+    noted = None if found is None else found.store_path_commit_log
+    if setting := noted or commit_log:
+        paths = log_owner.locate(files, root, str(setting))
     left = read_state(files, paths.state)
     return found, check_loss(files, paths, config, found, left, lock_modified_ms)
 
 
-def _require_format(files: FileSystem, paths: StorePaths) -> FormatFile:
-    if (found := format_file.load(files, paths)) is None:
-        raise LossNotAccepted(
-            f"{paths.root} was never opened for writing by mqstore: nothing is known"
-        )
-    return found
-
-
-def _planned(found: FormatFile, look: LossCheck, clock: Clock) -> AcceptedLoss:
+def _planned(
+    found: FormatFile | None, look: LossCheck, config: StoreConfig, clock: Clock
+) -> AcceptedLoss:
     if look.loss is None:
+        if found is None:
+            raise LossNotAccepted(
+                f"{look.view.paths.root} was never opened for writing by mqstore, and its queues "
+                "and offsets show no message that the log lacks"
+            )
         raise LossNotAccepted(f"nothing is missing in {look.view.paths.root}")
-    if look.by_broker:
+    if look.blocking is None:
         raise LossNotAccepted(
             f"a broker has had the store since, so it opens for writing as found: {look.loss.text}"
         )
@@ -114,11 +134,25 @@ def _planned(found: FormatFile, look: LossCheck, clock: Clock) -> AcceptedLoss:
             f"segment {misfits[0].path.name} has {misfits[0].length} bytes and is not the last; "
             f"restore it from a copy, or let `mqstore store repair {look.view.paths.root}` mend it"
         )
-    return plan_acceptance(
+    planned = plan_acceptance(
         look.view,
         look.facts,
         look.loss,
-        store_id=found.store_id,
+        store_id="" if found is None else found.store_id,
         given_out=look.given_out,
         now_ms=clock.now_ms(),
     )
+    is_known = (
+        found is not None
+        or any(each.length for each in look.view.segments.usable)
+        or "mapped_file_size_commit_log" in config.model_fields_set
+    )
+    if not is_known and planned.resume_at:
+        root = look.view.paths.root
+        raise LossNotAccepted(
+            f"{look.loss.text}; no file shows the segment size, at a multiple of which the log "
+            "goes on: give mappedFileSizeCommitLog of the broker, which is 1073741824 unless it "
+            f"was set, as `mqstore store accept-loss {root} --dry-run --segment-size BYTES`"
+        )
+    size = look.view.config.mapped_file_size_commit_log if is_known else None
+    return planned.model_copy(update={"segment_size": size})

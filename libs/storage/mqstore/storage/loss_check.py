@@ -1,18 +1,21 @@
 """Compares the data that the metadata directory records as durable with the files on disk.
 
+A store that a broker left is compared with what its own files show (``recovery.traces``).
+
 Called before an opening changes anything, by ``verify`` and by ``mqstore store accept-loss``.
 Reads only.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from mqstore.storage import sizes
 from mqstore.storage.config import StoreConfig
+from mqstore.storage.format_detection import find_format
 from mqstore.storage.layout import StoreFormat
-from mqstore.storage.lost_data import Loss
+from mqstore.storage.lost_data import ByteRange, Loss
 from mqstore.storage.metadata import manifest, store_lock
 from mqstore.storage.metadata.deleted_topics import DeletedTopics
 from mqstore.storage.metadata.format_file import FormatFile
@@ -21,6 +24,7 @@ from mqstore.storage.metadata.state_page import StateSnapshot
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.recovery import accepted_loss, last_run
 from mqstore.storage.recovery.loss import Facts, find_loss
+from mqstore.storage.recovery.traces import find_lost_log
 from mqstore.storage.recovery.view import StoreView, find_segments, read_checkpoint
 from mqstore.storage.seams import FileSystem
 
@@ -41,11 +45,13 @@ class LossCheck:
     given_out: int
     """The greatest physical offset that a message may have got."""
     manifests: Manifests
+    in_traces: bool = False
+    """Whether files of a broker show the loss."""
 
     @property
     def blocking(self) -> Loss | None:
         """The loss for which nothing may be written."""
-        return None if self.by_broker else self.loss
+        return None if self.by_broker and not self.in_traces else self.loss
 
 
 def check_loss(
@@ -55,6 +61,7 @@ def check_loss(
     found: FormatFile | None,
     left: StateSnapshot | None,
     lock_modified_ms: int | None,
+    wanted_format: StoreFormat | None = None,
 ) -> LossCheck:
     """``lock_modified_ms``: of ``lock``, before it was taken.
 
@@ -76,7 +83,23 @@ def check_loss(
     manifests = manifest.load_both(files, paths)
     facts, given_out = _facts(view, found, left, manifests)
     is_broker = found is not None and left_by_broker(files, paths, found, lock_modified_ms)
-    return LossCheck(view, facts, find_loss(view, facts), is_broker, given_out, manifests)
+    loss = find_loss(view, facts)
+    if found is None or is_broker:
+        lost = find_lost_log(view, facts.known_missing, judges_ends=not is_broker)
+        if lost is not None and (loss is None or is_broker):
+            wanted = view.store_format if found is not None else wanted_format
+            store_format = find_format(files, paths, view.segments, wanted)
+            loss, facts = lost
+            return LossCheck(
+                view=replace(view, store_format=store_format),
+                facts=facts,
+                loss=loss,
+                by_broker=is_broker,
+                given_out=max(given_out, facts.durable_end),
+                manifests=manifests,
+                in_traces=True,
+            )
+    return LossCheck(view, facts, loss, is_broker, given_out, manifests)
 
 
 def left_by_broker(
@@ -137,10 +160,18 @@ def _facts(
         durable = max(durable, clean.log.max_offset)
         begin = clean.log.min_offset
         ends |= clean.entries
-    facts = Facts(durable, begin, () if found is None else found.missing, ends)
+    facts = Facts(durable, begin, _known_missing(view, found), ends)
     return facts, durable if left is None else max(durable, left.max_offset)
 
 
 def _of_last_opening(manifests: Manifests, found: FormatFile | None) -> Manifests:
     """The manifests that the last opening left."""
     return Manifests(*(last_run.left_behind(each, found) for each in manifests))
+
+
+def _known_missing(view: StoreView, found: FormatFile | None) -> tuple[ByteRange, ...]:
+    """The ranges that format.json records; where it is lost, those of the accepted losses."""
+    if found is not None:
+        return found.missing
+    accepted = accepted_loss.load_history(view.files, view.paths)
+    return tuple(each for one in accepted for each in one.ranges)

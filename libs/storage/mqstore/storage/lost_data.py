@@ -56,23 +56,30 @@ class Loss(_Value):
     queue_count: int
     messages: int
     """Queue offsets in all ranges."""
+    evidence: str = ""
+    """The proof in files of a broker; empty where the watermark is the proof."""
 
     @property
     def confirmation(self) -> str:
         """The text by which an operator accepts exactly this loss."""
-        return f"{self.log_end}-{self.watermark}-{self.missing_bytes}"
+        known = f"{self.log_end}-{self.watermark}-{self.missing_bytes}"
+        return known if self.missing_bytes else f"{known}-{self.messages}"
 
     @property
     def text(self) -> str:
         """One line: both offsets, the segments and the queue ranges."""
-        if self.log_end < self.watermark:
-            where = f"the log ends at offset {self.log_end}, below its durable watermark"
+        if self.evidence:
+            where = self.evidence
+        elif self.log_end < self.watermark:
+            where = f"the log ends at offset {self.log_end}, below its durable watermark "
+            where += str(self.watermark)
         else:
-            where = "segments are missing below the durable watermark"
+            where = f"segments are missing below the durable watermark {self.watermark}"
         segments = _shown(self.segments, self.segment_count)
         queues = _shown([_text_of(each) for each in self.queues], self.queue_count)
         return (
-            f"{where} {self.watermark}: {self.missing_bytes} durable bytes are missing"
+            where
+            + (f": {self.missing_bytes} durable bytes are missing" if self.missing_bytes else "")
             + (f" (segments {segments})" if segments else "")
             + (f", with them {queues}" if queues else "")
         )

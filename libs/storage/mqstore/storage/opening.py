@@ -302,13 +302,14 @@ def _read_facts(
     trusted = found is not None and lock.modified_before_ms == found.lock_modified_ms
     cut = truncation.begin(files, paths)
     left = read_state(files, paths.state)
-    look = check_loss(files, paths, config, found, left, lock.modified_before_ms)
-    accepted = _accepted(look, trusted=trusted, raises=options.in_place)
+    look = check_loss(files, paths, config, found, left, lock.modified_before_ms, options.format)
+    is_known = trusted or found is None or look.in_traces
+    accepted = _accepted(look, trusted=is_known, raises=options.in_place)
     if is_gone and accepted is not None and found is not None and found.commit_log_is_marked:
         log_owner.save(files, paths, found.store_id, found.epoch)
     if is_gone and (accepted is not None or look.blocking is None):
         owner = _hold_log(files, paths, found, lock, options)
-    if look.loss is not None and look.by_broker:
+    if look.loss is not None and look.blocking is None:
         aside.note(f"a broker has had the store since: {look.loss.text}")
     found = finish_at_opening(seams, paths, found, trusted=trusted)
     return _Facts(paths, found, owner, left, look, trusted, accepted, cut)

@@ -22,6 +22,7 @@ from mqstore.storage.layout import (
 )
 from mqstore.storage.metadata.format_file import Sizes
 from mqstore.storage.paths import StorePaths, segment_name, segment_offset
+from mqstore.storage.recovery import accepted_loss
 from mqstore.storage.seams import FileSystem
 
 _QUEUES_LOOKED_AT: Final = 64
@@ -84,7 +85,13 @@ def _segment_size(files: FileSystem, paths: StorePaths, config: StoreConfig) -> 
     begun = [(base, length) for base, length in run if length]
     if len(begun) == 1 and _is_cut_short(files, paths, *begun[0]):
         return _size_of_cut(run, *begun[0], config)
-    return _size_of_run(run) or config.mapped_file_size_commit_log
+    return _size_of_run(run) or _accepted_size(files, paths) or config.mapped_file_size_commit_log
+
+
+def _accepted_size(files: FileSystem, paths: StorePaths) -> int | None:
+    """The segment size with which the loss of a whole log was accepted."""
+    accepted = accepted_loss.load(files, paths)
+    return None if accepted is None else accepted.segment_size
 
 
 def _is_cut_short(files: FileSystem, paths: StorePaths, base: int, length: int) -> bool:

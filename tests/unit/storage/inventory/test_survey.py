@@ -11,6 +11,7 @@ from mqstore.storage import inventory
 from mqstore.storage.codec.record import Message
 from mqstore.storage.errors import StoreUnsupported
 from mqstore.storage.inventory import Subject, Verdict, states
+from mqstore.storage.inventory.state import Content
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.system.threads import production_seams
@@ -91,7 +92,8 @@ IN_RECORDS = {
 
 
 def test_every_state_that_is_not_read_has_a_case() -> None:
-    named = {s.name for s in inventory.ALL if s.verdict is not Verdict.READ}
+    surveyed = [each for each in inventory.ALL if each.content is not Content.COMPARED]
+    named = {each.name for each in surveyed if each.verdict is not Verdict.READ}
     assert CASES.keys() | IN_RECORDS.keys() == named
     assert len({s.name for s in inventory.ALL}) == len(inventory.ALL)
 

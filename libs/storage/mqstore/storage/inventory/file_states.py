@@ -22,6 +22,16 @@ _EXPORT: Final = (
 )
 
 FILES: Final[tuple[State, ...]] = (
+    _file(
+        "lost-log",
+        "commitlog without messages that other files show",
+        "the messages but for a part of them, or none",
+        "set storePathCommitLog to the directory of the log, put the missing files back, or accept "
+        "the loss with `mqstore store accept-loss`",
+        pattern="commitlog",
+        content=Content.COMPARED,
+        verdict=Verdict.REFUSED,
+    ),
     _file("commit-log", "commitlog", "the messages"),
     _file("queues", "consumequeue", "the queues' entries"),
     _file(

@@ -52,6 +52,8 @@ class Content(StrEnum):
     """A RocksDB with a table or with a write-ahead log that is not empty."""
     MEMBERS = "members"
     """JSON in which one of ``State.members`` is not empty."""
+    COMPARED = "compared"
+    """Content that other files name: ``loss_check`` finds the state, not the survey."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -152,6 +152,8 @@ def _has(files: FileSystem, path: Path, state: State) -> bool:
             return _has_file(files, path, _DEPTH_MAX)
         case Content.ROCKSDB:
             return any(_is_rocksdb_data(files, path / name) for name in files.list(path))
+        case Content.COMPARED:
+            return False
         case Content.MEMBERS:
             return any(_entries(files, path, member) for member in state.members)
 

@@ -19,7 +19,7 @@ from mqstore.storage._kernel import is_zero
 from mqstore.storage.codec.record import encode_into
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.layout import BLANK_RECORD_SIZE, StoreFormat
-from mqstore.storage.lost_data import Loss
+from mqstore.storage.lost_data import ByteRange, Loss
 from mqstore.storage.metadata import sealed_json
 from mqstore.storage.metadata.sealed_json import Value
 from mqstore.storage.paths import StorePaths, segment_name
@@ -54,13 +54,19 @@ class AcceptedLoss(Value):
     """Physical offset of the segment in which the log continues; None when it continues at its
     end."""
     marks: tuple[QueueMark, ...]
+    segment_size: int | None = None
+    """Bytes of a segment; None where nothing shows it."""
+
+    @property
+    def ranges(self) -> tuple[ByteRange, ...]:
+        """Physical offsets of the log that are accepted to be absent."""
+        if self.resume_at is None or self.loss.log_end >= self.loss.watermark:
+            return self.loss.missing
+        return (*self.loss.missing, ByteRange(start=self.loss.log_end, stop=self.resume_at))
 
     def covers(self, loss: Loss) -> bool:
         """Whether no more is missing than was accepted."""
-        known = [*((each.start, each.stop) for each in self.loss.missing)]
-        if self.resume_at is not None and self.loss.log_end < self.loss.watermark:
-            known.append((self.loss.log_end, self.resume_at))
-        joined = join(sorted(known))
+        joined = join(sorted((each.start, each.stop) for each in self.ranges))
         places = [bisect_right(joined, each.start, key=itemgetter(0)) - 1 for each in loss.missing]
         return all(
             place >= 0 and each.stop <= joined[place][1]

@@ -52,9 +52,14 @@ class QueueLoss(NamedTuple):
 
 def find_loss(view: StoreView, facts: Facts) -> Loss | None:
     """Find missing durable data; None when there is none."""
-    missing, log_end = _missing_bytes(view, facts)
-    if not missing:
-        return None
+    missing, log_end = find_missing(view, facts)
+    return describe_loss(view, facts, missing, log_end) if missing else None
+
+
+def describe_loss(
+    view: StoreView, facts: Facts, missing: Sequence[ByteRange], log_end: int
+) -> Loss:
+    """Return the segments and queue ranges that are lost with missing ranges."""
     size = view.config.mapped_file_size_commit_log
     present = {segment.base for segment in _present(view.segments)}
     names = [name for lost in missing for name in _absent_names(lost, size, present)]
@@ -175,8 +180,8 @@ def _absent_names(lost: ByteRange, size: int, present: set[int]) -> Iterator[str
             yield f"{base:020d}"
 
 
-def _missing_bytes(view: StoreView, facts: Facts) -> tuple[list[ByteRange], int]:
-    """The missing ranges below the watermark, and the end of the present log."""
+def find_missing(view: StoreView, facts: Facts) -> tuple[list[ByteRange], int]:
+    """Find the missing ranges below the watermark, and the end of the present log."""
     size, end = view.config.mapped_file_size_commit_log, facts.durable_end
     present = _present(view.segments)
     begin = facts.begin
@@ -192,8 +197,7 @@ def _missing_bytes(view: StoreView, facts: Facts) -> tuple[list[ByteRange], int]
         found = [lost for lost in found if lost.start < log_end]
         found.append(ByteRange(start=log_end, stop=end))
     found += _cut_off(view.segments.misfits, size)
-    known = join(sorted((each.start, each.stop) for each in facts.known_missing))
-    found = [each for lost in found for each in _without(lost, known)]
+    found = subtract(found, facts.known_missing)
     # Above the watermark a file is missing only if durable data follows it.
     return [lost for lost in found if lost.start < end], log_end
 
@@ -203,6 +207,12 @@ def _cut_off(misfits: Sequence[Segment], size: int) -> Iterator[ByteRange]:
     for segment in misfits:
         if segment.length < size:
             yield ByteRange(start=segment.end, stop=segment.base + size)
+
+
+def subtract(lost: Sequence[ByteRange], known: Sequence[ByteRange]) -> list[ByteRange]:
+    """Return what is left of ranges without the known ones."""
+    joined = join(sorted((each.start, each.stop) for each in known))
+    return [each for one in lost for each in _without(one, joined)]
 
 
 def _without(lost: ByteRange, known: Sequence[tuple[int, int]]) -> Iterator[ByteRange]:

@@ -167,10 +167,14 @@ def _read_only(view: StoreView) -> str | None:
 
 def why_read_only(view: StoreView, loss: Loss) -> str:
     """A text that names the missing data and the commands for it."""
+    first = "set storePathCommitLog to the directory of the log, or " if loss.evidence else ""
+    command = f"mqstore store accept-loss {view.paths.root}"
+    if loss.evidence and view.paths.commit_log_dir is not None:
+        command += f" --commit-log {view.paths.commit_log_dir}"
     return (
-        f"{loss.text}; put the missing files back (is the volume of {view.paths.commit_log} "
-        "mounted, and is it the right one?), or see what would be given up with "
-        f"`mqstore store accept-loss {view.paths.root} --dry-run`"
+        f"{loss.text}; {first}put the missing files back (is the volume of "
+        f"{view.paths.commit_log} mounted, and is it the right one?), or see what would be given "
+        f"up with `{command} --dry-run`"
     )
 
 

@@ -238,6 +238,12 @@ class QueueFiles:
         return min(self._paths, default=0) * self._entries
 
     @property
+    def first_of_second_file(self) -> int | None:
+        """The first entry of the second file; None without one right behind the first."""
+        second = min(self._paths, default=0) + 1
+        return second * self._entries if second in self._paths else None
+
+    @property
     def end(self) -> int:
         """The position after the last entry that is not all zero; 0 when there is none."""
         for number in sorted(self._paths, reverse=True):

@@ -15,7 +15,6 @@ from mqstore.storage.accept_loss import accept as accept_loss
 from mqstore.storage.accept_loss import plan as plan_loss
 from mqstore.storage.codec.record import Message, Record
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.errors import LossNotAccepted
 from mqstore.storage.lost_data import ByteRange
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.metadata import store_lock
@@ -79,7 +78,8 @@ class StoreRepair:
     With ``remakes``, a part of DERIVED_PARTS is made again whole, also where nothing is found.
 
     Both raise StoreLocked where a process has the store, and DirectoryNotUsable, DiskRefuses,
-    StoreOfAnother, StoreUnsupported, StoreDamaged, RepairRefused, StoreFailed, OSError.
+    StoreOfAnother, StoreUnsupported, StoreDamaged, LossNotAccepted, RepairRefused, StoreFailed,
+    OSError.
     """
 
     def __init__(
@@ -234,15 +234,15 @@ class _Rounds:
     # files ----------------------------------------------------------------------------------
 
     def _accept_loss(self, store: StoreAtRest) -> bool:
-        """Accept that durable data is gone, where an opening would be refused for it."""
+        """Accept that durable data is gone, where an opening would be refused for it.
+
+        Raises LossNotAccepted where the size of the log's segments is not known.
+        """
         if store.loss_check is None or store.loss_check.blocking is None:
             return False
         files, clock = self._seams.files, self._seams.clock
-        try:
-            loss = plan_loss(self._root, self._config, files, clock).loss
-            accept_loss(self._root, self._config, files, clock, loss.confirmation)
-        except LossNotAccepted:
-            return False
+        loss = plan_loss(self._root, self._config, files, clock).loss
+        accept_loss(self._root, self._config, files, clock, loss.confirmation)
         for each in loss.queues:
             self._note_lost(each.topic, each.queue_id, each.first, each.end)
         if loss.queue_count > len(loss.queues) or not loss.queues:

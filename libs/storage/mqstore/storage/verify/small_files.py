@@ -173,8 +173,9 @@ class SmallFilesCheck:
     def _losses(self) -> Iterator[Finding]:
         look = self._store.loss_check
         if look is not None and look.loss is not None:
-            by = "a broker has had the store since: " if look.by_broker else ""
-            found = self._of(Kind.DATA_MISSING, self._paths.state, by + look.loss.text)
+            by = "a broker has had the store since: " if look.blocking is None else ""
+            path = self._paths.commit_log if look.in_traces else self._paths.state
+            found = self._of(Kind.DATA_MISSING, path, by + look.loss.text)
             yield replace(found, physical_offset=look.loss.log_end)
         for each in accepted_loss.load_history(self._files, self._paths):
             what = f"accepted at {each.accepted_ms} ms: {each.loss.text}"
