@@ -195,7 +195,7 @@ def _identify(
 ) -> OpenedDirectory:
     files = seams.files
     aside = _Aside(files, Quarantine(files, seams.clock, paths.quarantine, paths.root))
-    _take_inventory(files, paths, aside)
+    _take_inventory(files, paths, aside, refuses=options.in_place)
     facts = _read_facts(paths, config, seams, options, lock, aside)
     paths, found, accepted = facts.paths, facts.format, facts.accepted
     existed = found is not None or holds_a_store(files, paths)
@@ -262,10 +262,12 @@ def _identify(
     )
 
 
-def _take_inventory(files: FileSystem, paths: StorePaths, aside: _Aside) -> None:
-    """Raise StoreUnsupported for what mqstore cannot serve; report what it does without."""
+def _take_inventory(files: FileSystem, paths: StorePaths, aside: _Aside, *, refuses: bool) -> None:
+    """Report what mqstore does without; ``refuses``: raise StoreUnsupported for what it cannot
+    serve. A store that is only read may have that."""
     found = inventory.survey(files, paths)
-    inventory.refuse(found, paths.root)
+    if refuses:
+        inventory.refuse(found, paths.root)
     for each in found:
         aside.odd.append(str(each))
         log.warning("%s", each)

@@ -20,7 +20,7 @@ from mqstore.storage.verify import Verification
 from mqstore.storage.verify.finding import Kind
 from tests.field import unpack
 from tests.unit.storage.puts import put_message
-from tests.unit.storage.stores import CONFIG, FILES, message, open_store, put_some
+from tests.unit.storage.stores import CONFIG, FILES, bodies, message, open_store, put_some
 from tests.unit.untouched import entries_of
 
 SEAMS = production_seams()
@@ -116,6 +116,9 @@ def test_a_refused_state_stops_the_opening_before_a_change(tmp_path: Path, name:
     before = {name: entry.content for name, entry in entries_of(tmp_path).items()}
     with pytest.raises(StoreUnsupported, match=f"\\({name}\\)"):
         open_store(tmp_path)
+    assert {name: entry.content for name, entry in entries_of(tmp_path).items()} == before
+    with open_store(tmp_path, in_place=False, services=False, create=False) as store:
+        assert len(bodies(store)) == 3, "what is in the log is read all the same"
     assert {name: entry.content for name, entry in entries_of(tmp_path).items()} == before
     found = list(Verification(tmp_path, CONFIG, SEAMS).findings())
     assert "state-refused" in {each.kind.value for each in found}
