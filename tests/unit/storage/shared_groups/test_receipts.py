@@ -22,13 +22,14 @@ OFFSETS = st.integers(0, 36**12 - 1)
 
 @given(
     st.integers(0, 36**6 - 1),
-    st.from_regex(r"[%|a-zA-Z0-9_-]{1,255}", fullmatch=True),
+    st.from_regex(r"[%|+a-zA-Z0-9_-]{1,255}", fullmatch=True),
     st.integers(0, 36**6 - 1),
     OFFSETS,
     st.integers(0, 2**62),
 )
 @example(0, "T", 0, 0, 1)
 @example(0, "T", 0, 1296, 1)
+@example(0, "%RETRY%g+T", 0, 0, 1)
 def test_the_text_of_a_receipt_is_that_receipt(
     shard: int, topic: str, queue_id: int, offset: int, lease: int
 ) -> None:
@@ -55,13 +56,13 @@ _NUMBER = st.text("0123456789abcdefz", min_size=0, max_size=14)
 @given(
     st.lists(
         st.one_of(
-            st.tuples(_NUMBER, _NUMBER, _NUMBER, _NUMBER, st.text("aZ_-%|. é", max_size=4)).map(
+            st.tuples(_NUMBER, _NUMBER, _NUMBER, _NUMBER, st.text("aZ_-%|+. é", max_size=4)).map(
                 ".".join
             ),
             st.builds(
                 Receipt,
                 st.integers(0, 36**6 - 1),
-                st.sampled_from(["T", "%RETRY%g", "a" * 255]),
+                st.sampled_from(["T", "%RETRY%g", "%RETRY%g+T", "a" * 255]),
                 st.integers(0, 36**6 - 1),
                 OFFSETS,
                 st.integers(0, 36**13 - 1),

@@ -29,6 +29,7 @@ cdef inline bint is_topic_byte(uint8_t byte) noexcept:
     return (
         c"a" <= byte <= c"z" or c"A" <= byte <= c"Z" or c"0" <= byte <= c"9"
         or byte == c"_" or byte == c"-" or byte == c"%" or byte == c"|"
+        or byte == c"+"  # of a POP retry topic
     )
 
 

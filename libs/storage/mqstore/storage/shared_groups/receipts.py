@@ -1,6 +1,7 @@
 """Receipts: the text that names a lease. A client returns it as it came.
 
-``SHARD.QUEUE.OFFSET.LEASE.TOPIC``: four numbers in base 36 and the topic's name, which has no dot.
+``SHARD.QUEUE.OFFSET.LEASE.TOPIC``: four numbers in base 36 and the topic's name, which has no dot;
+that of a POP retry topic may have a ``+``.
 The lease of an ordered group is even, and has the epoch of its queue.
 A receipt is no secret: any client that may consume as the group may acknowledge its messages.
 """
@@ -18,7 +19,7 @@ from mqstore.storage.errors import ReceiptInvalid
 LENGTH_MAX: Final = 512
 """Characters; the longest topic has 255."""
 _FORM: Final = re.compile(
-    r"([0-9a-z]{1,6})\.([0-9a-z]{1,6})\.([0-9a-z]{1,12})\.([0-9a-z]{1,13})\.([%|a-zA-Z0-9_-]{1,255})"
+    r"([0-9a-z]{1,6})\.([0-9a-z]{1,6})\.([0-9a-z]{1,12})\.([0-9a-z]{1,13})\.([%|+a-zA-Z0-9_-]{1,255})"
 )
 LEASE_BITS: Final = 62
 """Random bits of the lease id of one receive, so that receipts of two receives or processes do not
