@@ -175,7 +175,7 @@ def open_directory(
         with _usable(root):
             return _identify(paths, config, seams, options, lock)
     except BaseException:
-        lock.release()
+        lock.undo(seams.files, paths)
         raise
 
 

@@ -124,6 +124,22 @@ def test_a_refused_state_stops_the_opening_before_a_change(tmp_path: Path, name:
     assert "state-refused" in {each.kind.value for each in found}
 
 
+@pytest.mark.parametrize("has_lock", [True, False])
+def test_a_refused_opening_leaves_no_file_in_a_brokers_store(
+    tmp_path: Path, has_lock: bool
+) -> None:
+    root = unpack("pop5", tmp_path)
+    write(root, *CASES["dledger"])
+    if has_lock:
+        write(root, "lock", b"lock")
+    else:
+        (root / "lock").unlink(missing_ok=True)
+    before = {name: entry.content for name, entry in entries_of(root).items()}
+    with pytest.raises(StoreUnsupported):
+        open_store(root)
+    assert {name: entry.content for name, entry in entries_of(root).items()} == before
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [

@@ -209,10 +209,10 @@ FILES: Final[tuple[State, ...]] = (
     ),
     _file(
         "tiered-none",
-        "config/tieredStoreMetadata.json without a segment",
-        "nothing",
+        "config/tieredStoreMetadata.json without a segment, tiered_index_file",
+        "no message",
         "left unchanged",
-        pattern=rf"config/tieredStoreMetadata\.json{_COPIES}",
+        pattern=rf"config/tieredStoreMetadata\.json{_COPIES}|tiered_index_file",
         versions=V5,
     ),
     _file(
@@ -252,6 +252,7 @@ FILES: Final[tuple[State, ...]] = (
         "compaction",
         "how far topics are compacted: none is",
         "left unchanged",
+        pattern="compaction(/compactionLog)?",
         versions=V5,
     ),
     _file(

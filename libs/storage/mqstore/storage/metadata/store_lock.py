@@ -45,10 +45,19 @@ class StoreLock:
     opening."""
     modified_ms: int | None = None
     _held: list[tuple[Path, FileLock]] = field(default_factory=list)
+    _made: list[Path] = field(default_factory=list)
+    """Lock files that did not exist before."""
 
     def add(self, files: FileSystem, path: Path) -> None:
         """Lock one more file. Raises StoreLocked, OSError."""
-        self._held.append((path, files.lock(path)))
+        is_new = files.stat(path) is None
+        lock = files.lock(path)
+        if not lock.is_in_place():  # removed since by a refused opening of another process
+            lock.release()
+            raise StoreLocked(f"{path} was removed by another process that ends; start again")
+        self._held.append((path, lock))
+        if is_new:
+            self._made.append(path)
 
     def require(self) -> None:
         """Raise StoreFailed unless every lock file is still the locked one.
@@ -66,6 +75,19 @@ class StoreLock:
                 "may write to the store; start this one again, and leave the lock files alone: "
                 "a lock ends with its process"
             )
+
+    def undo(self, files: FileSystem, paths: StorePaths) -> None:
+        """Release all locks of an opening that was refused, and remove what it has made for them
+        unless ``mqstore/`` has other files by now."""
+        try:
+            if paths.own_lock in self._made and files.list(paths.ours) == [paths.own_lock.name]:
+                for path in reversed(self._made):
+                    files.unlink(path)
+                files.remove_directory(paths.ours)
+        except OSError as error:
+            log.warning("the lock files of the refused opening remain: %s", error)
+        finally:
+            self.release()
 
     def release(self) -> None:
         """Release all locks."""
