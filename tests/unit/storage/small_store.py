@@ -169,6 +169,7 @@ class SmallStore:
             self.marks,
             position=position,
             index_position=index_position,
+            store_format=log.store_format,
         )
 
     def dispatch(self) -> Dispatcher:

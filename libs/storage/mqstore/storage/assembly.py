@@ -130,6 +130,7 @@ class StoreCore:
             position=plan.dispatch_from if is_writable else plan.max_offset,
             deleted_below=directory.deleted.below,
             bitmaps=bitmaps,
+            store_format=directory.format.rocketmq_format,
         )
         self.log.end.publish_to(state.words, self.dispatcher.end)
         recovery.complete_queues(self.dispatcher, self.queues)

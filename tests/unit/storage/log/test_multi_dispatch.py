@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from mqstore.storage.codec import properties
 from mqstore.storage.codec.hosts import Host
-from mqstore.storage.codec.record import Message, decode, encode_into, size_of
+from mqstore.storage.codec.record import Message, Record, decode, encode_into, size_of
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import LmqQueuesExceeded, MessageInvalid
 from mqstore.storage.layout import StoreFormat
-from mqstore.storage.log.multi_dispatch import MultiDispatch, further_queues
+from mqstore.storage.log.multi_dispatch import MultiDispatch, dispatched_queues, further_queues
 from mqstore.storage.log.queue_offsets import QueueOffsets
 
 HOST = Host.parse("127.0.0.1", 10911)
@@ -159,8 +159,21 @@ def test_each_queue_is_numbered_without_gaps(
 def test_further_queues_have_offsets_that_a_queue_can_have(
     offset: str, expected: list[tuple[str, int]]
 ) -> None:
+    assert further_queues(stored_in("topic", offset)) == expected
+
+
+@pytest.mark.parametrize("topic", ["%RETRY%g", "%RETRY%g_T", "rmq_sys_T", "SCHEDULE_TOPIC_XXXX"])
+def test_a_copy_in_a_topic_of_its_own_has_no_further_queues_in_5_x(topic: str) -> None:
+    """A broker of 4.9 numbers a copy anew."""
+    copy = stored_in(topic, "7")
+    assert dispatched_queues(copy, V5) == []
+    assert dispatched_queues(copy, V4) == [("%LMQ%a", 7)]
+    assert dispatched_queues(stored_in("T", "7"), V5) == [("%LMQ%a", 7)]
+
+
+def stored_in(topic: str, offset: str) -> Record:
     encoded = f"INNER_MULTI_DISPATCH\x01%LMQ%a\x02INNER_MULTI_QUEUE_OFFSET\x01{offset}".encode()
-    stored = Message("topic", 0, b"", encoded, HOST, HOST, 0)
+    stored = Message(topic, 0, b"", encoded, HOST, HOST, 0)
     buffer = bytearray(size_of(stored, 1))
     encode_into(
         buffer,
@@ -171,5 +184,4 @@ def test_further_queues_have_offsets_that_a_queue_can_have(
         physical_offset=0,
         store_timestamp_ms=0,
     )
-
-    assert further_queues(decode(buffer, 0, len(buffer), physical_offset=0)) == expected
+    return decode(buffer, 0, len(buffer), physical_offset=0)

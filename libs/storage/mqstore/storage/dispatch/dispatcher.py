@@ -29,6 +29,7 @@ from mqstore.storage.dispatch.queue_entries import Bitmaps, QueueEntries
 from mqstore.storage.errors import RecordError
 from mqstore.storage.index.catch_up import IndexCatchUp, IndexWatermark
 from mqstore.storage.index.service import IndexService
+from mqstore.storage.layout import StoreFormat
 from mqstore.storage.log.defects import DamageSearch, Stretch, placeable_record, resume_after
 from mqstore.storage.queues.consume_queues import ConsumeQueues
 from mqstore.storage.seams import Clock
@@ -87,6 +88,7 @@ class Dispatcher:
         index_position: int | None = None,
         deleted_below: Callable[[str], int] = lambda _: 0,
         bitmaps: Bitmaps | None = None,
+        store_format: StoreFormat = StoreFormat.V5_X,
     ) -> None:
         """Records below ``position`` are in the queues, below ``index_position`` in the index
         (default: the end of its last file; see ``IndexCatchUp``).
@@ -104,7 +106,9 @@ class Dispatcher:
         self._index = index
         self._watermarks = watermarks
         self._segment_size = config.mapped_file_size_commit_log
-        self._entries = QueueEntries(queues, config, self.counts, deleted_below, bitmaps)
+        self._entries = QueueEntries(
+            queues, config, self.counts, deleted_below, bitmaps, store_format
+        )
         self._listeners: list[Listener] = []
         self._lock = Lock()
         self._shown_end = sys.maxsize

@@ -19,8 +19,9 @@ from mqstore.storage.layout import (
     QUEUED_TYPES,
     SCHEDULE_TOPIC,
     TRANSACTION_MASK,
+    StoreFormat,
 )
-from mqstore.storage.log.multi_dispatch import further_queues
+from mqstore.storage.log.multi_dispatch import dispatched_queues
 from mqstore.storage.queues.consume_queue import ConsumeQueue, Put
 from mqstore.storage.queues.consume_queues import ConsumeQueues, queue_key
 from mqstore.storage.topic_names import is_lmq
@@ -49,8 +50,10 @@ class QueueEntries:
         counts: DispatchCounts,
         deleted_below: Callable[[str], int],
         bitmaps: Bitmaps | None,
+        store_format: StoreFormat,
     ) -> None:
         self._queues = queues
+        self._format = store_format
         self._counts = counts
         self._delays = DelayLevels(config.message_delay_level)
         self._light_queue_id_fixed = config.enable_lmq or not config.enable_multi_dispatch
@@ -67,7 +70,7 @@ class QueueEntries:
             return
         if self._put(found, found.topic, found.queue_id, found.queue_offset):
             touched.add(queue_key(found.raw_topic, found.queue_id))
-        for topic, offset in further_queues(found):
+        for topic, offset in dispatched_queues(found, self._format):
             queue_id = self._further_queue_id(topic, found.queue_id)
             if self._put(found, topic, queue_id, offset, is_further=True):
                 touched.add(queue_key(topic.encode(), queue_id))

@@ -66,7 +66,7 @@ class MultiDispatch:
         if not self._enabled or _NEEDLE not in message.properties:
             return False
         named = properties.decode(message.properties).get(PROPERTY_MULTI_DISPATCH, "")
-        return bool(named.strip()) and self._allowed_in(message.topic)
+        return bool(named.strip()) and (not self._v5 or _has_light_queues(message.topic))
 
     def wrap(self, message: Message) -> tuple[Message, list[Queue]]:
         """Add the message's offset in each further queue; returns the message and those queues.
@@ -91,11 +91,6 @@ class MultiDispatch:
         """Count a placed record in each of its further queues."""
         for queue in dict.fromkeys(queues):
             self._offsets.advance(*queue)
-
-    def _allowed_in(self, topic: str) -> bool:
-        if not self._v5:
-            return True
-        return not topic.startswith(_NO_LMQ_TOPICS) and topic != SCHEDULE_TOPIC
 
     def _queues(self, named: str, queue_id: int) -> list[Queue]:
         names = named.rstrip(MULTI_DISPATCH_SEPARATOR).split(MULTI_DISPATCH_SEPARATOR)
@@ -122,6 +117,21 @@ class MultiDispatch:
                 "a 5.x store dispatches only to those"
             )
         return name, queue_id
+
+
+def dispatched_queues(found: Record, store_format: StoreFormat) -> list[tuple[str, int]]:
+    """The further queues in which a stored record has an entry, and its offset in each.
+
+    In 5.x a copy that waits or is delivered again has none: it names those of its original.
+    """
+    if store_format is StoreFormat.V5_X and not _has_light_queues(found.topic):
+        return []
+    return further_queues(found)
+
+
+def _has_light_queues(topic: str) -> bool:
+    """Whether a broker of 5.x puts messages of a topic into light queues too."""
+    return not topic.startswith(_NO_LMQ_TOPICS) and topic != SCHEDULE_TOPIC
 
 
 def further_queues(found: Record) -> list[tuple[str, int]]:

@@ -17,7 +17,7 @@ from mqstore.storage.layout import (
     SCHEDULE_TOPIC,
     TRANSACTION_MASK,
 )
-from mqstore.storage.log.multi_dispatch import further_queues
+from mqstore.storage.log.multi_dispatch import dispatched_queues, further_queues
 from mqstore.storage.mapped.mapped_file_queue import StrayFile, StrayReason
 from mqstore.storage.paths import segment_name
 from mqstore.storage.progress import Progress
@@ -78,7 +78,7 @@ class QueueCheck:
         if found.sys_flag & TRANSACTION_MASK not in QUEUED_TYPES:
             return
         yield from self._entry_of(found, (found.topic, found.queue_id, found.queue_offset))
-        for name, offset in further_queues(found):
+        for name, offset in dispatched_queues(found, self._store.format):
             yield from self._entry_of(found, (name, self._queue_id(name, found), offset))
 
     def _queue_id(self, name: str, found: Record) -> int:
