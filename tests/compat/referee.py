@@ -209,6 +209,13 @@ class Referee:
             yield MasterBroker(process, log_path)
 
     @contextlib.contextmanager
+    def states(self, directory: Path, config: Mapping[str, Any]) -> Iterator[StatesBroker]:
+        """A whole broker that is brought into states, as States.java says; killed at the end if it
+        still lives."""
+        with self._broker("states", directory, config) as (process, log_path):
+            yield StatesBroker(process, log_path)
+
+    @contextlib.contextmanager
     def _broker(
         self, command: str, directory: Path, config: Mapping[str, Any]
     ) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
@@ -382,7 +389,8 @@ class _Broker:
         assert self._process.stdin is not None
         self._process.stdin.close()
         if self._process.wait(COMMAND_TIMEOUT_S) != 0:
-            raise RefereeError(self._log())
+            assert self._process.stdout is not None
+            raise RefereeError(f"{self._process.stdout.read().decode()}\n{self._log()}")
 
     def _request(self, command: str) -> Line:
         requests = self._process.stdin
@@ -430,6 +438,18 @@ class MasterBroker(_Broker):
     def tables(self) -> Line:
         """Commit an offset; the JSON of its ``topics``, ``groups`` and ``offsets``."""
         return self._request("tables")
+
+
+class StatesBroker(_Broker):
+    """A broker that is brought into states, and its clients."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log_path: Path) -> None:
+        super().__init__(process, log_path)
+        self._answer()  # it has started
+
+    def do(self, command: str, /, **how: Any) -> list[str]:
+        """Run a command; the bodies that were consumed, if it consumes."""
+        return list(self._request(json.dumps({"do": command, **how})).get("consumed", ()))
 
 
 class _Server:

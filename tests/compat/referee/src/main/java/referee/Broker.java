@@ -4,6 +4,7 @@ import com.google.gson.JsonObject;
 import java.io.IOException;
 import java.net.ServerSocket;
 import java.nio.file.Path;
+import java.util.Arrays;
 import java.util.concurrent.ThreadLocalRandom;
 import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.broker.BrokerPathConfigHelper;
@@ -35,6 +36,7 @@ final class Broker {
         names.start();
         Settings settings = new Settings(dir, config);
         settings.broker.setNamesrvAddr(nameServer);
+        Features.startController(settings);
         BrokerController real = start(dir, settings);
         while (names.getRouteInfoManager().getAllTopicList().getTopicList().isEmpty()) {
             Thread.sleep(10);
@@ -61,8 +63,10 @@ final class Broker {
         settings.broker.setBrokerIP1("127.0.0.1");
         BrokerPathConfigHelper.setBrokerConfigPath(dir.resolve("config/broker.properties").toString());
         BrokerController real =
-            new BrokerController(settings.broker, server(freePort()),
-            new NettyClientConfig(), settings.store);
+            Features.newBroker(settings, server(freePort()), new NettyClientConfig());
+        if (!settings.plugIn.isEmpty()) {
+            real.getConfiguration().registerConfig(settings.plugIn);
+        }
         if (!real.initialize()) {
             throw new IOException("RocketMQ refuses this store: initialize() is false for " + dir);
         }
@@ -85,7 +89,22 @@ final class Broker {
         real.getConsumerOffsetManager().persist();
     }
 
-    private static NettyServerConfig server(int port) {
+    /** As BrokerStartup does; the sleeps of the store's shutdown, the last one, are cut short. */
+    void shutdown() throws InterruptedException {
+        Thread shutdown = new Thread(real::shutdown, "shutdown");
+        shutdown.start();
+        while (shutdown.isAlive()) {
+            shutdown.join(20);
+            StackTraceElement[] stack = shutdown.getStackTrace();
+            if (stack.length > 0 && stack[0].getMethodName().equals("sleep")
+                && Arrays.stream(stack).anyMatch(
+                    each -> each.getClassName().endsWith(".DefaultMessageStore"))) {
+                shutdown.interrupt();
+            }
+        }
+    }
+
+    static NettyServerConfig server(int port) {
         NettyServerConfig config = new NettyServerConfig();
         config.setListenPort(port);
         return config;
@@ -95,7 +114,7 @@ final class Broker {
      * The one two below is free too: a broker takes it for its fast lane. Both are below those that
      * the kernel gives to connections, one of which could take them before the broker listens.
      */
-    private static int freePort() {
+    static int freePort() {
         while (true) {
             int port = ThreadLocalRandom.current().nextInt(12_000, 30_000);
             try {

@@ -38,6 +38,7 @@ import java.nio.file.Path;
  * time DIR REQUEST               a whole broker on DIR, and messages with a delay; ends the JVM
  * slave DIR REQUEST              a whole broker on DIR that copies its master; commands on stdin
  * master DIR REQUEST             a whole broker on DIR whose log is copied; commands on stdin
+ * states DIR REQUEST             a whole broker on DIR and its clients; commands on stdin
  * </pre>
  *
  * A served command is {"cmd":…,"dir":…,"script":FILE | "config":{…},"queries":bool,
@@ -83,7 +84,8 @@ public final class Main {
                 command.addProperty("queries", true);
             } else if (args[0].equals("transact") || args[0].equals("consume")
                 || args[0].equals("time") || args[0].equals("slave")
-                || args[0].equals("master") || args[0].equals("permissions")) {
+                || args[0].equals("master") || args[0].equals("permissions")
+                || args[0].equals("states")) {
                 command.add("request", JsonParser.parseString(args[i]));
             } else if (args[0].equals("write") || args[0].equals("append")) {
                 command.addProperty("script", args[i]);
@@ -165,6 +167,9 @@ public final class Main {
                 break;
             case "master":
                 Master.run(dir, command.getAsJsonObject("request"), out);
+                break;
+            case "states":
+                States.run(dir, command.getAsJsonObject("request"), out);
                 break;
             case "pull":
                 Pull.run(dir, config, command.getAsJsonArray("requests"), out);

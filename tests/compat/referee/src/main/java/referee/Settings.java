@@ -6,6 +6,7 @@ import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.nio.file.Path;
 import java.util.Map;
+import java.util.Properties;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 
@@ -15,6 +16,10 @@ final class Settings {
     final BrokerConfig broker = new BrokerConfig();
     /** Whether delayed messages are delivered; off, so that only scripts append. */
     final boolean deliverDelayed;
+    /** Settings of ACL 2.0, by their names. */
+    final Properties users = new Properties();
+    /** Settings of a plug-in of the store, by their names. */
+    final Properties plugIn = new Properties();
 
     Settings(Path dir, JsonObject config) throws ReflectiveOperationException {
         store.setStorePathRootDir(dir.toString());
@@ -30,6 +35,10 @@ final class Settings {
         for (Map.Entry<String, JsonElement> entry : config.entrySet()) {
             if (entry.getKey().equals("deliverDelayed")) {
                 deliver = entry.getValue().getAsBoolean();
+            } else if (entry.getKey().startsWith("auth")) {
+                users.setProperty(entry.getKey(), entry.getValue().getAsString());
+            } else if (entry.getKey().startsWith("tiered")) {
+                plugIn.setProperty(entry.getKey(), entry.getValue().getAsString());
             } else if (!set(store, entry.getKey(), entry.getValue())
                 && !set(broker, entry.getKey(), entry.getValue())) {
                 throw new IllegalArgumentException("no such setting: " + entry.getKey());
@@ -42,7 +51,7 @@ final class Settings {
         throws ReflectiveOperationException {
         String setter = "set" + Character.toUpperCase(name.charAt(0)) + name.substring(1);
         for (Method method : target.getClass().getMethods()) {
-            if (method.getName().equals(setter) && method.getParameterCount() == 1) {
+            if (method.getName().equalsIgnoreCase(setter) && method.getParameterCount() == 1) {
                 Object argument = convert(value, method.getParameterTypes()[0]);
                 if (argument != null) {
                     invoke(method, target, argument);

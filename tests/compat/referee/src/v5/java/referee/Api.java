@@ -115,6 +115,8 @@ final class Api {
     }
 
     static void closeTimer(BrokerController broker) {
-        broker.getTimerMessageStore().shutdown();
+        if (broker.getTimerMessageStore() != null) {
+            broker.getTimerMessageStore().shutdown();
+        }
     }
 }
