@@ -209,6 +209,19 @@ def test_an_accepted_loss_goes_on_above_all_offsets(
         assert store.read_only_reason is None
 
 
+def test_damage_before_an_accepted_loss_is_mended_as_without_the_loss(root: Path) -> None:
+    """The opening after a broker's clean stop reads the last three segments."""
+    no_last_segments(root)
+    with segments(root)[-3].open("r+b") as file:
+        file.seek(SEGMENT // 2)
+        file.write(bytes(4096))
+    loss = accept_loss.plan(root, CONFIG, FILES, CLOCK).loss
+    accept_loss.accept(root, CONFIG, FILES, CLOCK, loss.confirmation)
+    open_store(root).close()
+    found = {each.kind for each in Patient(root).findings()}
+    assert not found & {Kind.RECORD_BROKEN, Kind.RECORD_ODD, Kind.RECORD_BODY}
+
+
 @pytest.mark.parametrize("lose", WITHOUT_LOG)
 def test_a_log_that_is_named_opens_as_it_was(root: Path, lose: Callable[[Path], None]) -> None:
     kept = shutil.copytree(root / "commitlog", root.parent / "kept")

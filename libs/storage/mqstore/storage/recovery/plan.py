@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from typing import Literal
 
 from mqstore.storage.lost_data import Loss
@@ -125,13 +125,22 @@ def _known_start(view: StoreView) -> tuple[int, StartReason]:
     if not segments:
         return 0, StartReason.NEW_STORE
     if view.recover_from is not None:
-        return view.recover_from, StartReason.ACCEPTED_LOSS
+        start = view.recover_from
+        before = [each for each in segments if each.base <= start]
+        if view.watermark is None and before:  # a broker's: what it may have left in them counts
+            start = min(start, _start_after_broker(view, before)[0])
+        return start, StartReason.ACCEPTED_LOSS
     if (
         view.watermark is not None
         and view.watermark > view.min_offset
         and _is_plausible(view, view.watermark)
     ):
         return view.watermark, StartReason.WATERMARK
+    return _start_after_broker(view, segments)
+
+
+def _start_after_broker(view: StoreView, segments: Sequence[Segment]) -> tuple[int, StartReason]:
+    """The start as RocketMQ's, where no watermark is known."""
     if not view.abort:
         return segments[-_CLEAN_SEGMENTS:][0].base, StartReason.LAST_THREE
     covered = min(view.checkpoint.physic_ms, view.checkpoint.logics_ms) - CLOCK_TOLERANCE_MS
