@@ -238,6 +238,8 @@ class Life:
     rng: random.Random
     ours: dict[str, Any] = field(default_factory=dict)
     """Settings of ours alone."""
+    light: Account | None = None
+    """The account of a light queue."""
 
     @contextmanager
     def at_broker(self, referee: Referee, *, killed: bool = False) -> Iterator[BrokerSide]:
@@ -251,7 +253,7 @@ class Life:
             else:
                 broker.end()
         if killed:
-            self.account.note_kill()
+            self._note_kill()
 
     @contextmanager
     def at_ours(self, *, killed: bool = False) -> Iterator[OurSide]:
@@ -269,12 +271,17 @@ class Life:
             else:
                 assert run.stop()[0] == 0
         if killed:
-            self.account.note_kill()
+            self._note_kill()
         findings, summary = ours.verify(self.store, self.config)
         assert summary["brokerStarts"], findings
         if not killed:
             found = [each for each in findings if each["level"] == "finding"]
             assert not found, found
+
+    def _note_kill(self) -> None:
+        for account in (self.account, self.light):
+            if account is not None:
+                account.note_kill()
 
 
 def _java(value: object) -> str:

@@ -76,6 +76,7 @@ class Lived:
             self.account,
             self.rng,
             {"store_format": referee.format},
+            self.light,
         )
 
     def run(self, *, begins_here: bool) -> None:
