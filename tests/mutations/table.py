@@ -228,9 +228,9 @@ _RECOVERY: Final = (
     ),
     _of(
         "A queue's least offset not corrected",
-        "queues.consume_queue",
-        "            self._min_index = self.find_by_physical(min_physical)\n",
-        "            self._min_index = self.first_index\n",
+        "queues.min_index",
+        "            self.last = queue.find_by_physical(min_physical)\n",
+        "            self.last = queue.first_index\n",
     ),
     _of(
         "Dispatch begins a record late",
@@ -314,11 +314,10 @@ _LIFE: Final = (
     ),
     _of(
         "Expiry keeps a queue's last entry below the log",
-        "queues.consume_queue",
-        "            self._min_index = self.find_by_physical(min_physical)\n",
-        "            self._min_index = max(\n"
-        "                self.first_index, self.find_by_physical(min_physical) - 1\n"
-        "            )\n",
+        "queues.min_index",
+        "            self.last = queue.find_by_physical(min_physical)\n",
+        "            found = queue.find_by_physical(min_physical) - 1\n"
+        "            self.last = max(queue.first_index, found)\n",
     ),
     _of(
         "A removal of a small file not synced",

@@ -12,6 +12,7 @@ from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from threading import Lock
+from typing import Final
 
 from mqstore.storage._kernel import LogWindow, PulledQueue
 from mqstore.storage.index.file import IndexFile
@@ -30,6 +31,9 @@ from mqstore.storage.sizes import ext_file_size
 from mqstore.storage.topic_names import is_safe_path, raw_name
 
 log = logging.getLogger(__name__)
+
+QUEUES_MAX: Final = 16_384
+"""Queues that are mapped at a time: a process may have 65,530 maps, and a queue in use several."""
 
 
 class ReaderFiles:
@@ -144,6 +148,8 @@ class ReaderQueue:
         self.queue_id = queue_id
         self.pulled = PulledQueue(window, self.raw_topic, queue_id)
         """The queue for pulls in one call. It keeps maps of files until ``drop_deleted``."""
+        self.is_used = True
+        """Whether it was looked up since ``ReaderQueues.drop_idle``."""
         self._segments = segments
         self._state = state
         self._open_units = open_units
@@ -264,7 +270,8 @@ class ReaderQueue:
 
 
 class ReaderQueues:
-    """Every topic-queue that has a directory (``lookups.QueuesView``); mapped at first use."""
+    """Every topic-queue that has a directory (``lookups.QueuesView``); mapped at first use, until
+    ``drop_idle``. At most QUEUES_MAX are mapped."""
 
     def __init__(
         self,
@@ -290,7 +297,7 @@ class ReaderQueues:
         """A queue; None where it has no directory."""
         if self._seen != self._state.epoch:
             self._forget_deleted()
-        found = self._known.get((topic, queue_id))
+        found = self.known(topic, queue_id)
         if found is None and is_safe_path(topic) and queue_id >= 0:
             directory = self._paths.consume_queue / topic / str(queue_id)
             if self._seams.files.stat(directory) is not None:
@@ -298,8 +305,11 @@ class ReaderQueues:
         return found
 
     def known(self, topic: str, queue_id: int) -> ReaderQueue | None:
-        """Return a queue that was opened before in this epoch; None otherwise."""
-        return self._known.get((topic, queue_id)) if self._seen == self._state.epoch else None
+        """Return a queue that is mapped and of this epoch; None otherwise."""
+        queue = self._known.get((topic, queue_id)) if self._seen == self._state.epoch else None
+        if queue is not None:
+            queue.is_used = True
+        return queue
 
     def pulled(self, topic: str, queue_id: int) -> PulledQueue | None:
         """One that was looked at before, for a ``PullLane``; None for any other."""
@@ -324,7 +334,7 @@ class ReaderQueues:
         if stat is not None and stat.is_directory:
             names = self._seams.files.list(directory)
             for queue_id in sorted(int(name) for name in names if _is_queue_id(name)):
-                yield self._known.get((topic, queue_id)) or self._open(topic, queue_id)
+                yield self.known(topic, queue_id) or self._open(topic, queue_id)
 
     def drop_deleted(self) -> None:
         """Drop the maps of files that were unlinked, and of queues that were. One thread at a time.
@@ -339,7 +349,31 @@ class ReaderQueues:
             with self._lock:
                 self._expiring = list(self._known.values())
             self._expired_below = now
-        self._expiring = [queue for queue in self._expiring if queue.drop_deleted()]
+        self._expiring = [
+            queue for queue in self._expiring if self._holds(queue) and queue.drop_deleted()
+        ]
+
+    def drop_idle(self) -> None:
+        """Drop the maps of queues that were not looked up since the call before. Any thread."""
+        with self._lock:
+            for queue in [*self._known.values()]:
+                if not queue.is_used:
+                    self._drop(queue)
+                queue.is_used = False
+
+    def _make_room(self) -> None:
+        """Drop those that were opened first, in steps: each passes over all of them."""
+        if len(self._known) >= QUEUES_MAX:
+            for queue in [*self._known.values()][: QUEUES_MAX // 8]:
+                self._drop(queue)
+
+    def _holds(self, queue: ReaderQueue) -> bool:
+        return self._known.get((queue.topic, queue.queue_id)) is queue
+
+    def _drop(self, queue: ReaderQueue) -> None:
+        """Its maps go with the last look-up that uses it."""
+        del self._known[queue.topic, queue.queue_id]
+        queue.pulled.forget()
 
     def close(self) -> None:
         """Unmap all queues."""
@@ -352,16 +386,17 @@ class ReaderQueues:
         """Queues go with their topic, and with a recovery; each has a new epoch."""
         with self._lock:
             self._seen = self._state.epoch
-            for topic, queue_id in list(self._known):
+            for (topic, queue_id), queue in [*self._known.items()]:
                 directory = self._paths.consume_queue / topic / str(queue_id)
                 if self._seams.files.stat(directory) is None:
-                    self._known.pop((topic, queue_id)).pulled.forget()
+                    self._drop(queue)
 
     def _open(self, topic: str, queue_id: int) -> ReaderQueue:
         directory = self._paths.consume_queue / topic / str(queue_id)
         with self._lock:
             key = (topic, queue_id)
             if key not in self._known:
+                self._make_room()
                 segments = reader_files(
                     directory, self._file_size, self._seams, self._state, derived=True
                 )

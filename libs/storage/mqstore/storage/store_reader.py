@@ -185,6 +185,11 @@ class StoreReader:
         self.index.drop_deleted()
         self._forget_expired()
 
+    def drop_idle(self) -> None:
+        """Drop the maps of queues that were not looked up since the call before; the next look-up
+        maps them. Any thread."""
+        self.queues.drop_idle()
+
     def close(self) -> None:
         """Unmap everything; answers that were given stay whole. No look-up after this."""
         self.lookups.forget()

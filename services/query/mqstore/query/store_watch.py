@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -10,6 +11,8 @@ from mqstore.storage import StoreReader
 
 CHECK_INTERVAL_S: Final = 0.4
 """Seconds between two checks: maps of deleted files are dropped within a second."""
+IDLE_S: Final = 60.0
+"""Seconds without a look-up after which a queue's maps are dropped, at the latest twice this."""
 
 log = logs.get(__name__)
 
@@ -18,7 +21,7 @@ class StoreWatch:
     """A ``BackgroundService`` over the reader that is currently open, if any.
 
     It drops the maps of files that the writer deleted, so that their disk blocks become free, and
-    reports a store whose files were replaced.
+    those of idle queues, and reports a store whose files were replaced.
     """
 
     name = "store-watch"
@@ -31,12 +34,16 @@ class StoreWatch:
         """``replaced`` is called with a reader whose files are no longer those at its path."""
         self._reader = reader
         self._replaced = replaced
+        self._idle_due = -math.inf
 
     def step(self, now: float) -> float:
         """Check the open reader once. Return the time of the next check."""
         reader = self._reader()
         if reader is not None:
             self._check(reader)
+            if now >= self._idle_due:
+                self._idle_due = now + IDLE_S
+                reader.drop_idle()
         return now + CHECK_INTERVAL_S
 
     def _check(self, reader: StoreReader) -> None:

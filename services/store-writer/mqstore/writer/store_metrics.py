@@ -348,8 +348,8 @@ def _mapped_files(store: MessageStore | None) -> dict[str, tuple[int, int]]:
     units = [queue.ext for queue in queues if queue.ext is not None]
     sizes = {
         "commitlog": [file.size for file in store.log.files.files],
-        "consumequeue": [file.size for queue in queues for file in queue.files.files],
-        "consumequeue_ext": [file.size for ext in units for file in ext.files.files],
+        "consumequeue": [size for queue in queues for size in queue.files.mapped_sizes()],
+        "consumequeue_ext": [size for ext in units for size in ext.files.mapped_sizes()],
         "index": [file.mapped.size for file in store.index.files],
     }
     return {kind: (len(found), sum(found)) for kind, found in sizes.items()}

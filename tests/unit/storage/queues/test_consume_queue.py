@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from mqstore.storage.layout import RECORD_FIXED_SIZE
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue, StrayReason
-from mqstore.storage.queues.consume_queue import ConsumeQueue, Put
-from mqstore.storage.queues.queue_entry import ENTRY, PRE_BLANK, QueueEntry, is_ext_address
+from mqstore.storage.queues.consume_queue import ConsumeQueue
+from mqstore.storage.queues.queue_entry import ENTRY, PRE_BLANK, Put, QueueEntry, is_ext_address
 from mqstore.storage.queues.queue_holes import GAP_MAX
 from mqstore.storage.system.threads import production_seams
 from tests.long_runs import examples

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from mqstore.storage.layout import RECORD_FIXED_SIZE
-from mqstore.storage.queues.consume_queue import ConsumeQueue, Put
+from mqstore.storage.queues.consume_queue import ConsumeQueue
 from mqstore.storage.queues.lost_files import close_gaps
-from mqstore.storage.queues.queue_entry import PRE_BLANK, QueueEntry
+from mqstore.storage.queues.queue_entry import PRE_BLANK, Put, QueueEntry
 from mqstore.storage.queues.queue_holes import GAP_MAX
 from tests.unit.storage.queues.test_consume_queue import FILE_SIZE, filled, open_queue
 

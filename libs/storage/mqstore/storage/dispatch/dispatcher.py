@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import math
 import sys
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import contextmanager
 from threading import Lock
 from typing import Final, Protocol
@@ -26,11 +26,12 @@ from mqstore.storage.codec.record import Record
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.dispatch.counts import DispatchCounts
 from mqstore.storage.dispatch.queue_entries import Bitmaps, QueueEntries
-from mqstore.storage.errors import RecordError
+from mqstore.storage.errors import RecordError, StoreFailed
 from mqstore.storage.index.catch_up import IndexCatchUp, IndexWatermark
 from mqstore.storage.index.service import IndexService
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.log.defects import DamageSearch, Stretch, placeable_record, resume_after
+from mqstore.storage.queues.consume_queue import ConsumeQueue
 from mqstore.storage.queues.consume_queues import ConsumeQueues
 from mqstore.storage.seams import Clock
 
@@ -197,7 +198,7 @@ class Dispatcher:
         instead.
 
         It returns False when another thread dispatches, the lag is above INLINE_MAX, the disk is
-        full, or the index runs by itself.
+        full, a queue file is gone, or the index runs by itself.
         """
         if end - self.position > INLINE_MAX or not self._lock.acquire(blocking=False):
             return False
@@ -206,7 +207,7 @@ class Dispatcher:
             if not self._run_last_segment(end):
                 while not self._closed and self._advance(end):
                     pass
-        except OSError:
+        except (OSError, StoreFailed):  # the service meets it too
             return False
         finally:
             self._publish()
@@ -306,6 +307,12 @@ class Dispatcher:
         """
         with self._hold_lock():
             self._queues.remove_before(topic, below)
+
+    def rest(self, queues: Iterable[ConsumeQueue]) -> None:
+        """Let queues ``rest`` while dispatch is paused."""
+        with self._hold_lock():
+            for queue in queues:
+                queue.rest()
 
     def subscribe(self, topic: str, change: Callable[[], None]) -> None:
         """Change a topic's subscriptions while dispatch is paused.

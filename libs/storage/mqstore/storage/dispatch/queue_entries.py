@@ -22,8 +22,9 @@ from mqstore.storage.layout import (
     StoreFormat,
 )
 from mqstore.storage.log.multi_dispatch import dispatched_queues
-from mqstore.storage.queues.consume_queue import ConsumeQueue, Put
+from mqstore.storage.queues.consume_queue import ConsumeQueue
 from mqstore.storage.queues.consume_queues import ConsumeQueues, queue_key
+from mqstore.storage.queues.queue_entry import Put
 from mqstore.storage.topic_names import is_lmq
 
 

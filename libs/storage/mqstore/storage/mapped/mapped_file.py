@@ -5,6 +5,8 @@ Positions are relative to the file's first byte. The one thread that appends mov
 buffer of the TransientStorePool it is RocketMQ's committedPosition: ``log.commit``). Only ``flush``
 moves ``flushed_position``, after a successful sync. Holders delay removal (RocketMQ's
 ReferenceResource); memory is safe without them, as a slice keeps its mapping alive.
+
+A file at ``rest`` has no mapping, and gets one with the next use of ``view``.
 """
 
 from __future__ import annotations
@@ -29,8 +31,19 @@ _NOTHING: Final = -1
 """A flushed position below all others."""
 
 
+class _ViewAtRest:
+    """``view`` of a file that has none, which hides this while the file is mapped."""
+
+    def __get__(self, file: MappedFile, _: type[MappedFile]) -> memoryview:
+        return file.map_again()[1]
+
+
 class MappedFile(FilePositions):
     """A file of fixed size, mapped whole. Any number of readers and flushers, one appender."""
+
+    view = _ViewAtRest()
+    """The file's bytes; readable through this object, even after removal. Raises as
+    ``map_again``."""
 
     def __init__(
         self,
@@ -40,18 +53,24 @@ class MappedFile(FilePositions):
         *,
         base_offset: int = 0,
         reserved: int = 0,
+        writable: bool = True,
     ) -> None:
-        """``reserved``: bytes from the start that are known to have disk blocks."""
+        """``reserved``: bytes from the start that are known to have disk blocks. ``writable``: as
+        it is mapped."""
         self.path = path
         self.base_offset = base_offset
         self.size = mapping.size
         self.view = mapping.view
-        """The file's bytes; readable through this object, even after removal."""
         self.wrote_position = 0
         self.flushed_position = 0
         self.populate_at = self.size
         """``wrote_position`` from which ``populate_ahead`` is worth a call."""
-        self._mapping = mapping
+        self._mapping: MappedBytes | None = mapping
+        """None at rest."""
+        self._map_lock = Lock()
+        self._place: tuple[int, tuple[int, int]] | None = None
+        """Size and place of the file, noted at rest."""
+        self._writable = writable
         self._files = files
         self._reserved = reserved
         self._populated = 0
@@ -111,7 +130,7 @@ class MappedFile(FilePositions):
     ) -> MappedFile:
         """Map an existing file as wholly written and not known to be durable."""
         mapping = files.map(path, writable=writable, sparse=is_derived)
-        file = cls(path, mapping, files, base_offset=base_offset)
+        file = cls(path, mapping, files, base_offset=base_offset, writable=writable)
         file.wrote_position = file.size
         return file
 
@@ -212,7 +231,7 @@ class MappedFile(FilePositions):
         start = max(self._populated, self.wrote_position)
         end = min(self.wrote_position + window, self._reserved)
         if start < end:
-            self._mapping.populate(start, end - start)
+            self._mapped().populate(start, end - start)
             self._populated = end
         self.populate_at = self.size if end == self._reserved else end - window // 2
         self._load_ahead(load_window, load_step)
@@ -224,24 +243,24 @@ class MappedFile(FilePositions):
         if not is_late:
             end = min(end, start + step)
         if start < end:
-            self._mapping.load(start, end - start)
+            self._mapped().load(start, end - start)
             self._loaded = end
 
     def warm_up(self, how: WarmUp) -> None:
         """Load every page of a new file into memory, to stay there. Raises OSError of a sync."""
         self._locked = True
-        how.run(self._mapping)
+        how.run(self._mapped())
         self._populated = self.size
 
     def unlock(self) -> None:
         """Unlock the pages of a file that was warmed up. Idempotent."""
         if self._locked:
             self._locked = False
-            self._mapping.unlock()
+            self._mapped().unlock()
 
     def append(self, data: memoryview) -> None:
         """Copy into the page cache at ``wrote_position``, and move it. Raises OSError."""
-        self._mapping.write(self.wrote_position, data)
+        self._mapped().write(self.wrote_position, data)
         self.wrote_position += len(data)
 
     def set_end(self, position: int) -> None:
@@ -256,7 +275,7 @@ class MappedFile(FilePositions):
         """Make the next flush write a range that an earlier process may have failed to sync."""
         # A lost page may be a hole: a store to it on a full disk would kill the process.
         self.ensure_reserved(position + length)
-        self._mapping.rewrite(position, length)
+        self._mapped().rewrite(position, length)
         self.flushed_position = min(self.flushed_position, position)
 
     def mark_rest_dirty(self, position: int) -> None:
@@ -292,7 +311,7 @@ class MappedFile(FilePositions):
         if self._closed:
             raise ValueError(f"{self.path} is closed with unflushed bytes; flush before closing")
         try:
-            self._mapping.sync()
+            self._mapped().sync()
         except OSError as error:
             self._sync_error = error
             raise self._fail(error) from error
@@ -302,6 +321,53 @@ class MappedFile(FilePositions):
             f"sync of {self.path} failed ({error.strerror or error}); "
             "nothing after its flushed position is known to be on disk: replace or repair the disk"
         )
+
+    # rest
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether the file does not ``rest``."""
+        return self._mapping is not None
+
+    def rest(self) -> None:
+        """Have no mapping until the next use; slices that are held keep the one before.
+
+        For derived files, when nothing writes and everything is flushed.
+        """
+        with self._holders_lock, self._map_lock:
+            mapping = self._mapping
+            if mapping is not None and self.is_available and not self._closed:
+                self._place = self._here()
+                self._mapping = None
+                del self.view
+                mapping.unmap()
+
+    def map_again(self) -> tuple[MappedBytes, memoryview]:
+        """End the rest; returns the mapping and its view.
+
+        Raises StoreFailed when the file was removed or replaced meanwhile, OSError.
+        """
+        with self._map_lock:
+            mapping = self._mapping
+            if mapping is None:
+                if self._here() != self._place:
+                    raise StoreFailed(
+                        f"{self.path} was removed or replaced while the store is open; the next "
+                        "opening makes its entries again"
+                    )
+                mapping = self._files.map(self.path, writable=self._writable, sparse=True)
+                self.view = mapping.view
+                self._mapping = mapping
+            return mapping, self.view
+
+    def _here(self) -> tuple[int, tuple[int, int]] | None:
+        """Size and place of the file at the path."""
+        found = self._files.stat(self.path)
+        return None if found is None else (found.size, found.place)
+
+    def _mapped(self) -> MappedBytes:
+        mapping = self._mapping
+        return self.map_again()[0] if mapping is None else mapping
 
     # removal
 
@@ -322,16 +388,20 @@ class MappedFile(FilePositions):
 
     def _unlink(self) -> None:
         if self._files.stat(self.path) is not None:
+            self._mapped()  # it cannot be mapped later
             self._files.unlink(self.path)
         self._removed = True
-        self.unlock()
-        self._mapping.unmap()
+        self._unmap()
 
     def close(self) -> None:
         """Close the descriptor; the file stays. Idempotent; flush before."""
         self._closed = True
+        self._unmap()
+
+    def _unmap(self) -> None:
         self.unlock()
-        self._mapping.unmap()
+        if (mapping := self._mapping) is not None:
+            mapping.unmap()
 
 
 def _reservation(end: int) -> int:

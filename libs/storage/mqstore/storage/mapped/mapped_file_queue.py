@@ -58,6 +58,15 @@ class StrayFile:
     """The offset that its name states; None for another name."""
 
 
+@dataclass(frozen=True, slots=True)
+class FileRange:
+    """A range of a file."""
+
+    path: Path
+    offset: int
+    length: int
+
+
 class MappedFileQueue:
     """Segments in offset order; there may be holes where files are missing."""
 
@@ -206,6 +215,15 @@ class MappedFileQueue:
     def new_file_size(self) -> int:
         """Bytes of disk blocks that a new file takes."""
         return self.file_size if self._reserve is None else self._reserve
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether any file does not rest."""
+        return any(file.is_mapped for file in self.files)
+
+    def mapped_sizes(self) -> list[int]:
+        """The sizes of the files that do not rest."""
+        return [file.size for file in self.files if file.is_mapped]
 
     def find(self, offset: int) -> MappedFile | None:
         """The file that holds the byte at ``offset``, written or not; None without one."""
@@ -404,6 +422,11 @@ class MappedFileQueue:
         with self._change_lock:
             self.files = tuple(other for other in self.files if other is not file)
         return True
+
+    def rest(self) -> None:
+        """Let all files ``rest``."""
+        for file in self.files:
+            file.rest()
 
     def close(self) -> None:
         """Unmap all files; the files stay. Flush before."""

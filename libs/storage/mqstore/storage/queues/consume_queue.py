@@ -15,19 +15,18 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from enum import Enum, auto
 from operator import attrgetter
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from mqstore.storage._kernel import QueueWindow
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE
+from mqstore.storage.mapped.mapped_file_queue import FileRange
 from mqstore.storage.queues.due_fillers import DueFillers
 from mqstore.storage.queues.ext_addresses import first_address, last_address
 from mqstore.storage.queues.lost_files import close_gaps, make_again
-from mqstore.storage.queues.queue_entry import ENTRY, PRE_BLANK, QueueEntry, entries_in
+from mqstore.storage.queues.min_index import MinIndex
+from mqstore.storage.queues.queue_entry import ENTRY, PRE_BLANK, Put, QueueEntry, entries_in
 from mqstore.storage.queues.queue_holes import (
     first_not_blank,
     has_room,
@@ -49,30 +48,6 @@ if TYPE_CHECKING:
 
 _OFFSET_MAX: Final = 2**63 - 1
 _BASE_OFFSET: Final = attrgetter("base_offset")
-
-
-class Put(Enum):
-    """The result of putting an entry."""
-
-    APPENDED = auto()
-    FILLED = auto()
-    """A hole below ``max_index`` was filled."""
-    PRESENT = auto()
-    """The same entry was there."""
-    DIFFERENT = auto()
-    """Another entry was there and was kept."""
-    REFUSED = auto()
-    """The queue offset is impossible: negative, or further ahead of the queue or before its first
-    entry than the log between has room for records."""
-
-
-@dataclass(frozen=True, slots=True)
-class FileRange:
-    """A range of a file."""
-
-    path: Path
-    offset: int
-    length: int
 
 
 class ConsumeQueue:
@@ -97,7 +72,7 @@ class ConsumeQueue:
         self.entries_per_file = file_size // QUEUE_ENTRY_SIZE
         self.files = files
         self.window = QueueWindow()
-        self._min_index = 0
+        self._minimum = MinIndex(self)
         self._named = 0
         """First index of a file that held no entry and was removed."""
         self._attached: MappedFile | None = None
@@ -105,6 +80,8 @@ class ConsumeQueue:
         self._changed: set[MappedFile] = set()
         """Files that were changed below the flushed position."""
         self.due_fillers = DueFillers(self, self._overwrite)
+        self._quiet_at = -1
+        """``max_index`` at the last ``may_rest``."""
 
     def load(self) -> list[StrayFile]:
         """Map the files and find the end; returns the stray files.
@@ -113,7 +90,7 @@ class ConsumeQueue:
         holes and are filled by the next ``put`` of them.
         """
         strays = self.files.load() + (self.ext.load() if self.ext is not None else [])
-        self._min_index = self.first_index
+        self._minimum.set(self.first_index)
         self.window.next_index = self._find_end()
         self._remove_from(self.max_index)
         self._detach()
@@ -127,7 +104,7 @@ class ConsumeQueue:
     @property
     def min_index(self) -> int:
         """The first entry at or above the log's minimum, as last corrected."""
-        return self._min_index
+        return self._minimum.get()
 
     @property
     def max_index(self) -> int:
@@ -243,7 +220,8 @@ class ConsumeQueue:
     def may_be_dirty(self) -> bool:
         """Whether ``flush`` may have something to sync."""
         end = self.window.next_index * QUEUE_ENTRY_SIZE
-        return end != self.files.flushed_where or self.ext is not None or bool(self._changed)
+        has_units = self.ext is not None and self.ext.may_be_dirty
+        return end != self.files.flushed_where or has_units or bool(self._changed)
 
     def flush(self, least_pages: int = 0) -> bool:
         """Sync the written part if it is at least ``least_pages`` pages; returns whether it was
@@ -273,17 +251,37 @@ class ConsumeQueue:
             self._changed.add(last)
             self.flush()
 
+    def may_rest(self) -> bool:
+        """Whether no entry came since the last call, files are mapped, and all is on disk."""
+        before, self._quiet_at = self._quiet_at, self.max_index
+        return before == self.max_index and self.is_mapped and not self.may_be_dirty
+
+    def rest(self) -> None:
+        """Unmap the files until their next use, if an entry has not come since ``may_rest``. Not
+        while another thread writes or flushes."""
+        if self._quiet_at == self.max_index and not self.may_be_dirty:
+            self._detach()
+            for files in self._all_files:
+                files.rest()
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether any of its files is mapped now."""
+        return any(files.is_mapped for files in self._all_files)
+
+    @property
+    def _all_files(self) -> tuple[MappedFileQueue, ...]:
+        return (self.files,) if self.ext is None else (self.files, self.ext.files)
+
     # shortening ---------------------------------------------------------------------------
 
     def correct_min(self, min_physical: int) -> None:
         """Set ``min_index`` to the first entry at or above the log's minimum, as RocketMQ does.
 
-        Without such an entry: ``max_index``. Pre-blank entries count as offset 0.
+        Without such an entry: ``max_index``. Pre-blank entries count as offset 0. A queue at
+        ``rest`` stays so: its entries are read when ``min_index`` is read.
         """
-        if min_physical <= 0:
-            self._min_index = self.first_index
-        else:
-            self._min_index = self.find_by_physical(min_physical)
+        self._minimum.correct(min_physical)
 
     def delete_before(self, min_physical: int) -> int:
         """Unlink files whose last entry is below the log's minimum, never the last file; returns
@@ -298,7 +296,7 @@ class ConsumeQueue:
             self.files.remove_first(expired)
         self.correct_min(min_physical)
         if self.ext is not None:
-            address = first_address(self, self._min_index, self.max_index)
+            address = first_address(self, self.min_index, self.max_index)
             expired += 0 if address is None else self.ext.delete_before(address)
         return expired
 
@@ -311,7 +309,7 @@ class ConsumeQueue:
                 mapped.ensure_reserved(size)
                 mapped.view[:size] = PRE_BLANK * (size // QUEUE_ENTRY_SIZE)
                 self._changed.add(mapped)
-        self._min_index = index
+        self._minimum.set(index)
 
     def tail_after(self, physical_offset: int) -> list[FileRange]:
         """The file ranges that ``truncate_after`` would drop, to be saved first."""
@@ -344,7 +342,7 @@ class ConsumeQueue:
             last.view[position : position + length] = bytes(length)
             self._changed.add(last)
         self.window.next_index = keep
-        self._min_index = min(self._min_index, keep)
+        self._minimum.set(min(self._minimum.last, keep))
         return dropped
 
     def mark_dirty(self, physical_offset: int) -> None:
@@ -387,7 +385,7 @@ class ConsumeQueue:
                 return None
             return stored + shift_ms(entry.physical_offset) >= timestamp_ms
 
-        return search(self, self._min_index, reached)
+        return search(self, self.min_index, reached)
 
     def find_by_physical(self, physical_offset: int) -> int:
         """Find the first entry at or above a physical offset; ``max_index`` when there is none."""
@@ -482,7 +480,8 @@ class ConsumeQueue:
     def _remove_all(self) -> None:
         self._detach()
         self.files.remove_from(0)
-        self.window.next_index = self._min_index = 0
+        self.window.next_index = 0
+        self._minimum.set(0)
 
     def _end_below(self, physical_offset: int) -> int:
         """The position after the last entry below an offset that names a record.
@@ -510,7 +509,8 @@ class ConsumeQueue:
         mapped.ensure_reserved(offset - base)
         mapped.view[: offset - base] = PRE_BLANK * ((offset - base) // QUEUE_ENTRY_SIZE)
         mapped.wrote_position = offset - base
-        self.window.next_index = self._min_index = index
+        self.window.next_index = index
+        self._minimum.set(index)
 
     def _may_reach(self, index: int, physical_offset: int) -> bool:
         """Whether the log before the record has room for as many records as entries are missing."""

@@ -145,6 +145,11 @@ class ConsumeQueueExt:
         expired = [file for file in self.files.files[:-1] if file.end_offset <= offset]
         return self.files.remove_first(len(expired)) if expired else 0
 
+    @property
+    def may_be_dirty(self) -> bool:
+        """Whether ``flush`` may have something to sync."""
+        return self.files.max_offset != self.files.flushed_where or bool(self._changed)
+
     def flush(self, least_pages: int = 0) -> bool:
         """Sync as ``ConsumeQueue.flush``."""
         changed, self._changed = self._changed, set()

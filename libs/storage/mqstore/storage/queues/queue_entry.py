@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mqstore.storage.layout import EXT_ADDRESS_MAX, PRE_BLANK_SIZE, QUEUE_ENTRY_SIZE
@@ -44,6 +45,21 @@ class QueueEntry(NamedTuple):
     def is_ext_address(self) -> bool:
         """Whether its tagsCode is the address of a ConsumeQueueExt unit."""
         return is_ext_address(self.tags_code)
+
+
+class Put(Enum):
+    """The result of putting an entry."""
+
+    APPENDED = auto()
+    FILLED = auto()
+    """A hole below ``max_index`` was filled."""
+    PRESENT = auto()
+    """The same entry was there."""
+    DIFFERENT = auto()
+    """Another entry was there and was kept."""
+    REFUSED = auto()
+    """The queue offset is impossible: negative, or further ahead of the queue or before its first
+    entry than the log between has room for records."""
 
 
 def is_ext_address(tags_code: int) -> bool:
