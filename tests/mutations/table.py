@@ -65,7 +65,7 @@ _FILES: Final = (
     _of(
         "No directory sync after a new segment",
         "mapped.mapped_file",
-        "            if not is_derived:\n                files.sync_directory(path.parent)\n",
+        "            if is_durable:\n                files.sync_directory(path.parent)\n",
         "            if False:\n                files.sync_directory(path.parent)\n",
     ),
     _of(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,10 @@ import pytest
 
 from mqstore.client import AsyncClient, NewMessage
 from mqstore.service.key_shards import shard_of
-from mqstore.storage.admin import KeyOwners
+from mqstore.storage.admin import KeyOwners, KeyOwnersFile
 from tests.unit.writer.writers_in_process import Writers, run, url_of
 
+WAIT_S = 30.0
 KEY_OF_2 = next(
     k for k in map(str, range(99)) if (shard_of(k, [0, 1]), shard_of(k, [0, 1, 2])) == (0, 2)
 )
@@ -132,6 +135,37 @@ def test_a_new_store_copies_the_record_of_the_others(tmp_path: Path) -> None:
         await writers.start(0)
         await writers.service(0).shards.check()
         assert writers.service(0).key_ownership.record == version
+
+    run(tmp_path, act)
+
+
+def test_a_key_that_was_stored_while_the_first_owners_were_noted_is_found_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk writes beside the event loop, which stores messages under the owners before."""
+    loop_threads = {threading.get_ident()}
+    real = KeyOwnersFile.put
+    stored: list[dict[str, Any]] = []
+
+    async def act(writers: Writers) -> None:
+        loop, service = asyncio.get_running_loop(), writers.service(0)
+
+        def put_slowly(file: KeyOwnersFile, record: KeyOwners) -> None:
+            if file is service.store.key_owners and not stored:
+                assert threading.get_ident() not in loop_threads
+                made = produce(writers, 0, KEY_OF_2)
+                stored.append(asyncio.run_coroutine_threadsafe(made, loop).result(WAIT_S))
+            real(file, record)
+
+        assert owners(writers, 0) == (0, 1)
+        writers.count = 3
+        writers.put_list()
+        await writers.start(2)
+        monkeypatch.setattr(KeyOwnersFile, "put", put_slowly)
+        await writers.check()
+        assert stored[0]["shard"] == 0
+        assert owners(writers, 0) == (0, 1, 2)
+        assert (await produce(writers, 0, KEY_OF_2))["repeat"] is True
 
     run(tmp_path, act)
 

@@ -131,7 +131,7 @@ class Lack(StrEnum):
     """The process, or the system, may open no more files."""
     DISK_ERROR = "disk-error"
     """The disk refused, with an I/O error for example."""
-    TIME = "time"
+    TIME = "slow-disk"
     """The file is being made, or a buffer for it is about to be free."""
 
 

@@ -86,11 +86,15 @@ class FileShortage:
         ``retry`` tries again and returns whether the file exists; it raises SegmentCreationFailed
         on another failure.
         """
-        if not isinstance(error, SegmentCreationFailed) or error.lack is Lack.TIME:
+        if not isinstance(error, SegmentCreationFailed):
             return
+        is_late = error.lack is Lack.TIME
         with self._lock:
+            if is_late and self._refusal is not None:
+                return
             self._refusal, self._offset, self._retry = PutRefusal.of(error), offset, retry
-        self._on_change()
+        if not is_late:  # more room would not help
+            self._on_change()
 
     def end(self, offset: int) -> None:
         """Clear the failure: a put got room in the segment that begins at ``offset``.

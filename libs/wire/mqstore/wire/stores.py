@@ -105,7 +105,7 @@ class PutRefusal(MappingReply, title="PutRefusalView"):
         str,
         Field(
             description="read-only, failed, closing, paused, disk-full (a ratio), no-room, "
-            "too-many-files or disk-error."
+            "too-many-files, disk-error or slow-disk."
         ),
     ]
     detail: str

@@ -13,7 +13,7 @@ from mqstore.wire import findings as operations
 from mqstore.wire.findings import TRANSACTION_STUCK_MS, Finding, Findings
 from mqstore.writer.service import WriterService
 
-REFUSALS: Final = frozenset({"too-many-files", "disk-error", "failed"})
+REFUSALS: Final = frozenset({"too-many-files", "disk-error", "slow-disk", "failed"})
 """Reasons why puts are refused that neither room nor a person ends: as the alert PutsRefused."""
 
 

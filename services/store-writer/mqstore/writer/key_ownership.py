@@ -170,7 +170,8 @@ class KeyOwnership:
         if self._store.log.max_offset:
             await self._write(_as_listed(self._shards.members.keys))
         elif ready := await self._find_ready(wanted, {}):
-            await self._write(KeyOwners(version=self._now_ms, shards=tuple(sorted(ready))))
+            made = KeyOwners(version=self._now_ms, shards=tuple(sorted(ready)))
+            await self._write(made, unused=tuple(wanted))
 
     async def _find_ready(self, shards: Sequence[int], released: dict[int, int]) -> list[int]:
         """Those of some shards that are ready; of released ones, those that were started again."""
@@ -195,17 +196,16 @@ class KeyOwnership:
     async def _put(self, shards: Sequence[int], released: dict[int, int]) -> None:
         """Change the owners, and note those that were."""
         before = self.current
-        former = list(before.former)
-        if tuple(shards) != before.shards and not self._is_unused(before):
+        former, is_unused = list(before.former), self._is_unused(before)
+        if tuple(shards) != before.shards and not is_unused:
             former.append(FormerOwners(shards=before.shards, ended_ms=self._now_ms))
-        await self._write(
-            KeyOwners(
-                version=max(self._now_ms, before.version + 1),
-                shards=tuple(shards),
-                former=tuple(former[-FORMER_MAX:]),
-                released=released,
-            )
+        made = KeyOwners(
+            version=max(self._now_ms, before.version + 1),
+            shards=tuple(shards),
+            former=tuple(former[-FORMER_MAX:]),
+            released=released,
         )
+        await self._write(made, unused=before.shards if is_unused else None)
 
     def _is_unused(self, owners: KeyOwners) -> bool:
         """Whether nothing was stored under these owners: a new release has just this shard."""
@@ -214,15 +214,18 @@ class KeyOwnership:
             owners.shards == (self._shards.own,) and store is not None and not store.log.max_offset
         )
 
-    async def _write(self, record: KeyOwners) -> None:
+    async def _write(self, record: KeyOwners, unused: tuple[int, ...] | None = None) -> None:
+        """Write a record. Nothing was stored under the owners ``unused``: they become former ones
+        if something was while the disk wrote."""
         store = self._store
         if store is None:
             return
         try:
-            if store.log.max_offset:
-                await asyncio.to_thread(store.key_owners.put, record)
-            else:  # before the first message is stored
-                store.key_owners.put(record)
+            await asyncio.to_thread(store.key_owners.put, record)
+            if unused is not None and unused != record.shards and store.log.max_offset:
+                former = FormerOwners(shards=unused, ended_ms=self._now_ms)
+                changed = {"version": record.version + 1, "former": (*record.former, former)}
+                await asyncio.to_thread(store.key_owners.put, record.model_copy(update=changed))
         except OSError as error:
             log.error("the shards that own keys cannot be noted", error=str(error))
             return

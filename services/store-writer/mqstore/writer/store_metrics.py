@@ -51,7 +51,7 @@ SIZE_BUCKETS: Final = (1 << 10, 4 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20)
 """Bounds in bytes of the buckets of rocketmq_message_size."""
 PUT_REFUSALS: Final = (
     *("read-only", "failed", "closing", "paused", "disk-full"),
-    *(lack.value for lack in Lack if lack is not Lack.TIME),
+    *(lack.value for lack in Lack),
 )
 """Each reason of ``PutRefusal``."""
 

@@ -14,8 +14,8 @@ import pytest
 
 from mqstore.storage.codec.record import Record, decode, scan
 from mqstore.storage.errors import StoreFailed
-from mqstore.storage.index import service as index_service
 from mqstore.storage.index.file import IndexFile
+from mqstore.storage.index.names import name_after
 from mqstore.storage.index.service import IndexService
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.paths import StorePaths
@@ -129,7 +129,7 @@ def test_names_are_local_times_that_never_repeat_or_go_back(tmp_path: Path) -> N
     ],
 )
 def test_a_name_follows_the_last_one_when_the_clock_does_not(last: str, following: str) -> None:
-    assert index_service._name_after(last) == following
+    assert name_after(last) == following
 
 
 def test_a_full_file_moves_the_checkpoint_once_it_is_synced(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
 from threading import Lock
@@ -30,6 +29,7 @@ from mqstore.storage.index.file import (
     why_misplaced,
     why_untrusted,
 )
+from mqstore.storage.index.names import name_after, time_name
 from mqstore.storage.index.publication import (
     Journal,
     StagedFile,
@@ -40,6 +40,7 @@ from mqstore.storage.index.publication import (
 )
 from mqstore.storage.layout import StoreFormat, SysFlag
 from mqstore.storage.mapped.mapped_file import MappedFile
+from mqstore.storage.mapped.mapped_file_queue import sync_directories
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import Seams
 from mqstore.storage.tables.checkpoint import Checkpoint
@@ -51,9 +52,6 @@ KEY_SIZE_MIN: Final = 2
 ROOM_ITEMS: Final = 1 << 14
 """Items whose disk blocks are reserved at a time, ahead of writing."""
 TIME_MAX: Final = 2**63 - 1
-NAME_DIGITS: Final = 17
-"""Digits of an index file's name: year 4, then month, day, hour, minute, second 2 each, millisecond
-3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +131,8 @@ class IndexService:
         self._journal: Journal | None = None
         self._full: list[IndexFile] = []
         """Full files that are not synced yet."""
+        self._names_due = False
+        """Whether names of files may not be durable."""
         self.synced_end = 0
         """Files that end below this physical offset are on disk."""
 
@@ -277,9 +277,10 @@ class IndexService:
             last is None
             or last.index_count > 1
             or self._is_gone(last)
-            or _name_after(before, room) >= last.path.name
+            or name_after(before, room) >= last.path.name
         ):
-            self._roll(last, max(_name_after(self._last_name, room), self._next_name()))
+            name = max(name_after(self._last_name, room), self._next_name())
+            self._roll(last, name, is_durable=True)
         self.rebuild_boundary = self.files[-1].path.name
 
     def room_for(self, log_bytes: int) -> int:
@@ -393,6 +394,9 @@ class IndexService:
 
     def _flush(self, everything: bool) -> int:
         flushed = 0
+        if self._names_due and (everything or self._full):
+            self._names_due = False
+            sync_directories(self._seams.files, (self._paths.index, self._paths.index.parent))
         while self._full:
             file = self._full[0]
             file.flush()
@@ -506,8 +510,8 @@ class IndexService:
                 break
         return total
 
-    def _roll(self, full: IndexFile | None, name: str) -> IndexFile:
-        file = self._create(name)
+    def _roll(self, full: IndexFile | None, name: str, *, is_durable: bool = False) -> IndexFile:
+        file = self._create(name, is_durable)
         if full is not None:
             header = full.header
             file.carry(header.end_physical, header.end_ms)
@@ -518,10 +522,11 @@ class IndexService:
         self._note_change()
         return file
 
-    def _create(self, name: str) -> IndexFile:
+    def _create(self, name: str, is_durable: bool) -> IndexFile:
+        """Make a file that is durable at once, or with the first flush that counts on it."""
         for directory in (self._paths.index, self._paths.queue_staging):
             if self._seams.files.stat(directory) is None:
-                self._seams.files.make_directories(directory)
+                self._seams.files.make_directories(directory, sync=is_durable)
         path = self._paths.index / name
         if self._leftover is not None and self._seams.files.stat(self._leftover) is not None:
             self._seams.files.unlink(self._leftover)
@@ -533,8 +538,10 @@ class IndexService:
             staged=self._paths.queue_staging / f"index-{name}",
             # Slots are written in any order; items one after another, reserved in steps.
             reserve=items_start(self.slots),
+            is_durable=is_durable,
         )
         self._leftover = None
+        self._names_due = self._names_due or not is_durable
         self._last_name = name
         return IndexFile(mapped, self.slots, self.index_num)
 
@@ -547,7 +554,7 @@ class IndexService:
         if kept is None:
             self._last_name = max(self._last_name, last)
             return [self._take_name() for _ in range(count)]
-        names = [_name_after(last, number) for number in range(1, count + 1)]
+        names = [name_after(last, number) for number in range(1, count + 1)]
         if names and names[-1] >= kept:
             raise ValueError(f"{count} index files have no names before {kept}")
         return names
@@ -558,9 +565,8 @@ class IndexService:
 
     def _next_name(self) -> str:
         """The time of creation, local, in ms; unique, and later than every name before."""
-        now = datetime.fromtimestamp(self._seams.clock.now_ms() / 1000)
-        name = _time_name(now)
-        return name if name > self._last_name else _name_after(self._last_name)
+        name = time_name(self._seams.clock.now_ms())
+        return name if name > self._last_name else name_after(self._last_name)
 
     def _attach(self) -> None:
         """Point the window at the last file, up to its reserved disk blocks."""
@@ -584,16 +590,3 @@ def index_keys_of(record: Record, *, tags: bool) -> list[str]:
     if tags and record.tags:
         keys.append(KEY_SEPARATOR.join((topic, TAGS_TYPE, record.tags)))
     return keys
-
-
-def _time_name(moment: datetime) -> str:
-    return moment.strftime("%Y%m%d%H%M%S") + f"{moment.microsecond // 1000:03d}"
-
-
-def _name_after(name: str, count: int = 1) -> str:
-    """The name that is later by ``count``; each name between them is valid too."""
-    try:
-        last = datetime.strptime(name[:14], "%Y%m%d%H%M%S") + timedelta(milliseconds=int(name[14:]))
-        return _time_name(last + timedelta(milliseconds=count))
-    except (ValueError, OverflowError):
-        return str(int(name or 0) + count).zfill(max(len(name), NAME_DIGITS))

@@ -203,8 +203,9 @@ class CommitLog:
     @property
     def put_refusal(self) -> PutRefusal | None:
         """Why the next put, or the next one that needs a file, would be rejected; else None."""
-        refusal = self._refusal
-        return self.shortage.refusal if refusal is None else PutRefusal.of(refusal())
+        if (refusal := self._refusal) is not None:
+            return PutRefusal.of(refusal())
+        return self.shortage.refusal or self.next_segment.refusal
 
     def refuse_puts(self, reason: str, detail: str) -> None:
         """Reject puts from now on with StoreNotWritable (closing, read-only…), for good.

@@ -11,10 +11,10 @@ from functools import partial
 from typing import Final, Protocol
 
 from mqstore.storage.config import StoreConfig
-from mqstore.storage.errors import FilePending, PageCacheBusy, SegmentCreationFailed
+from mqstore.storage.errors import FilePending, Lack, PageCacheBusy, SegmentCreationFailed
 from mqstore.storage.mapped.mapped_file import MappedFile
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
-from mqstore.storage.put_refusal import FileShortage, file_failure
+from mqstore.storage.put_refusal import FileShortage, PutRefusal, file_failure
 from mqstore.storage.seams import Clock
 
 _log: Final = logging.getLogger(__name__)
@@ -97,13 +97,19 @@ class NextSegment:
         offset = 0 if last is None else last.end_offset
         return self._allocation is not None and self._allocation.has(offset)
 
+    @property
+    def refusal(self) -> PutRefusal | None:
+        """Why puts that need the segment are rejected: one has waited for it for too long."""
+        waited_ms = self.waiting_ms
+        if waited_ms <= self._busy_after_ms:
+            return None
+        detail = f"a put has waited {waited_ms:.0f} ms for a segment; the disk is busy, try later"
+        return PutRefusal(Lack.TIME.value, detail)
+
     def check_busy(self) -> None:
         """Raise PageCacheBusy if a put has waited for too long."""
-        waited_ms = self.waiting_ms
-        if waited_ms > self._busy_after_ms:
-            raise PageCacheBusy(
-                f"a put has waited {waited_ms:.0f} ms for a segment; the disk is busy, try later"
-            )
+        if (refusal := self.refusal) is not None:
+            raise PageCacheBusy(refusal.detail)
 
     def get(self, offset: int) -> MappedFile:
         """Return the segment that begins at ``offset``.

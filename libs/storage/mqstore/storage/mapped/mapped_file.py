@@ -95,8 +95,10 @@ class MappedFile(FilePositions):
         base_offset: int = 0,
         reserve: int | None = None,
         is_derived: bool = False,
+        is_durable: bool = True,
     ) -> MappedFile:
-        """Create a zero-filled file, durable under its name at return unless ``is_derived``.
+        """Create a zero-filled file, durable under its name at return if ``is_durable`` and not
+        ``is_derived``.
 
         It is made at ``staged`` (same file system; an old file there is removed) and renamed.
         ``reserve`` bytes from its start get disk blocks, by default all. Raises OSError when there
@@ -106,10 +108,11 @@ class MappedFile(FilePositions):
             raise FileExistsError(f"{path} is there already")
         if files.stat(staged) is not None:
             files.unlink(staged)
-        files.create(staged, size, reserve=reserve, sync=not is_derived)
+        is_durable = is_durable and not is_derived
+        files.create(staged, size, reserve=reserve, sync=is_durable)
         files.rename(staged, path)
         try:
-            if not is_derived:
+            if is_durable:
                 files.sync_directory(path.parent)
             mapping = files.map(path, writable=True, sparse=is_derived)
         except OSError:

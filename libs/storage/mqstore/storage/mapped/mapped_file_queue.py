@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from operator import attrgetter
@@ -16,11 +16,12 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
+from mqstore.storage.errors import StoreFailed
 from mqstore.storage.layout import PAGE_SIZE
 from mqstore.storage.mapped.mapped_file import MappedFile
 from mqstore.storage.mapped.warm_up import WarmUp
 from mqstore.storage.paths import segment_name, segment_offset
-from mqstore.storage.seams import Seams
+from mqstore.storage.seams import FileSystem, Seams
 
 POPULATE_WINDOW: Final = 4 << 20
 """Bytes of pages faulted in ahead of the write position of a file that is reserved whole.
@@ -434,6 +435,15 @@ class MappedFileQueue:
             files, self.files = self.files, ()
         for file in files:
             file.close()
+
+
+def sync_directories(files: FileSystem, directories: Iterable[Path]) -> None:
+    """Make the names of new files durable. Raises StoreFailed."""
+    for directory in directories:
+        try:
+            files.sync_directory(directory)
+        except OSError as error:
+            raise StoreFailed(f"sync of {directory} failed ({error})") from error
 
 
 def _holds(file: MappedFile, offset: int) -> bool:

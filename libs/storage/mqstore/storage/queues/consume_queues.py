@@ -19,7 +19,12 @@ from mqstore.storage._kernel import QueueWindow
 from mqstore.storage.codec.java_text import decode_utf8
 from mqstore.storage.errors import StoreFailed
 from mqstore.storage.layout import QUEUE_ENTRY_SIZE
-from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue, StrayFile, StrayReason
+from mqstore.storage.mapped.mapped_file_queue import (
+    MappedFileQueue,
+    StrayFile,
+    StrayReason,
+    sync_directories,
+)
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.queues.consume_queue import ConsumeQueue
 from mqstore.storage.queues.consume_queue_ext import ConsumeQueueExt
@@ -279,11 +284,7 @@ class ConsumeQueues:
             if files.names_due:
                 files.names_due = False
                 due.update((files.directory, *files.directory.parents[:_DEPTH]))
-        for directory in sorted(due, reverse=True):
-            try:
-                self._seams.files.sync_directory(directory)
-            except OSError as error:
-                raise StoreFailed(f"sync of {directory} failed ({error})") from error
+        sync_directories(self._seams.files, sorted(due, reverse=True))
 
     def delete_before(self, min_physical: int) -> Iterator[int]:
         """Unlink the files below the log's minimum and correct minima; yields the number of files
