@@ -130,6 +130,8 @@ class DirectoryRecovery:
         for file in files.files:
             if file.base_offset <= found.max_offset:
                 file.set_end(min(file.size, found.max_offset - file.base_offset))
+        if found.read_only is not None:  # segments behind the end stay on the disk
+            files.leave_out_from(found.max_offset + 1)
         files.mark_flushed(found.max_offset)
         self._segments = tuple((each.path, each.base_offset, each.size) for each in files.files)
         return files

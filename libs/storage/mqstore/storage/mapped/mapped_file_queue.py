@@ -410,6 +410,14 @@ class MappedFileQueue:
                 file.set_end(max(0, offset - file.base_offset))
         self.flushed_where = min(self.flushed_where, offset)
 
+    def leave_out_from(self, offset: int) -> None:
+        """Unmap the files that begin at ``offset`` or later; they stay."""
+        with self._change_lock:
+            gone = [file for file in self.files if file.base_offset >= offset]
+            self.files = self.files[: len(self.files) - len(gone)]
+        for file in gone:
+            file.close()
+
     def sync_names(self) -> None:
         """Sync the directory, so that the set of files is durable. Raises OSError."""
         self._seams.files.sync_directory(self.directory)
