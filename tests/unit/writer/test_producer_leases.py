@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mqstore.service.problems import OVERLOADED, PRODUCER_TAKEN, Problem
+from mqstore.service.problems import CLIENT_OVER_SHARE, OVERLOADED, PRODUCER_TAKEN, Problem
 from mqstore.writer.transactions import producers
 from mqstore.writer.transactions.producers import Producer, Producers, Target
 
@@ -119,6 +119,32 @@ def test_there_is_a_bound(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(Problem) as refused:
         bench.register("two")
     assert refused.value.kind is OVERLOADED
+
+
+def test_one_client_takes_its_share_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producers, "PRODUCERS_MAX", 10)
+    known = Producers(lambda: 0.0, client_share=40)
+
+    def register(name: str, client: str | None, address: str = "1.2.3.4") -> Producer:
+        target = Target(f"https://{name}", address, "a")
+        return known.register("billing", name, target, SECRET, 90, client=client)
+
+    for number in range(4):
+        register(f"a{number}", "10.0.0.1")
+    with pytest.raises(
+        Problem, match=r"10\.0\.0\.1 has registered its share of 4 producers"
+    ) as refused:
+        register("a4", "10.0.0.1")
+    assert refused.value.kind is CLIENT_OVER_SHARE
+    register("a3", "10.0.0.1")
+    register("a3", "10.0.0.1", "1.2.3.5")
+    for number in range(4):
+        register(f"b{number}", None)
+    with pytest.raises(Problem):
+        register("b4", None)
+    known.remove("billing", "a0")
+    register("a4", "10.0.0.1")
+    assert len(list(known)) == 8
 
 
 def test_a_registration_belongs_to_the_application_that_knows_its_secret(bench: Bench) -> None:

@@ -74,7 +74,12 @@ def info(session: Session, group: GroupName) -> int:
         mqstore group info billing -o yaml
     """
     found = session.client.group(group)
-    offsets = session.client.offsets(group)
+    from mqstore.client import every_page  # slow to import
+
+    pages = list(every_page(session.client.offsets, group))
+    offsets = pages[0].model_copy(
+        update={"offsets": tuple([each for page in pages for each in page.offsets])}
+    )
     if session.out.is_table:
         session.out.item(found, _COLUMNS)
         settings = found.config.model_dump(by_alias=True)
@@ -214,7 +219,10 @@ def seek(
     """
     place = f"queue {queue} of {topic}"
     if dry_run:
-        offsets = session.client.offsets(group, topic=topic).offsets
+        from mqstore.client import every_page  # slow to import
+
+        pages = every_page(session.client.offsets, group, topic=topic)
+        offsets = [each for page in pages for each in page.offsets]
         now = [each.committed for each in offsets if each.queue_id == queue]
         before = ", ".join("-" if each is None else str(each) for each in now) or "-"
         session.out.done(f"would move the group {group} in {place} from {before} to {to}")

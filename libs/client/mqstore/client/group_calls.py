@@ -80,9 +80,13 @@ def delete_group(name: str, *, clean_offset: bool = False) -> Call[Nothing]:
     return call(DELETE_GROUP, at={"group": name}, params=params)
 
 
-def offsets(group: str, *, topic: str | None = None) -> Call[GroupOffsets]:
-    """Return the committed offsets of a group, by topic and queue."""
-    return call(OFFSETS, at={"group": group}, params=given(topic=topic))
+def offsets(
+    group: str, *, topic: str | None = None, limit: int | None = None, cursor: str | None = None
+) -> Call[GroupOffsets]:
+    """Return a page of the committed offsets of a group, by topic and queue: ``every_page`` has
+    all."""
+    params = given(topic=topic, limit=limit, cursor=cursor)
+    return call(OFFSETS, at={"group": group}, params=params)
 
 
 def commit(

@@ -138,8 +138,8 @@ class Settings(BaseSettings):
     max_requests: Annotated[int, Field(ge=1)] = 16_384
     """Requests in progress at one time, long polls included."""
     max_client_share: Annotated[int, Field(ge=1, le=100)] = 80
-    """Percent of connections, requests and bytes that one address may have; 100 behind a
-    proxy."""
+    """Percent of connections, requests, bytes and registered producers that one address may have;
+    100 behind a proxy."""
     receive_timeout_s: Annotated[float, Field(gt=0)] = 30.0
     """Seconds in which a client must send its whole request, or finish a TLS handshake; then it is
     refused (408) or disconnected."""

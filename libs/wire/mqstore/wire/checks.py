@@ -104,6 +104,13 @@ class ProducerTarget(ComponentRequest, strict=True):
     ]
     secret: Annotated[str, Field(min_length=1, max_length=SECRET_LENGTH_MAX, repr=False)]
     lease_seconds: LeaseSeconds = 90
+    client: (
+        Annotated[
+            str,
+            Field(max_length=100, description="The address that registers it, which has a share."),
+        ]
+        | None
+    ) = None
 
 
 class CallableProducer(Reply):

@@ -89,10 +89,11 @@ class GroupOffset(Reply):
 
 
 class GroupOffsets(OfShards):
-    """The committed offsets of a group."""
+    """Committed offsets of a group: a page of them, or those that were committed."""
 
     group: str
     offsets: tuple[GroupOffset, ...]
+    next: Annotated[str | None, Field(description="The cursor to go on with.")] = None
 
     model_config = ConfigDict(json_schema_extra={"example": examples.OFFSETS})
 

@@ -31,12 +31,13 @@ class DamageReply(Reply):
 
 
 class AllOffsets(Reply):
-    """The committed offsets of all groups, from store-writer's memory."""
+    """A page of the committed offsets of all groups, from store-writer's memory."""
 
     offsets: Annotated[
         dict[str, dict[int, int]],
         Field(description="The next message to consume, by `TOPIC@GROUP` and queue id."),
     ]
+    next: Annotated[str | None, Field(description="The cursor to go on with.")] = None
 
 
 class PendingMessages(Reply):
@@ -52,7 +53,7 @@ class PendingMessages(Reply):
 
 
 class ConsumerStates(Reply):
-    """The states of the messages of shared groups, from store-writer's memory."""
+    """The states of the messages of shared groups, from store-writer's memory: a page of groups."""
 
     pending: Annotated[
         tuple[PendingMessages, ...], Field(description="Of queues with leases or returns.")
@@ -64,6 +65,7 @@ class ConsumerStates(Reply):
             " delayed messages wait to count them."
         ),
     ]
+    next: Annotated[str | None, Field(description="The cursor to go on with.")] = None
 
 
 CONSUMER_STATES: Final = Operation(

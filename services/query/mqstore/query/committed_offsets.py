@@ -8,6 +8,7 @@ sync. Offsets from memory make an acknowledged commit count at once in the lags 
 from __future__ import annotations
 
 import asyncio
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import TypeVar
@@ -37,10 +38,12 @@ class _Offset(msgspec.Struct, rename="camel"):
 
 class _Offsets(msgspec.Struct):
     offsets: list[_Offset]
+    next: str | None = None
 
 
 class _AllOffsets(msgspec.Struct):
     offsets: dict[str, dict[int, int]]
+    next: str | None = None
 
 
 class _Pending(msgspec.Struct, rename="camel"):
@@ -56,6 +59,10 @@ class ConsumerStates(msgspec.Struct):
 
     pending: list[_Pending]
     delayed: dict[str, int] | None
+    next: str | None = None
+
+
+P = TypeVar("P", _AllOffsets, ConsumerStates)
 
 
 class CommittedOffsets:
@@ -72,31 +79,56 @@ class CommittedOffsets:
     async def read_group(self, group: str, scope: Scope) -> Sequence[Commit] | None:
         """Return the offsets of one group, none for a group without offsets."""
         path = f"/v1/groups/{quote(group, safe='')}/offsets"
-        reply = await self._writer.request("GET", path, select_request_headers(scope))
-        if reply is None:
-            return None
-        if reply.status_code == HTTPStatus.NOT_FOUND:
-            return ()
-        found = _decode(reply, _Offsets)
-        if found is None:
-            return None
-        return [
-            Commit(each.topic, each.queue_id, each.committed)
-            for each in found.offsets
-            if each.committed is not None
-        ]
+        headers = select_request_headers(scope)
+        found: list[Commit] = []
+        cursor: str | None = None
+        while True:
+            reply = await self._writer.request("GET", _with_cursor(path, cursor), headers)
+            if reply is not None and reply.status_code == HTTPStatus.NOT_FOUND:
+                return found
+            page = None if reply is None else _decode(reply, _Offsets)
+            if page is None:
+                return None
+            found += [
+                Commit(each.topic, each.queue_id, each.committed)
+                for each in page.offsets
+                if each.committed is not None
+            ]
+            if (cursor := page.next) is None:
+                return found
 
     async def read_all(self) -> ByQueue | None:
         """Return the offsets of all groups."""
-        reply = await self._request("/v1/internal/offsets")
-        found = None if reply is None else await asyncio.to_thread(_decode, reply, _AllOffsets)
-        return None if found is None else found.offsets
+        pages = await self._pages("/v1/internal/offsets", _AllOffsets)
+        if pages is None:
+            return None
+        return {key: offsets for page in pages for key, offsets in page.offsets.items()}
 
     async def read_states(self, group: str | None) -> ConsumerStates | None:
         """Return the states of one group, or of all."""
         chosen = "" if group is None else f"?group={quote(group, safe='')}"
-        reply = await self._request(f"/v1/internal/consumer-states{chosen}")
-        return None if reply is None else await asyncio.to_thread(_decode, reply, ConsumerStates)
+        pages = await self._pages(f"/v1/internal/consumer-states{chosen}", ConsumerStates)
+        if pages is None:
+            return None
+        delayed = [each.delayed for each in pages if each.delayed is not None]
+        is_counted = len(delayed) == len(pages)
+        return ConsumerStates(
+            pending=[each for page in pages for each in page.pending],
+            delayed=dict(ChainMap(*delayed)) if is_counted else None,
+        )
+
+    async def _pages(self, path: str, kind: type[P]) -> list[P] | None:
+        """Return the pages of a list that only services may see."""
+        pages: list[P] = []
+        cursor: str | None = None
+        while True:
+            reply = await self._request(_with_cursor(path, cursor))
+            page = None if reply is None else await asyncio.to_thread(_decode, reply, kind)
+            if page is None:
+                return None
+            pages.append(page)
+            if (cursor := page.next) is None:
+                return pages
 
     async def _request(self, path: str) -> httpx.Response | None:
         """Request what only services may see, with the token of query."""
@@ -104,6 +136,12 @@ class CommittedOffsets:
         headers = {"x-request-id": logs.request_id.get()}
         headers |= {} if token is None else {"authorization": f"Bearer {token}"}
         return await self._writer.request("GET", path, headers)
+
+
+def _with_cursor(path: str, cursor: str | None) -> str:
+    if cursor is None:
+        return path
+    return f"{path}{'&' if '?' in path else '?'}cursor={quote(cursor, safe='')}"
 
 
 def _decode(reply: httpx.Response, kind: type[T]) -> T | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -126,20 +127,32 @@ class GroupRoutes:
         return await delete_on_all_shards(self._service.shards, request, here)
 
     async def group_offsets(
-        self, group: GroupName, request: Request, topic: OfTopic = None
+        self,
+        group: GroupName,
+        request: Request,
+        page: Annotated[PageQuery, Depends(page_query)],
+        topic: OfTopic = None,
     ) -> GroupOffsets:
-        """Offsets by topic, shard and queue. A queue without an offset is consumed from its first
-        message."""
+        """Offsets by topic, shard and queue, in pages. A queue without an offset is consumed from
+        its first message."""
+        scope = f"offsets of {group} {topic or ''}"
+        after = _after_on_shard(page.after(scope), self._shard)
 
-        async def here() -> GroupOffsets:
-            """Return the offsets of this shard."""
-            found = await asyncio.to_thread(self._service.store.offsets.of, group, topic)
-            return GroupOffsets(
-                group=group, offsets=tuple([_offset_view(each, self._shard) for each in found])
-            )
+        def read() -> GroupOffsets:
+            """Return a page of the offsets of this shard."""
+            offsets = self._service.store.offsets
+            found, is_more = offsets.page(group, topic, after=after, limit=page.limit)
+            listed = [_offset_view(each, self._shard) for each in found]
+            return _page_of_offsets(group, scope, listed, is_more=is_more)
+
+        def join(found: Sequence[GroupOffsets]) -> GroupOffsets:
+            """Return the first ones of the pages of all shards."""
+            listed = sorted((offset for each in found for offset in each.offsets), key=_place_of)
+            is_more = len(listed) > page.limit or any(each.next for each in found)
+            return _page_of_offsets(group, scope, listed[: page.limit], is_more=is_more)
 
         return await apply_to_all_shards(
-            self._service.shards, request, GroupOffsets, here, _join_offsets
+            self._service.shards, request, GroupOffsets, partial(asyncio.to_thread, read), join
         )
 
     async def commit_offsets(
@@ -216,10 +229,28 @@ def group_view(found: admin.Group) -> Group:
     )
 
 
-def _join_offsets(found: Sequence[GroupOffsets]) -> GroupOffsets:
-    offsets = [offset for each in found for offset in each.offsets]
-    offsets.sort(key=lambda each: (each.topic, each.shard, each.queue_id))
-    return GroupOffsets(group=found[0].group, offsets=tuple(offsets))
+def _place_of(offset: GroupOffset) -> tuple[str, int, int]:
+    return offset.topic, offset.shard or 0, offset.queue_id
+
+
+def _page_of_offsets(
+    group: str, scope: str, listed: Sequence[GroupOffset], *, is_more: bool
+) -> GroupOffsets:
+    names = [" ".join(map(str, _place_of(each))) for each in listed[-1:]]
+    return GroupOffsets(
+        group=group, offsets=tuple(listed), next=next_cursor(names, scope, is_more=is_more)
+    )
+
+
+def _after_on_shard(name: str, shard: int) -> tuple[str, float]:
+    """The topic and queue id behind which a page begins on a shard; ``name`` is that of the
+    cursor."""
+    if not name:
+        return "", -1
+    topic, last_shard, queue_id = name.rsplit(" ", 2)
+    if int(last_shard) != shard:
+        return topic, -1 if shard > int(last_shard) else math.inf
+    return topic, int(queue_id)
 
 
 def _join_resets(done: Sequence[OffsetsReset]) -> OffsetsReset:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from heapq import nsmallest
+from typing import Annotated, Final
 
 import msgspec
-from fastapi import Query, Response
+from fastapi import Depends, Query, Response
 
 from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint
+from mqstore.service.paging import PageQuery, next_cursor, page_query
 from mqstore.service.structs import struct_of
 from mqstore.storage import topic_names
 from mqstore.wire import internal as operations
@@ -23,6 +25,8 @@ from mqstore.wire.internal import (
 from mqstore.writer.service import WriterService
 
 OfGroup = Annotated[str | None, Query(description="Only this group.")]
+_OFFSETS: Final = "all offsets"
+"""The list that a cursor belongs to."""
 _AllOffsets = struct_of(AllOffsets)
 _ConsumerStates = struct_of(ConsumerStates)
 _PendingMessages = struct_of(PendingMessages)
@@ -40,35 +44,49 @@ class InternalRoutes:
         Endpoint(operations.CONSUMER_STATES, self.consumer_states).add(api)
         Endpoint(operations.REPORT_DAMAGE, self.damage, is_guarded=False).add(api)
 
-    async def offsets(self) -> Response:
-        """The committed offsets of all groups, including unsaved ones. Query derives lags from
-        them."""
-        body = await asyncio.to_thread(self._encode_offsets)
+    async def offsets(self, page: Annotated[PageQuery, Depends(page_query)]) -> Response:
+        """The committed offsets of all groups, including unsaved ones, by `TOPIC@GROUP`, in pages.
+        Query derives lags from them."""
+        body = await asyncio.to_thread(self._encode_offsets, page)
         return Response(body, media_type="application/json")
 
-    def _encode_offsets(self) -> bytes:
-        return msgspec.json.encode(_AllOffsets(offsets=self._service.store.offsets.by_queue()))
+    def _encode_offsets(self, page: PageQuery) -> bytes:
+        after = page.after(_OFFSETS)
+        found, is_more = self._service.store.offsets.page_of_all(after, page.limit)
+        following = next_cursor(list(found), _OFFSETS, is_more=is_more)
+        return msgspec.json.encode(_AllOffsets(offsets=found, next=following))
 
-    async def consumer_states(self, group: OfGroup = None) -> Response:
-        """Leased, acknowledged and delayed messages of shared groups, of one or of all. Query
-        divides lags by them."""
+    async def consumer_states(
+        self, page: Annotated[PageQuery, Depends(page_query)], group: OfGroup = None
+    ) -> Response:
+        """Leased, acknowledged and delayed messages of shared groups, of one or of all, in pages of
+        groups. Query divides lags by them."""
         if group is not None:
             topic_names.check_group(group)
-        body = await asyncio.to_thread(self._encode_states, group)
+        body = await asyncio.to_thread(self._encode_states, group, page)
         return Response(body, media_type="application/json")
 
-    def _encode_states(self, group: str | None) -> bytes:
-        engine = self._service.consumers.engine
+    def _encode_states(self, group: str | None, page: PageQuery) -> bytes:
+        engine, scope = self._service.consumers.engine, f"states of {group or ''}"
+        after = page.after(scope)
         pending, delayed = engine.pending(group), engine.count_returned()
+        names = {*(place.group for place in pending), *(delayed or ())}
+        names &= names if group is None else {group}
+        first = nsmallest(page.limit + 1, (each for each in names if each > after))
+        groups = frozenset(first[: page.limit])
         return msgspec.json.encode(
             _ConsumerStates(
                 pending=tuple(
                     [
                         _PendingMessages(**place._asdict(), leased=each.leased, done=each.done)
                         for place, each in pending.items()
+                        if place.group in groups
                     ]
                 ),
-                delayed=None if delayed is None else dict(delayed),
+                delayed=delayed
+                if delayed is None
+                else {each: count for each, count in delayed.items() if each in groups},
+                next=next_cursor(first[: page.limit], scope, is_more=len(first) > page.limit),
             )
         )
 

@@ -153,7 +153,7 @@ class WriterService:
         self.health.key_owners = self.key_ownership.report
         self._initial_state: InitialState | None = None
         self._copying_state: asyncio.Task[None] | None = None
-        self.producers = Producers(time.monotonic)
+        self.producers = Producers(time.monotonic, settings.max_client_share)
         self._transactions: ShardTransactions | None = None
         self._consumers: SharedConsumers | None = None
         self.metrics = StoreMetrics(

@@ -20,6 +20,7 @@ from mqstore.service import problems
 from mqstore.service.app import Api
 from mqstore.service.auth import included_roles
 from mqstore.service.endpoint import Endpoint
+from mqstore.service.limits import client_of
 from mqstore.service.paging import PageQuery, next_cursor, page_query
 from mqstore.service.problems import Problem
 from mqstore.service.transaction_parameters import GROUP_LENGTH_MAX, Group, Name, ProducerSecret
@@ -55,7 +56,7 @@ class ProducerRoutes:
         Endpoint(operations.PRODUCERS, self.producers).add(api)
 
     async def register(
-        self, group: Group, name: Name, callback: Callback
+        self, group: Group, name: Name, callback: Callback, request: Request
     ) -> RegisteredProducer | Response:
         """Transactions of the group are checked there by a POST with the transaction as
         `GET /v1/transactions/{id}` shows it, answered by 200 and
@@ -74,6 +75,7 @@ class ProducerRoutes:
             host=target.host,
             secret=callback.secret,
             lease_seconds=callback.lease_seconds,
+            client=client_of(request.scope),
         )
         path = operations.REGISTER_TARGET.path_for(group=group, name=name)
         body = kept.model_dump_json(by_alias=True).encode()

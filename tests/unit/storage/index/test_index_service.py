@@ -421,7 +421,7 @@ def test_a_file_that_could_be_neither_made_nor_removed_is_gone_before_the_next_i
     for directory in (paths.index, paths.queue_staging):
         machine.disk.make_directories(directory)
     index = IndexService(paths, small_config(), V4, machine.seams)
-    for operation in ("sync_directory", "unlink"):
+    for operation in ("map", "unlink"):
         machine.disk.fail_next(operation, errno.EIO)
     with pytest.raises(OSError, match="Input/output error"):
         index.ensure_file()

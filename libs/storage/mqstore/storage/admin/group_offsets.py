@@ -13,9 +13,11 @@ opening lowers an offset behind its queue's end to that end.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from threading import Lock
 from typing import NamedTuple
 
@@ -181,18 +183,39 @@ class GroupOffsets:
         """The topics in which a group has offsets."""
         return self._table.topics_of(group)
 
-    def by_queue(self) -> dict[str, dict[int, int]]:
-        """A copy of the committed offsets of all groups, by topic@group and queue id."""
-        return self._table.by_queue()
+    def page_of_all(self, after: str, limit: int) -> tuple[dict[str, dict[int, int]], bool]:
+        """The committed offsets of groups, by topic@group and queue id, in the order of these keys,
+        and whether there are more behind."""
+        return self._table.page(after, limit)
 
     def of(self, group: str, topic: str | None = None) -> list[GroupOffset]:
         """The positions of a group in one topic, or in all topics in which it has offsets.
 
         Raises GroupNameError, TopicUnknown.
         """
+        found, _ = self.page(group, topic)
+        return found
+
+    def page(
+        self,
+        group: str,
+        topic: str | None = None,
+        *,
+        after: tuple[str, float] = ("", -1),
+        limit: int = sys.maxsize - 1,
+    ) -> tuple[list[GroupOffset], bool]:
+        """Those of ``of`` behind a topic and queue id, ``limit`` at most, and whether there are
+        more behind."""
         topic_names.check_group(group)
         names = [topic] if topic is not None else sorted(self.topics_of(group))
-        return [found for name in names for found in self._of_topic(group, name)]
+        found: list[GroupOffset] = []
+        for name in names:
+            if name >= after[0] and len(found) <= limit:
+                ids = (each for each in self.queue_ids(group, name) if (name, each) > after)
+                found += [
+                    self.stand(group, name, each) for each in islice(ids, limit + 1 - len(found))
+                ]
+        return found[:limit], len(found) > limit
 
     def queue_ids(self, group: str, topic: str) -> range:
         """The queues of a topic; of one that was deleted, those up to the last one in which the
@@ -336,9 +359,6 @@ class GroupOffsets:
         if stand.committed is not None and not topic_names.is_system_group(group):
             passed = min(commit.offset, stand.min_offset) - stand.committed
             self.expired.add(group, commit.topic, passed)
-
-    def _of_topic(self, group: str, topic: str) -> list[GroupOffset]:
-        return [self.stand(group, topic, each) for each in self.queue_ids(group, topic)]
 
     def _queue_ids(self, topic: str) -> range:
         return range(self._topic_of(topic).queues)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -221,6 +222,13 @@ class ConsumerOffsets(Table):
         """A copy of all offsets, by topic@group and queue id."""
         with self._lock:
             return {str(key): _integers(found) for key, found in self.entries.items()}
+
+    def page(self, after: str, limit: int) -> tuple[dict[str, dict[int, int]], bool]:
+        """A part of ``by_queue``, in the order of its keys, and whether there are more behind."""
+        with self._lock:
+            keys = nsmallest(limit + 1, (key for key in map(str, self.entries) if key > after))
+            found = {key: _integers(self.entries[key]) for key in keys[:limit]}
+        return found, len(keys) > limit
 
     def all(self) -> list[tuple[str, str, int, int]]:
         """Group, topic, queue id and offset of each entry."""

@@ -124,7 +124,9 @@ class CheckRoutes:
         service = self._service
         place = Target(target.url, target.address, target.host)
         is_new = service.producers.find(group, name) is None
-        made = service.producers.register(group, name, place, target.secret, target.lease_seconds)
+        made = service.producers.register(
+            *(group, name, place, target.secret, target.lease_seconds), client=target.client
+        )
         if service.has_transactions:
             service.transactions.checks.bell.ring()
         view = service.producers.view(made).model_dump_json(by_alias=True)

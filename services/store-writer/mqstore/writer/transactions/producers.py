@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import hmac
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -46,6 +47,8 @@ class Producer:
     name: str
     target: Target
     secret: str = field(repr=False)
+    client: str
+    """The address that registered it."""
     until: float
     resting_until: float = 0.0
     failures: int = 0
@@ -93,10 +96,13 @@ class _Times:
 class Producers:
     """All registered producers. Each call costs the same however many there are."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], client_share: int = 100) -> None:
+        """``client_share`` is the share of one client in percent."""
         self._clock = clock
         self._groups: dict[str, dict[str, Producer]] = {}
         self._count = 0
+        self._client_max = max(1, PRODUCERS_MAX * client_share // 100)
+        self._by_client = Counter[str]()
         self._lapses = _Times(lambda at, each: each.until != at or not self._is_known(each))
         self._rests = _Times(
             lambda at, each: (
@@ -105,12 +111,21 @@ class Producers:
         )
 
     def register(
-        self, group: str, name: str, target: Target, secret: str, lease_s: float
+        self,
+        group: str,
+        name: str,
+        target: Target,
+        secret: str,
+        lease_s: float,
+        *,
+        client: str | None = None,
     ) -> Producer:
         """Make or renew a registration. A producer that did not answer stays at rest while its
-        address stays the same.
+        address stays the same. ``client`` is the address that registers it: by default the
+        producer's.
 
-        Raises Problem: 503 for one too many, 409 for that of another application.
+        Raises Problem: 503 for one too many, 429 above the client's share, 409 for that of another
+        application.
         """
         present = self._owned(group, name, secret)
         until = self._clock() + lease_s
@@ -123,8 +138,12 @@ class Producers:
             if len(known) >= GROUP_MAX or self._count >= PRODUCERS_MAX:
                 detail = f"group {group} has too many producers; remove some"
                 raise Problem(problems.OVERLOADED, detail)
-            self._count += 1
-        made = Producer(group, name, target, secret, until)
+            self._require_share(client or target.address)
+        else:
+            self._forget(present)
+        made = Producer(group, name, target, secret, client or target.address, until)
+        self._count += 1
+        self._by_client[made.client] += 1
         self._groups.setdefault(group, {})[name] = made
         self._lapses.add(until, made)
         return made
@@ -209,6 +228,13 @@ class Producers:
             " send the secret of that registration, or use another name",
         )
 
+    def _require_share(self, client: str) -> None:
+        if self._by_client[client] >= self._client_max:
+            raise Problem(
+                problems.CLIENT_OVER_SHARE,
+                f"{client} has registered its share of {self._client_max} producers; remove some",
+            )
+
     def _is_known(self, producer: Producer) -> bool:
         return self._groups.get(producer.group, {}).get(producer.name) is producer
 
@@ -216,6 +242,9 @@ class Producers:
         known = self._groups[producer.group]
         del known[producer.name]
         self._count -= 1
+        self._by_client[producer.client] -= 1
+        if not self._by_client[producer.client]:
+            del self._by_client[producer.client]
         if not known:
             del self._groups[producer.group]
 
