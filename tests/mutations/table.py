@@ -27,7 +27,7 @@ _FILES: Final = (
     _of(
         "Durable data that is missing is not looked for",
         "loss_check",
-        "return LossCheck(view, facts, find_loss(view, facts), is_broker, given_out, manifests)",
+        "return LossCheck(view, facts, loss, is_broker, given_out, manifests)",
         "return LossCheck(view, facts, None, is_broker, given_out, manifests)",
         _RESTORED,
     ),
