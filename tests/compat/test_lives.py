@@ -17,7 +17,7 @@ import pytest
 from tests.compat.broker_states import SIZES
 from tests.compat.examples import KEPT
 from tests.compat.lives import KINDS, KINDS_OF_4, LEVELS, Account, BrokerSide, Group, Life, OurSide
-from tests.compat.referee import Referee
+from tests.compat.referee import VERSIONS, Referee, missing
 from tests.long_runs import few_first
 
 pytestmark = [pytest.mark.referee, pytest.mark.slow]
@@ -79,8 +79,9 @@ class Lived:
             self.light,
         )
 
-    def run(self, *, begins_here: bool) -> None:
-        """Hand the store to and fro, and let all groups consume all at the end."""
+    def run(self, *, begins_here: bool, successor: Referee | None = None) -> None:
+        """Hand the store to and fro, and let all groups consume all at the end; at a broker of
+        another version where there is a ``successor``."""
         phases = self.rng.randint(2, 4)
         for number in range(phases + 1):
             is_last = number == phases
@@ -88,10 +89,13 @@ class Lived:
             killed = not is_last and self.rng.randrange(100) < KILLED_PERCENT
             if is_ours:
                 with self.life.at_ours(killed=killed) as ours:
-                    self._at_ours(ours, is_last=is_last)
+                    self._at_ours(ours, is_last=is_last and successor is None)
             else:
                 with self.life.at_broker(self.referee, killed=killed) as broker:
-                    self._at_broker(broker, is_last=is_last)
+                    self._at_broker(broker, is_last=is_last and successor is None)
+        if successor is not None:
+            with self.life.at_broker(successor) as broker:
+                self._at_broker(broker, is_last=True)
 
     def _at_broker(self, broker: BrokerSide, *, is_last: bool) -> None:
         rng = self.rng
@@ -157,3 +161,17 @@ def test_a_store_that_is_handed_over_loses_nothing(
 ) -> None:
     with kept_when_failed(seed) as directory:
         Lived(referee, directory, seed).run(begins_here=begins_here)
+
+
+UPGRADES: Final = few_first(range(NIGHTLY_SEEDS // 5), 1, others=pytest.mark.nightly)
+
+
+@pytest.mark.parametrize("seed", UPGRADES)
+def test_a_store_of_4_9_goes_on_in_a_broker_of_5_x(seed: int) -> None:
+    """As RocketMQ allows it: 4.9 to 5.x, not back."""
+    if (why := missing()) is not None:
+        pytest.skip(why)
+    before, after = (Referee(version) for version in VERSIONS)
+    with contextlib.closing(before), contextlib.closing(after), kept_when_failed(seed) as directory:
+        lived = Lived(before, directory, seed)
+        lived.run(begins_here=False, successor=after)
