@@ -100,7 +100,8 @@ def test_every_shard_keeps_the_registration(tmp_path: Path) -> None:
         for each in shards:
             (kept,) = each.seen
             assert (kept.method, kept.target) == ("PUT", f"{REGISTRY}/billing/one")
-            assert kept.json == CALLBACK | {"address": "10.1.2.3", "host": "10.1.2.3"}
+            sender = {"address": "10.1.2.3", "host": "10.1.2.3", "client": "127.0.0.1"}
+            assert kept.json == CALLBACK | sender
     assert made.status_code == 200
     assert (made.json()["address"], made.json()["failures"]) == ("10.1.2.3", 2)
     assert "secret" not in made.text

@@ -314,6 +314,8 @@ def _read_facts(
     if look.loss is not None and look.blocking is None:
         aside.note(f"a broker has had the store since: {look.loss.text}")
     found = finish_at_opening(seams, paths, found, trusted=trusted)
+    if files.stat(paths.manifest) is None:  # it may have named index files that are now replaced
+        look = replace(look, manifests=look.manifests._replace(clean=None))
     return _Facts(paths, found, owner, left, look, trusted, accepted, cut)
 
 
