@@ -15,13 +15,13 @@ from mqstore.coordinator.service import CoordinatorService
 from mqstore.query import __main__ as query
 from mqstore.service import settings
 from mqstore.storage import MessageStore
+from mqstore.storage.directory import write_sealed
 from mqstore.storage.host import Seams
 from mqstore.storage.puts import Message
 from mqstore.wire.backup_reports import BackupReport
 from mqstore.wire.examples.reports import BACKUPS, EXPIRY
 from mqstore.wire.reports import ExpirySummary
 from mqstore.writer import __main__ as writer
-from mqstore.writer.kept_report import save
 
 NAMES: Final = ("store-writer", "query", "transaction-coordinator")
 
@@ -47,8 +47,8 @@ def _fill(store: MessageStore, seams: Seams) -> None:
     store.create_topic("orders")
     store.append(Message("orders", 0, b"", b"", store.host, store.host, 1))
     summary = ExpirySummary.model_validate(EXPIRY)
-    save(seams.files, store.paths.expiry_report, summary)
-    save(seams.files, store.paths.backup_report, BackupReport.model_validate(BACKUPS))
+    write_sealed(seams.files, store.paths.expiry_report, summary)
+    write_sealed(seams.files, store.paths.backup_report, BackupReport.model_validate(BACKUPS))
 
 
 async def _describe(directory: str) -> dict[str, Described]:

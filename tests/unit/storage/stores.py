@@ -56,6 +56,16 @@ def all_bodies(count: int) -> set[bytes]:
     return {b"body %d " % number * 10 for number in range(count)}
 
 
+def segments(root: Path) -> list[Path]:
+    """The files of the log, in its order."""
+    return sorted((root / "commitlog").iterdir())
+
+
+def used_segments(root: Path) -> list[Path]:
+    """The files of the log with a record."""
+    return [path for path in segments(root) if any(path.read_bytes()[:8])]
+
+
 def abandon(store: MessageStore) -> None:
     """End as a killed process does: no flush, no close; only the lock goes."""
     store._stop_services()

@@ -5,8 +5,8 @@ Used by query, by store-writer and by Spark jobs.
 """
 
 from mqstore.storage.metadata.format_file import load as load_format
-from mqstore.storage.metadata.sealed_json import seal as seal_json
-from mqstore.storage.metadata.sealed_json import unseal as unseal_json
+from mqstore.storage.metadata.sealed_json import read as read_sealed
+from mqstore.storage.metadata.sealed_json import write as write_sealed
 from mqstore.storage.metadata.store_lock import has_sign as has_sign_of_ours
 from mqstore.storage.metadata.store_lock import in_use as lock_refusal
 from mqstore.storage.metadata.store_lock import take as take_lock
@@ -35,8 +35,8 @@ __all__ = [
     "lock_refusal",
     "put_writer_note",
     "queue_place",
+    "read_sealed",
     "remove_writer_note",
-    "seal_json",
     "take_lock",
-    "unseal_json",
+    "write_sealed",
 ]

@@ -15,8 +15,8 @@ from pydantic import BaseModel
 
 from mqstore.service import logs
 from mqstore.storage import MessageStore
-from mqstore.storage.directory import StorePaths, seal_json, unseal_json
-from mqstore.storage.host import FileSystem, replace_file
+from mqstore.storage.directory import StorePaths, read_sealed, write_sealed
+from mqstore.storage.host import FileSystem
 from mqstore.writer.service import WriterService
 
 Report = TypeVar("Report", bound=BaseModel)
@@ -53,21 +53,14 @@ class KeptReport(Generic[Report]):
         """Replace the last report; it is durable on return. Raises Problem, OSError."""
         store = self._service.store
         path = self._path(store.paths)
-        await asyncio.to_thread(save, self._service.seams.files, path, report)
+        await asyncio.to_thread(write_sealed, self._service.seams.files, path, report)
         self._known = store, report
-
-
-def save(files: FileSystem, path: Path, report: BaseModel) -> None:
-    """Save a report; it is durable on return. Raises OSError."""
-    replace_file(files, path, seal_json(report.model_dump_json(by_alias=True)))
 
 
 def _load(files: FileSystem, path: Path, model: type[Report]) -> Report | None:
     """Return the saved report, None without one and for one that cannot be read."""
     try:
-        if files.stat(path) is None:
-            return None
-        return model.model_validate_json(unseal_json(files.read(path)))
+        return read_sealed(files, path, model)
     except (OSError, ValueError) as error:
         log.warning("the last report cannot be read", file=path.name, error=str(error))
         return None

@@ -56,6 +56,13 @@ def look_at_all(store: MessageStore) -> None:
         flush.step(FAR)
 
 
+def put_at_rest(store: MessageStore) -> None:
+    """Put a message into each queue, and have all queues unmapped by the second look."""
+    put_each(store)
+    look_at_all(store)
+    look_at_all(store)
+
+
 def body(store: MessageStore, queue_id: int, index: int = 0) -> bytes:
     queue = store.queues.get("T", queue_id)
     assert queue is not None
@@ -120,9 +127,7 @@ def test_a_queue_goes_on_in_its_next_file(tmp_path: Path) -> None:
 
 def test_a_killed_writer_has_lost_nothing_of_them(tmp_path: Path) -> None:
     store = open_store(tmp_path, CONFIG)
-    put_each(store)
-    look_at_all(store)
-    look_at_all(store)
+    put_at_rest(store)
     put_message(store, message(store, QUEUES, queue_id=0), Durability.ASYNC)
     abandon(store)
     with open_store(tmp_path, CONFIG) as store:
@@ -210,9 +215,7 @@ def test_a_file_that_is_gone_when_it_is_used_ends_the_store_and_the_next_opening
 
 def test_a_reader_unmaps_queues_that_are_not_looked_up(tmp_path: Path) -> None:
     with open_store(tmp_path, CONFIG) as store:
-        put_each(store)
-        look_at_all(store)
-        look_at_all(store)
+        put_at_rest(store)
         with StoreReader.open(tmp_path, production_seams()) as reader:
             for number in range(QUEUES):
                 assert reader.lookups.records("T", number, 0, 1).records
@@ -232,9 +235,7 @@ def test_a_reader_maps_a_limited_number_of_queues(
 ) -> None:
     monkeypatch.setattr(reader_views, "QUEUES_MAX", 16)
     with open_store(tmp_path, CONFIG) as store:
-        put_each(store)
-        look_at_all(store)
-        look_at_all(store)
+        put_at_rest(store)
         with StoreReader.open(tmp_path, production_seams()) as reader:
             for number in range(QUEUES):
                 assert reader.lookups.records("T", number, 0, 1).records

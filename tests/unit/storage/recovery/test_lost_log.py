@@ -35,6 +35,8 @@ from tests.unit.storage.stores import (
     message,
     open_store,
     put_some,
+    segments,
+    used_segments,
 )
 
 COUNT = 900
@@ -61,14 +63,6 @@ def original(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 @pytest.fixture
 def root(original: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(original, tmp_path / "store"))
-
-
-def segments(root: Path) -> list[Path]:
-    return sorted((root / "commitlog").iterdir())
-
-
-def used_segments(root: Path) -> list[Path]:
-    return [path for path in segments(root) if any(path.read_bytes()[:8])]
 
 
 def an_empty_mount(root: Path) -> None:
@@ -155,6 +149,14 @@ def count_readable(store: MessageStore) -> int:
             with suppress(RecordError, OffsetOutOfRange, RecordExpired):
                 found += store.log.record_at(entry.physical_offset).body.startswith(b"body")
     return found
+
+
+def goes_on_without(root: Path, loss: Loss) -> None:
+    """Assert that the store is written to without what was lost, now and after another opening."""
+    for _ in range(2):
+        with open_store(root) as store:
+            assert store.read_only_reason is None
+            assert count_readable(store) == COUNT - loss.messages
 
 
 def records_end(root: Path) -> int:
@@ -311,11 +313,7 @@ def test_segments_missing_between_others_refuse_the_opening(root: Path, is_kille
     assert 0 < loss.messages < COUNT
 
     accept_loss.accept(root, CONFIG, FILES, CLOCK, loss.confirmation)
-
-    for _ in range(2):
-        with open_store(root) as store:
-            assert store.read_only_reason is None
-            assert count_readable(store) == COUNT - loss.messages
+    goes_on_without(root, loss)
 
 
 def test_a_broker_that_had_a_store_of_ours_leaves_no_gap(root: Path) -> None:
@@ -350,10 +348,7 @@ def test_whole_queue_files_below_the_log_refuse_the_opening(root: Path) -> None:
     assert loss.segments == (f"{0:020d}", f"{SEGMENT:020d}")
     assert 0 < loss.messages < COUNT
     accept_loss.accept(root, CONFIG, FILES, CLOCK, loss.confirmation)
-    for _ in range(2):
-        with open_store(root) as store:
-            assert store.read_only_reason is None
-            assert count_readable(store) == COUNT - loss.messages
+    goes_on_without(root, loss)
 
 
 def test_a_broker_that_did_not_close_may_have_whole_queue_files_below_the_log(root: Path) -> None:

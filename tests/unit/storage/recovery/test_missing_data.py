@@ -26,6 +26,8 @@ from tests.unit.storage.stores import (
     message,
     open_store,
     put_some,
+    segments,
+    used_segments,
 )
 
 COUNT = 900
@@ -55,14 +57,6 @@ def original(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 def root(original: Path, tmp_path: Path) -> Path:
     """A copy with the original's times, as if no process had opened it since."""
     return Path(shutil.copytree(original, tmp_path / "store"))
-
-
-def segments(root: Path) -> list[Path]:
-    return sorted((root / "commitlog").iterdir())
-
-
-def used_segments(root: Path) -> list[Path]:
-    return [path for path in segments(root) if any(path.read_bytes()[:8])]
 
 
 def lose_the_last(root: Path) -> None:

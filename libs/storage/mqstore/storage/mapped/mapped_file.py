@@ -333,7 +333,7 @@ class MappedFile(FilePositions):
         return self._mapping is not None
 
     def rest(self) -> None:
-        """Have no mapping until the next use; slices that are held keep the one before.
+        """Drop the mapping until the next use; slices that are held keep the previous mapping.
 
         For derived files, when nothing writes and everything is flushed.
         """

@@ -1,4 +1,4 @@
-"""Fillers of a ConsumeQueue that still repeat an older entry than the one before them.
+"""Fillers of a ConsumeQueue that still repeat an older entry than their predecessor.
 
 A record that turns up for a filled hole leaves the fillers behind it as they are: to write them at
 each put would cost the square of their number. ``settle`` writes them once after many puts. Called

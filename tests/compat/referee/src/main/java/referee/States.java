@@ -68,12 +68,12 @@ final class States {
         producer.setTransactionListener(new TransactionListener() {
             @Override
             public LocalTransactionState executeLocalTransaction(Message message, Object say) {
-                return state((String) say);
+                return Transactions.state((String) say);
             }
 
             @Override
             public LocalTransactionState checkLocalTransaction(MessageExt message) {
-                return state(said.getOrDefault(body(message), "unknown"));
+                return Transactions.state(said.getOrDefault(body(message), "unknown"));
             }
         });
         producer.start();
@@ -203,17 +203,6 @@ final class States {
             found.release();
         }
         return count;
-    }
-
-    private static LocalTransactionState state(String say) {
-        switch (say) {
-            case "commit":
-                return LocalTransactionState.COMMIT_MESSAGE;
-            case "rollback":
-                return LocalTransactionState.ROLLBACK_MESSAGE;
-            default:
-                return LocalTransactionState.UNKNOW;
-        }
     }
 
     /** As PullMessageProcessor reads, and commits, for a consumer that pulls. */

@@ -125,7 +125,8 @@ final class Transactions {
         return line;
     }
 
-    private static LocalTransactionState state(String say) {
+    /** What a listener answers for a word of a script. */
+    static LocalTransactionState state(String say) {
         switch (say) {
             case "commit":
                 return LocalTransactionState.COMMIT_MESSAGE;
