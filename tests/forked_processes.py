@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import faulthandler
 import functools
 import gc
 import importlib
@@ -297,6 +298,7 @@ def _run(request: dict[str, Any], output: int, errors: int, *listener: int) -> N
     for file, standard in ((output, 1), (errors, 2)):
         os.dup2(file, standard)
         os.close(file)
+    faulthandler.enable(file=2)
     os.chdir(request["directory"])
     os.environ.clear()
     os.environ.update(request["environment"])

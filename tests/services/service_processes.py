@@ -279,11 +279,23 @@ def service(
     try:
         with Client(url, url, tls=None if ca is None else make_tls_context(ca)) as client:
             if status is not None:
-                await_ready(client, target, status)
+                with _errors_shown(process):
+                    await_ready(client, target, status)
         yield found
     finally:
         process.kill()
         process.communicate()
+
+
+@contextlib.contextmanager
+def _errors_shown(process: subprocess.Popen[str] | ForkedProcess) -> Iterator[None]:
+    """Add to a failure what the process wrote to stderr, and where its threads are."""
+    try:
+        yield
+    except AssertionError as failure:
+        process.send_signal(signal.SIGABRT)  # by which faulthandler writes all stacks
+        _, errors = process.communicate()
+        raise AssertionError(f"{failure}; exit code {process.wait()}; stderr:\n{errors}") from None
 
 
 def await_ready(client: Client, target: Target, wanted: str = "ready") -> None:
