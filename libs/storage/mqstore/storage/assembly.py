@@ -137,7 +137,7 @@ class StoreCore:
         self.clock.add_listener(partial(_lower_times, self.log, self.dispatcher, self.checkpoint))
         if not options.follows:
             self.log.check_clock()
-        self.log.offsets.load((q.topic, q.queue_id, q.end) for q in self.queues.spans())
+        self.log.offsets.load((q.topic, q.queue_id, q.end) for q in self.queues.states())
         self.log.offsets.load_missing(directory.deleted.next_offsets())
         self.queue_flush = QueueFlushService(
             self.queues, self.index, self.dispatcher, self.checkpoint, config

@@ -28,7 +28,7 @@ from mqstore.storage.opening import OpenedDirectory
 from mqstore.storage.options import NEXT_EPOCH, Progress, RecoveredLog, StoreOptions
 from mqstore.storage.paths import how_to_repair
 from mqstore.storage.queues.consume_queue import ConsumeQueue
-from mqstore.storage.queues.consume_queues import ConsumeQueues, QueueSpan
+from mqstore.storage.queues.consume_queues import ConsumeQueues
 from mqstore.storage.recovery import (
     Applier,
     RecoveryPlan,
@@ -260,8 +260,10 @@ class DirectoryRecovery:
             on_damage=on_damage,
         )
         self._quarantined += applier.apply_to_queue_files(found)
-        closed = self._quiet if opened.clean is None else opened.clean.queues
-        strays = queues.load(QueueSpan(q.topic, q.queue_id, q.first, q.end) for q in closed)
+        clean = opened.clean
+        strays = queues.load(
+            (quiet.state for quiet in self._quiet) if clean is None else clean.queues
+        )
         self._set_strays(strays, writable=found.read_only is None)
         self._quarantined += applier.apply_to_queues(found, queues)
         if found.read_only is None:

@@ -125,7 +125,7 @@ def test_an_opening_after_a_clean_close_leaves_queues_at_rest(tmp_path: Path) ->
         assert files.counts["map"] == QUEUES_MAX
         assert files.counts["stat"] < 6 * QUEUES
         assert store.status().queues == store.queues.count == QUEUES
-        assert [span.end for span in store.queues.spans()] == [1] * QUEUES
+        assert [state.end for state in store.queues.states()] == [1] * QUEUES
     resting = [path for path in queue_files(tmp_path) if not pages_in_memory(path)]
     assert len(resting) == QUEUES - QUEUES_MAX
 
@@ -153,7 +153,7 @@ def test_put_to_a_queue_at_rest_requires_its_files_first(tmp_path: Path) -> None
     fill(tmp_path)
     with open_store(tmp_path, CONFIG, waits_for_files=False) as store:
         (resting, *_) = [
-            span for span in store.queues.spans() if store.queues.known(*span[:2]) is None
+            state for state in store.queues.states() if store.queues.known(*state.place) is None
         ]
         new = message(store, 900, queue_id=resting.queue_id)
         end = store.log.max_offset

@@ -84,7 +84,7 @@ def test_queues_that_are_not_used_have_no_mappings(tmp_path: Path) -> None:
         assert mappings(tmp_path) == 1
         look_at_all(store)
         assert mappings(tmp_path) == 0
-        assert [span.end for span in store.queues.spans()] == [3, *[2] * (QUEUES - 1)]
+        assert [state.end for state in store.queues.states()] == [3, *[2] * (QUEUES - 1)]
         assert mappings(tmp_path) == 0, "their entries are known without"
 
 
@@ -131,7 +131,7 @@ def test_a_killed_writer_has_lost_nothing_of_them(tmp_path: Path) -> None:
     put_message(store, message(store, QUEUES, queue_id=0), Durability.ASYNC)
     abandon(store)
     with open_store(tmp_path, CONFIG) as store:
-        assert [span.end for span in store.queues.spans()] == [2, *[1] * (QUEUES - 1)]
+        assert [state.end for state in store.queues.states()] == [2, *[1] * (QUEUES - 1)]
         assert body(store, 0, 1) == message(store, QUEUES).body
 
 

@@ -132,8 +132,8 @@ def test_a_deleted_topic_is_deleted_and_begins_anew_where_the_leaders_does(tmp_p
         open_store(tmp_path / "leader") as leader,
         open_store(tmp_path / "follower") as promoted,
     ):
-        assert [(each.topic, each.end) for each in promoted.queues.spans()] == [
-            (each.topic, each.end) for each in leader.queues.spans()
+        assert [(each.topic, each.end) for each in promoted.queues.states()] == [
+            (each.topic, each.end) for each in leader.queues.states()
         ]
         put_some(promoted, 3, start=36)
         assert promoted.log.offsets.next("T", 0) == 13

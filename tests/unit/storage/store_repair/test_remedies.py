@@ -169,10 +169,10 @@ def set_of_bodies(patient: Patient) -> set[bytes]:
     """The bodies of all readable messages of the queues."""
     found = set()
     with open_store(patient.root) as store:
-        for span in store.queues.spans():
-            queue = store.queues.get(span.topic, span.queue_id)
+        for state in store.queues.states():
+            queue = store.queues.get(state.topic, state.queue_id)
             assert queue is not None
-            for _, entry in queue.entries(span.first, span.end):
+            for _, entry in queue.entries(state.first, state.end):
                 with suppress(StorageError):
                     found.add(store.log.record_at(entry.physical_offset).body)
     return found

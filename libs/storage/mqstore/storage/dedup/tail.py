@@ -67,8 +67,8 @@ def _start(
     log: CommitLog, queues: ConsumeQueues, since_ms: int, lowest: int, steps: StepsView
 ) -> int:
     """The greatest known offset below which all records are before this time or offset."""
-    longest = nlargest(QUEUES_MAX, queues.spans(), key=lambda span: span.end - span.first)
-    opened = [queues.get(span.topic, span.queue_id) for span in longest]
+    longest = nlargest(QUEUES_MAX, queues.states(), key=lambda state: state.end - state.first)
+    opened = [queues.get(state.topic, state.queue_id) for state in longest]
     passed = [_last_before(q, log, since_ms, lowest, steps) for q in opened if q is not None]
     return max([_segment_before(log, since_ms, lowest, steps), *passed])
 

@@ -21,11 +21,6 @@ from mqstore.storage.seams import FileSystem
 log = logging.getLogger(__name__)
 
 
-def queue_states(queues: ConsumeQueues) -> tuple[QueueState, ...]:
-    """The entries of every queue at this moment."""
-    return tuple(QueueState(**span._asdict()) for span in queues.spans())
-
-
 class RunningManifestService:
     """A ``BackgroundService``. After a crash dispatch starts where the last note says.
 
@@ -62,7 +57,7 @@ class RunningManifestService:
         reached = position, self._queues.expired_files
         if reached != self._noted:
             # Counts read after the position and before the sync: at least the entries below it.
-            states = queue_states(self._queues)
+            states = tuple(self._queues.states())
             self._flush.flush_all()
             try:
                 self.note(position, states)
@@ -89,7 +84,7 @@ class RunningManifestService:
             index_files=tuple(name for name in names if name.isdigit()),
             tail=manifest.tail_of([(f.base_offset, f.view) for f in log.files.files], end),
         )
-        note = self._manifest(end, queue_states(self._queues), state)
+        note = self._manifest(end, tuple(self._queues.states()), state)
         manifest.save(self._files, paths.manifest, note)
 
     def _manifest(

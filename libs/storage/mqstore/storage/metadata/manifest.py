@@ -10,6 +10,7 @@ start.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal, NamedTuple
 
@@ -35,16 +36,23 @@ def _safe_path(topic: str) -> str:
     return topic
 
 
-class QueueState(Value):
-    """One queue's entries:
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """The entries of one queue. No model: a store has thousands of them, of 80 bytes each."""
 
-    ``first`` is the queue offset of its first file, ``end`` the next one.
-    """
+    __pydantic_config__ = Value.model_config
 
     topic: Annotated[str, AfterValidator(_safe_path)]
     queue_id: int
     first: int
+    """The queue offset at which the first file begins."""
     end: int
+    """The queue offset of the next entry."""
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """The topic and queue id, by which queues are known."""
+        return self.topic, self.queue_id
 
 
 class LogTail(Value):

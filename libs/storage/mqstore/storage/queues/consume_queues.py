@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from threading import Lock
-from typing import Final, NamedTuple
+from typing import Final
 
 from mqstore.storage._kernel import QueueWindow
 from mqstore.storage.codec.java_text import decode_utf8
@@ -25,6 +25,7 @@ from mqstore.storage.mapped.mapped_file_queue import (
     StrayReason,
     sync_directories,
 )
+from mqstore.storage.metadata.manifest import QueueState
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.queues.consume_queue import ConsumeQueue
 from mqstore.storage.queues.consume_queue_ext import ConsumeQueueExt
@@ -38,17 +39,6 @@ _DEPTH: Final = 3
 """Directories above that of a queue, up to the store's root."""
 EXT_FILE_SIZE: Final = 48 << 20
 """RocketMQ's mappedFileSizeConsumeQueueExt."""
-
-
-class QueueSpan(NamedTuple):
-    """The entries of one queue."""
-
-    topic: str
-    queue_id: int
-    first: int
-    """The queue offset at which the first file begins."""
-    end: int
-    """The queue offset of the next entry."""
 
 
 def queue_key(raw_topic: bytes, queue_id: int) -> bytes:
@@ -88,7 +78,7 @@ class ConsumeQueues:
         """The same windows by topic and queue id."""
         self._table: dict[tuple[str, int], ConsumeQueue] = {}
         """The queues that are mapped."""
-        self._at_rest: dict[tuple[str, int], QueueSpan] = {}
+        self._at_rest: dict[tuple[str, int], QueueState] = {}
         """The queues that were not used since the opening."""
         self.expired_files = 0
         """Files that ``delete_before`` has unlinked since the opening."""
@@ -111,24 +101,24 @@ class ConsumeQueues:
         self._recovering = True
         self._named: NextNamed[tuple[str, int]] | None = None
 
-    def load(self, closed: Iterable[QueueSpan] = ()) -> list[StrayFile]:
+    def load(self, closed: Iterable[QueueState] = ()) -> list[StrayFile]:
         """Load every queue on disk; returns the stray paths of the tree.
 
         ``closed`` queues without units are left at rest: their entries are known and durable.
         Raises StoreFailed for one with units that has other entries than were left.
         """
         strays: list[StrayFile] = []
-        known = {span[:2]: span for span in closed}
+        known = {state.place: state for state in closed}
         for place in self._scan(strays, known):
-            span = known.get(place)
-            if span is not None and span.topic not in self._with_units:
-                self._at_rest[place] = span
-                self._by_topic.setdefault(span.topic, set()).add(span.queue_id)
+            state = known.get(place)
+            if state is not None and state.topic not in self._with_units:
+                self._at_rest[place] = state
+                self._by_topic.setdefault(state.topic, set()).add(state.queue_id)
                 continue
             queue = self._make(*place)
             strays += queue.load()
-            if span is not None:
-                self._require_entries(queue, span)
+            if state is not None:
+                self._require_entries(queue, state)
             self._register(queue)
         return strays
 
@@ -151,12 +141,12 @@ class ConsumeQueues:
     def _open(self, place: tuple[str, int]) -> ConsumeQueue | None:
         """Map the files of a queue at rest."""
         with self._open_lock:
-            span = self._at_rest.get(place)
-            if span is None:  # another thread has opened or deleted it
+            state = self._at_rest.get(place)
+            if state is None:  # another thread has opened or deleted it
                 return self._table.get(place)
             queue = self._make(*place)
             queue.load()
-            self._require_entries(queue, span)
+            self._require_entries(queue, state)
             queue.files.mark_flushed(queue.max_index * QUEUE_ENTRY_SIZE)
             for files in _files_of(queue):
                 files.names_due = False
@@ -167,15 +157,15 @@ class ConsumeQueues:
             del self._at_rest[place]
             return queue
 
-    def _require_entries(self, queue: ConsumeQueue, span: QueueSpan) -> None:
+    def _require_entries(self, queue: ConsumeQueue, state: QueueState) -> None:
         """Raise StoreFailed unless a queue has the entries that it was left with."""
-        if (queue.first_index, queue.max_index) == span[2:]:
+        if (queue.first_index, queue.max_index) == (state.first, state.end):
             return
         queue.files.close()
         error = StoreFailed(
-            f"queue {span.queue_id} of {span.topic} was left with the entries {span.first} to "
-            f"{span.end}, and has {queue.first_index} to {queue.max_index}: the next opening makes "
-            "the missing ones again"
+            f"queue {state.queue_id} of {state.topic} was left with the entries {state.first} to "
+            f"{state.end}, and has {queue.first_index} to {queue.max_index}: the next opening "
+            "makes the missing ones again"
         )
         self._on_damage(error)
         raise error
@@ -236,15 +226,15 @@ class ConsumeQueues:
         """Number of queues."""
         return len(self._table) + len(self._at_rest)
 
-    def spans(self) -> Iterator[QueueSpan]:
+    def states(self) -> Iterator[QueueState]:
         """Yield the entries of each queue of this moment, in topic and queue id order; opens
         none."""
         for place in self._places():
             queue = self._table.get(place)
-            if queue is None and (span := self._at_rest.get(place)) is not None:
-                yield span
+            if queue is None and (state := self._at_rest.get(place)) is not None:
+                yield state
             elif (queue := queue or self._table.get(place)) is not None:
-                yield QueueSpan(*place, queue.first_index, queue.max_index)
+                yield QueueState(*place, queue.first_index, queue.max_index)
 
     def _places(self) -> list[tuple[str, int]]:
         return sorted({*self._table, *self._at_rest})
@@ -293,9 +283,9 @@ class ConsumeQueues:
         A queue at rest is opened only when it has more than one file: the last one always stays.
         """
         self._min_physical = min_physical
-        for topic, queue_id, first, end in list(self.spans()):
-            is_long = (end - first) * QUEUE_ENTRY_SIZE > self.file_size
-            queue = self.get(topic, queue_id) if is_long else self.known(topic, queue_id)
+        for state in list(self.states()):
+            is_long = (state.end - state.first) * QUEUE_ENTRY_SIZE > self.file_size
+            queue = self.get(*state.place) if is_long else self.known(*state.place)
             if queue is not None and (gone := queue.delete_before(min_physical)):
                 self.expired_files += gone
                 yield gone
@@ -377,7 +367,7 @@ class ConsumeQueues:
                 queue.ext.files.close()
 
     def _scan(
-        self, strays: list[StrayFile], known: Mapping[tuple[str, int], QueueSpan]
+        self, strays: list[StrayFile], known: Mapping[tuple[str, int], QueueState]
     ) -> list[tuple[str, int]]:
         """Find the directories of queues; those of ``known`` queues are no longer looked at."""
         found = []

@@ -54,7 +54,7 @@ def plan(
         quiet += unchanged
     if not to_append:
         scan.repairs.clear()
-    whole = {(each.topic, each.queue_id) for each in unchanged}
+    whole = {each.state.place for each in unchanged}
     actions = () if read_only else tuple(_actions(view, start, scan, dispatch_from, whole))
     return RecoveryPlan(
         path=_path(view),

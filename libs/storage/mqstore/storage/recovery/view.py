@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -196,12 +196,7 @@ class NamedRecord(NamedTuple):
 class QuietQueue(NamedTuple):
     """A queue that got no entry since the last run noted how far the queues are on disk."""
 
-    topic: str
-    queue_id: int
-    first: int
-    """The queue offset at which its first file begins."""
-    end: int
-    """The queue offset of the next entry."""
+    state: QueueState
     last_offset: int
     """The physical offset that the last entry names."""
 
@@ -323,7 +318,7 @@ class QueueFiles:
         last = self.entry(noted.end - 1)
         if last is None or last[0] >= derived_offset or self._has_others or self.end != noted.end:
             return None
-        return QuietQueue(noted.topic, noted.queue_id, self.first_index, noted.end, last[0])
+        return QuietQueue(replace(noted, first=self.first_index), last[0])
 
     def _begins_by(self, min_offset: int) -> bool:
         """Whether the first entry shows that no record of the log is before it."""
