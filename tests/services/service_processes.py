@@ -282,6 +282,11 @@ def service(
                 with _errors_shown(process):
                     await_ready(client, target, status)
         yield found
+    except Exception as failure:
+        if process.poll() is not None:
+            text = f"{target} had ended with {process.wait()}: {process.communicate()[1]}"
+            failure.add_note(text)
+        raise
     finally:
         process.kill()
         process.communicate()

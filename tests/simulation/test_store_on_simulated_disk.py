@@ -18,7 +18,7 @@ from mqstore.storage.admin.group_offsets import Commit, GroupOffset
 from mqstore.storage.errors import DiskRefuses, StorageError, StoreFailed
 from mqstore.storage.layout import StoreFormat, SysFlag
 from mqstore.storage.message_store import Durability, MessageStore
-from mqstore.storage.metadata.state_page import Health
+from mqstore.storage.metadata.state_snapshot import Health
 from mqstore.storage.tables.config_tables import ConsumerOffsets
 from tests.long_runs import examples, nightly_examples
 from tests.simulation import SimulatedDisk, SimulatedMachine

@@ -14,9 +14,12 @@ import pytest
 from mqstore.query.opened_store import OpenedStore
 from mqstore.query.pull_route import PullRoute
 from mqstore.query.service import QueryService
+from mqstore.query.writer_state import STALL_S
 from mqstore.service.http import HotRequest, Lane, Reply
+from mqstore.service.problems import Problem
 from mqstore.service.settings import load
-from mqstore.storage.message_store import Durability
+from mqstore.storage.admin.group_offsets import Commit
+from mqstore.storage.message_store import Durability, MessageStore
 from mqstore.storage.system.threads import production_seams
 from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import message, open_store
@@ -33,6 +36,8 @@ class Query:
 
     service: QueryService
     route: PullRoute
+    store: MessageStore
+    """The store, as its writer has it."""
 
     def request(self, query: str, accept: str = RECORDS, topic: str = "T") -> HotRequest:
         """A pull of a client."""
@@ -66,26 +71,26 @@ async def _receive() -> Any:
 
 
 @contextmanager
-def _store(root: Path) -> Iterator[None]:
+def _store(root: Path) -> Iterator[MessageStore]:
     with open_store(root) as store:
         for number in range(COUNT):
             put_message(store, message(store, number), Durability.SYNC)
-        yield
+        yield store
 
 
 def run(root: Path, scenario: Callable[[Query], Awaitable[None]], **settings: Any) -> None:
-    async def whole() -> None:
+    async def whole(store: MessageStore) -> None:
         service = QueryService(load(store=root, **settings))
         route = PullRoute(service)
         route.add(service.api)
         service._store = OpenedStore.open(root, production_seams(), lambda _: None)
         try:
-            await scenario(Query(service, route))
+            await scenario(Query(service, route, store))
         finally:
             service._store.reader.close()
 
-    with _store(root):
-        asyncio.run(whole())
+    with _store(root) as store:
+        asyncio.run(whole(store))
 
 
 def bytes_of(reply: Reply, ending: bytes) -> bytes:
@@ -180,5 +185,36 @@ def test_a_lane_does_not_serve_a_store_that_was_replaced(tmp_path: Path) -> None
         if service._opening is not None:
             service._opening.cancel()
         service._store = opened
+
+    run(tmp_path / "store", scenario)
+
+
+def test_polls_of_a_replica_end_when_its_writer_stands_still(tmp_path: Path) -> None:
+    """Another replica leads then, and has the messages that they wait for."""
+
+    async def scenario(query: Query) -> None:
+        service, beat = query.service, query.store.state.beat
+        query.store.offsets.commit("g", [Commit("T", 0, 0)])
+        query.store.offsets.save()
+        await query.general("offset=0")
+        lane = query.lane("wait=30&offset=0")
+        assert lane is not None
+        beat(elected=True)
+        service._observe_writer(0.0)
+        poll = asyncio.ensure_future(query.general(f"wait=30&offset={COUNT}"))
+        while not len(service.arrivals):  # noqa: ASYNC110 (a watch has no event)
+            await asyncio.sleep(0)
+        for second in range(int(STALL_S) + 1):
+            service._observe_writer(float(second))
+        with pytest.raises(Problem, match="has not responded"):
+            await poll
+        with pytest.raises(Problem, match="has not responded"):
+            lane(b"0", START, b"")
+        lags, _ = service.lag_metrics.current()
+        assert [each.messages for each in lags] == [COUNT], "a scrape is no read of messages"
+        beat(elected=True)
+        service._observe_writer(STALL_S + 1)
+        assert lane(b"0", START, b"") is not None
+        assert (await query.general("offset=0")).body
 
     run(tmp_path / "store", scenario)

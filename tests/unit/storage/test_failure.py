@@ -9,7 +9,8 @@ import pytest
 
 from mqstore.storage.errors import StoreFailed, StoreNotWritable
 from mqstore.storage.failure import FailureState
-from mqstore.storage.metadata.state_page import Health, StatePage
+from mqstore.storage.metadata.state_page import StatePage
+from mqstore.storage.metadata.state_snapshot import Health
 from mqstore.storage.system.posix_files import PosixFileSystem
 
 STORE_ID = "0" * 31 + "1"

@@ -23,7 +23,8 @@ from mqstore.storage.errors import (
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.message_store import Durability
 from mqstore.storage.metadata import format_file, manifest
-from mqstore.storage.metadata.state_page import Health, read_state
+from mqstore.storage.metadata.state_page import read_state
+from mqstore.storage.metadata.state_snapshot import Health
 from mqstore.storage.options import RecoveredLog
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.recovery.report import StartReason

@@ -21,7 +21,8 @@ from mqstore.storage.layout import PRE_BLANK_SIZE, QUEUE_ENTRY_SIZE, StoreFormat
 from mqstore.storage.lookup.answers import PullStatus
 from mqstore.storage.metadata import format_file
 from mqstore.storage.metadata.format_file import FormatFile, Sizes
-from mqstore.storage.metadata.state_page import Health, StatePage
+from mqstore.storage.metadata.state_page import StatePage
+from mqstore.storage.metadata.state_snapshot import Health
 from mqstore.storage.paths import StorePaths, segment_name
 from mqstore.storage.queues.queue_entry import ENTRY
 from mqstore.storage.store_reader import StoreReader

@@ -13,7 +13,7 @@ from mqstore.storage.codec.record import Message
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.errors import StorageError, StoreNotOpen
 from mqstore.storage.message_store import MessageStore
-from mqstore.storage.metadata.state_page import Health
+from mqstore.storage.metadata.state_snapshot import Health
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
 from tests.forked_processes import start_program

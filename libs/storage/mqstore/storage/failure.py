@@ -6,7 +6,8 @@ import logging
 from collections.abc import Callable
 
 from mqstore.storage.errors import StoreFailed, StoreNotWritable
-from mqstore.storage.metadata.state_page import Health, StatePage
+from mqstore.storage.metadata.state_page import StatePage
+from mqstore.storage.metadata.state_snapshot import Health
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from mqstore.storage.metadata import manifest, store_lock
 from mqstore.storage.metadata.deleted_topics import DeletedTopics
 from mqstore.storage.metadata.format_file import FormatFile
 from mqstore.storage.metadata.manifest import Manifests
-from mqstore.storage.metadata.state_page import StateSnapshot
+from mqstore.storage.metadata.state_snapshot import StateSnapshot
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.recovery import accepted_loss, last_run
 from mqstore.storage.recovery.loss import Facts, find_loss

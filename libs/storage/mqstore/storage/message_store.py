@@ -43,7 +43,8 @@ from mqstore.storage.log_lines import bounded_log
 from mqstore.storage.lookup.log_stream import LogStream
 from mqstore.storage.metadata import store_lock
 from mqstore.storage.metadata.lock_watch import LockWatch
-from mqstore.storage.metadata.state_page import Health, StatePage
+from mqstore.storage.metadata.state_page import StatePage
+from mqstore.storage.metadata.state_snapshot import Health
 from mqstore.storage.opening import open_directory
 from mqstore.storage.options import NEXT_EPOCH, Durability, Progress, StoreOptions
 from mqstore.storage.paths import StorePaths

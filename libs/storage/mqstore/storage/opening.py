@@ -44,7 +44,8 @@ from mqstore.storage.metadata.format_file import FormatFile, Owner, Settings, Si
 from mqstore.storage.metadata.log_owner import LogOwner
 from mqstore.storage.metadata.manifest import Manifest
 from mqstore.storage.metadata.quarantine import Quarantine
-from mqstore.storage.metadata.state_page import Health, StatePage, StateSnapshot, read_state
+from mqstore.storage.metadata.state_page import StatePage, read_state
+from mqstore.storage.metadata.state_snapshot import Health, StateSnapshot
 from mqstore.storage.metadata.store_lock import StoreLock
 from mqstore.storage.metadata.truncation import Truncation
 from mqstore.storage.options import StoreOptions

@@ -49,7 +49,7 @@ from mqstore.storage.lookup.topic_scan import TopicQuery
 from mqstore.storage.lookup.views import Entry
 from mqstore.storage.metadata.expired_unread import FollowedExpired
 from mqstore.storage.metadata.settled_letters import FollowedSettled
-from mqstore.storage.metadata.state_page import Health
+from mqstore.storage.metadata.state_snapshot import Health
 
 __all__ = [
     "LANE_COUNT_MAX",

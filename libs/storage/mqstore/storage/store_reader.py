@@ -27,7 +27,8 @@ from mqstore.storage.metadata import format_file, log_owner, regular_files
 from mqstore.storage.metadata.block_files import BlockFiles
 from mqstore.storage.metadata.block_guard import BlockGuard
 from mqstore.storage.metadata.format_file import FormatFile
-from mqstore.storage.metadata.state_page import StatePageReader, StateSnapshot
+from mqstore.storage.metadata.state_page import StatePageReader
+from mqstore.storage.metadata.state_snapshot import StateSnapshot
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.reader_views import (
     FollowedSteps,

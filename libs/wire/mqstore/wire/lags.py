@@ -60,7 +60,10 @@ class OffsetsSource(Reply, title="OffsetsSourceView"):
     age_ms: int | None
     writer: Annotated[
         str,
-        Field(description="alive, recovering or down: then commits since savedAt may be lost."),
+        Field(
+            description="alive, recovering, unresponsive or down: then commits since savedAt may "
+            "be lost."
+        ),
     ]
 
 

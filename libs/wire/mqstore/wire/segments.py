@@ -36,8 +36,8 @@ class StoreState(Reply, title="StoreView"):
     writer: Annotated[
         str,
         Field(
-            description="alive; recovering: it opens the store; down: no new messages arrive, "
-            "stored ones are served."
+            description="alive; recovering: it opens the store; unresponsive: it has stood still "
+            "for 5 s; down: no new messages arrive, stored ones are served."
         ),
     ]
     health: Annotated[str, Field(description="Health of the store, as its last writer saw it.")]

@@ -117,7 +117,7 @@ class DeadLetterRoutes:
     def _require_group(self, group: str, topic: str) -> None:
         """Raises GroupUnknown for a group without dead letters and offsets."""
         try:
-            self._service.require_topic(topic)
+            self._service.store.require_topic(topic)
         except TopicUnknown:
             if group not in self._service.group_offsets().table.groups():
                 raise unknown_group(group) from None

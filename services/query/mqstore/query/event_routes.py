@@ -108,7 +108,7 @@ class EventRoutes:
             self._api.auth.allows, request.scope["headers"], operations.TOPIC_EVENTS.role
         )
         stream = _Stream(service, store, query, start, wanted, form, is_allowed)
-        await service.run(lambda: service.require_topic(topic))
+        await service.run(lambda: service.store.require_topic(topic))
         await service.run(lambda: store.require_consuming(topic, group=""))
         store.reader.scans.require_unexpired(query, start)
         service.require_current(store)
@@ -169,7 +169,7 @@ class _Stream:
     def _ends(self) -> list[tuple[str, int, int]]:
         topic = self._query.topic
         self._store.require_consuming(topic, group="")
-        return [(topic, each.queue_id, each.max_offset) for each in self._service.queues(topic)]
+        return [(topic, each.queue_id, each.max_offset) for each in self._store.queues(topic)]
 
     def _scan(self) -> tuple[KeyAnswer, bytes]:
         answer = self._store.reader.scans.scan_from(

@@ -322,7 +322,7 @@ class MessageRoutes:
     def _search(self, search: _Search, cursor: str | None) -> bytes:
         """Encode a page of this shard's messages. Runs in the pool."""
         service, query = self._service, search.query
-        service.require_topic(query.topic)
+        service.store.require_topic(query.topic)
         store = service.store
         begun = None if cursor is None else store_cursor.remove_store_id(cursor, store.id)
         if isinstance(query, KeyQuery):

@@ -16,8 +16,15 @@ from mqstore.storage.admin import (
     SubscriptionGroups,
 )
 from mqstore.storage.directory import StorePaths
+from mqstore.storage.errors import QueueUnknown, TopicUnknown
 from mqstore.storage.host import Seams
-from mqstore.storage.reads import FollowedExpired, FollowedSettled, count_open
+from mqstore.storage.reads import (
+    FollowedExpired,
+    FollowedSettled,
+    GroupLags,
+    QueueRange,
+    count_open,
+)
 
 CONSUMING_MAX: Final = 10_000
 """Maximum number of pairs of topic and group that are known to be consumable."""
@@ -69,6 +76,48 @@ class OpenedStore:
         if len(self._consuming) >= CONSUMING_MAX:
             self._consuming.clear()
         self._consuming[topic, group] = revision
+
+    def queue_range(self, topic: str, queue_id: int) -> QueueRange:
+        """Return the bounds of a queue, also of one without messages. Raises QueueUnknown,
+        TopicUnknown."""
+        try:
+            return self.reader.lookups.queue_range(topic, queue_id)
+        except QueueUnknown:
+            if queue_id < self.topics.read_queues(topic):
+                return QueueRange(topic, queue_id, 0, 0)
+            self.require_topic(topic)
+            raise
+
+    def queues(self, topic: str) -> list[QueueRange]:
+        """Return the bounds of all queues of a topic, by queue id. Raises TopicUnknown."""
+        configured = self.topics.read_queues(topic)
+        try:
+            found = {each.queue_id: each for each in self.reader.lookups.queues(topic)}
+        except TopicUnknown:
+            if not configured:
+                raise
+            found = {}
+        for queue_id in range(configured):
+            found.setdefault(queue_id, QueueRange(topic, queue_id, 0, 0))
+        return [found[queue_id] for queue_id in sorted(found)]
+
+    def received_queues(self, topic: str) -> list[QueueRange]:
+        """Return the bounds of the queues that consumers receive from, by queue id; not those that
+        a change of the topic took away. Raises TopicUnknown."""
+        count = self.topics.received_queues(topic)
+        return [each for each in self.queues(topic) if count is None or each.queue_id < count]
+
+    def require_topic(self, topic: str) -> None:
+        """Raises TopicUnknown for a topic that was never created and has no message."""
+        if not self.topics.read_queues(topic):
+            self.reader.lookups.queues(topic)
+
+    def group_lags(self, offsets: ConsumerOffsets) -> GroupLags:
+        """Return the lags of groups at the given offsets."""
+        return GroupLags(
+            *(self.reader.lookups, offsets, self.received_queues, self.count_dead_letters),
+            self.expired.of,
+        )
 
     def count_dead_letters(self, topic: str) -> int:
         """Number of open dead letters of a topic ``%DLQ%GROUP``. May wait for the disk."""

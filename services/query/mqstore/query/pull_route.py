@@ -329,7 +329,7 @@ class PullRoute:
             )
         except QueueUnknown:
             # Raises for an unknown queue; a topic without messages is no error.
-            service.queue_range(requested.topic, requested.queue_id)
+            service.store.queue_range(requested.topic, requested.queue_id)
             return Pull(PullStatus.NO_MESSAGE_IN_QUEUE, [], [], 0, 0, 0)
 
     def _encode_result(self, requested: _PullRequest, found: Pull | Slices) -> _PullResult:

@@ -46,7 +46,7 @@ class QueueRoutes:
 
         def encode_own() -> bytes:
             """Encode the queues of this shard. Runs in the pool."""
-            found = [views.queue(each, self._shard) for each in service.queues(topic)]
+            found = [views.queue(each, self._shard) for each in service.store.queues(topic)]
             return msgspec.json.encode(replies.Queues(topic=topic, queues=tuple(found)))
 
         if service.shards.fans_out(request.scope):
@@ -172,7 +172,7 @@ class QueueRoutes:
         unknown: dict[str, QueryError] = {}
         for topic in dict.fromkeys(wanted.topics or ()):
             try:
-                names += [(topic, each.queue_id) for each in self._service.queues(topic)]
+                names += [(topic, each.queue_id) for each in self._service.store.queues(topic)]
             except TopicUnknown as error:
                 unknown[topic] = error
                 names.append((topic, None))
@@ -206,7 +206,7 @@ class QueueRoutes:
 
     def _without_messages(self, topic: str, queue_id: int) -> dict[str, int] | QueryError:
         try:
-            bounds = self._service.queue_range(topic, queue_id)
+            bounds = self._service.store.queue_range(topic, queue_id)
         except (QueueUnknown, TopicUnknown) as error:
             return error
         return _fields(bounds, bounds.max_offset)

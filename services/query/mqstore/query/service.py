@@ -24,7 +24,6 @@ from mqstore.query.local_writer import LocalWriter
 from mqstore.query.opened_store import OpenedStore
 from mqstore.query.read_waits import ReadWaits
 from mqstore.query.store_watch import StoreWatch
-from mqstore.query.topic_queues import TopicQueues
 from mqstore.query.writer_state import WriterHeader, WriterWatch
 from mqstore.service import logs, settings_routes
 from mqstore.service.app import Api
@@ -41,7 +40,7 @@ from mqstore.service.settings import Settings
 from mqstore.service.shards import Shards
 from mqstore.storage import StoreReader, topic_names
 from mqstore.storage.admin import ConsumerOffsets, FilterData, TableSnapshot
-from mqstore.storage.errors import FilterError, QueueUnknown, StoreNotOpen, TopicUnknown
+from mqstore.storage.errors import FilterError, QueueUnknown, StoreNotOpen
 from mqstore.storage.filter import Filter, compile_expression
 from mqstore.storage.formats import StoreFormat
 from mqstore.storage.host import ServiceHandle, production_seams
@@ -50,7 +49,6 @@ from mqstore.storage.reads import (
     Lookups,
     MessageTraces,
     PullFilter,
-    QueueRange,
     RetryFilter,
     SqlFilter,
     parse_tags,
@@ -76,8 +74,9 @@ Messages are stored at the store-writer service (port 8081 by default).
 Begin with `GET /v1/topics/orders/messages?key=order-1`, or read a queue from its first message \
 with `GET /v1/topics/orders/queues/0/messages`. A damaged message is reported as an error of its \
 own, never as a wrong body. The header `X-Mqstore-Writer` of each reply says whether a writer is \
-`alive`, `recovering` the store, or `down`. While it is down, stored messages are served and none \
-arrives.
+`alive`, `recovering` the store, `unresponsive` (it has stood still for 5 s), or `down`. While it \
+is down or unresponsive, stored messages are served and none arrives; a replica whose store-writer \
+is unresponsive serves none, as another one leads.
 
 With several shards any of them serves a request for all: it looks up a key, a time or a group on \
 each shard, and `shards` names those that did not reply. A queue belongs to one shard: `?shard=`.
@@ -92,6 +91,11 @@ TAGS: Final = {
 }
 
 T = TypeVar("T")
+
+_SUCCEEDED: Final = (
+    "the store-writer of this replica has not responded for 5 s, so another one may lead the shard "
+    "and have newer messages; send the request again, to the shard's address"
+)
 
 
 class QueryService:
@@ -163,7 +167,8 @@ class QueryService:
 
     @property
     def store(self) -> OpenedStore:
-        """The opened store. Raises Problem (503) while there is none.
+        """The opened store. Raises Problem (503) while there is none, and while another replica
+        may have newer messages because the writer of this one stands still.
 
         A caller that keeps it over an ``await`` calls ``require_current`` before it replies. A
         look-up that is given to ``run`` reads this property when it runs.
@@ -171,6 +176,8 @@ class QueryService:
         if self._store is None:
             self.health.require_started()
             raise Problem(STORE_NOT_READY, self._waiting_for or "the store is not open")
+        if self.writer.is_succeeded:
+            raise Problem(STORE_NOT_READY, _SUCCEEDED, extra={"state": "unresponsive"})
         return self._store
 
     def require_current(self, store: OpenedStore) -> None:
@@ -190,11 +197,6 @@ class QueryService:
     def lookups(self) -> Lookups:
         """The look-ups of ``store``. Raises Problem (503) while no store is open."""
         return self.store.reader.lookups
-
-    @property
-    def topics(self) -> TopicQueues:
-        """The configured topics of ``store``. Raises Problem (503) while no store is open."""
-        return self.store.topics
 
     async def _await_condition(self, waits: ReadWaits, scope: Scope) -> None:
         self.api.auth.check(scope["headers"], Role.CONSUME)
@@ -257,7 +259,7 @@ class QueryService:
         self._reporting = self._loop.create_task(self._damage.run())
         await self._open()
         self.arrivals.start()
-        watch = StoreWatch(self._open_reader, self._note_replaced)
+        watch = StoreWatch(self._open_reader, self._note_replaced, self._observe_writer)
         self._watch = self._seams.scheduler.start(watch, self._note_failure)
 
     async def _open(self) -> None:
@@ -275,6 +277,13 @@ class QueryService:
                 if self._loop.time() > patience_ends:
                     raise ConfigurationError(f"{self._root} cannot be read ({error})") from error
                 await self._pause_before_retry(error)
+
+    def _observe_writer(self, now: float) -> None:
+        """Look whether the writer moves; end long polls once another replica leads. Thread-safe."""
+        was_succeeded = self.writer.is_succeeded
+        self.writer.observe(now)
+        if self.writer.is_succeeded and not was_succeeded:
+            self._loop.call_soon_threadsafe(self.arrivals.wake)
 
     def _note_replaced(self, reader: StoreReader) -> None:
         """Schedule a check whether a reader's store was replaced. Thread-safe."""
@@ -381,53 +390,13 @@ class QueryService:
         except FilterError:
             return None  # a broker does not filter by what it cannot compile
 
-    # look-ups that include topics without messages ------------------------------------------
-
-    def queue_range(self, topic: str, queue_id: int) -> QueueRange:
-        """Return the bounds of a queue. Raises QueueUnknown, TopicUnknown."""
-        try:
-            return self.lookups.queue_range(topic, queue_id)
-        except QueueUnknown:
-            if queue_id < self.topics.read_queues(topic):
-                return QueueRange(topic, queue_id, 0, 0)
-            self.require_topic(topic)
-            raise
-
-    def queues(self, topic: str) -> list[QueueRange]:
-        """Return the bounds of all queues of a topic, by queue id. Raises TopicUnknown."""
-        configured = self.topics.read_queues(topic)
-        try:
-            found = {each.queue_id: each for each in self.lookups.queues(topic)}
-        except TopicUnknown:
-            if not configured:
-                raise
-            found = {}
-        for queue_id in range(configured):
-            found.setdefault(queue_id, QueueRange(topic, queue_id, 0, 0))
-        return [found[queue_id] for queue_id in sorted(found)]
-
-    def require_topic(self, topic: str) -> None:
-        """Raises TopicUnknown for a topic that was never created and has no message."""
-        if not self.topics.read_queues(topic):
-            self.lookups.queues(topic)
-
     def group_offsets(self) -> TableSnapshot[ConsumerOffsets]:
         """Return the committed offsets of groups, as they were last saved."""
         return self.store.offsets.now()
 
     def group_lags(self, offsets: ConsumerOffsets) -> GroupLags:
         """Return the lags of groups at the given offsets."""
-        return self._lags_in(self.store, offsets)
-
-    def _lags_in(self, store: OpenedStore, offsets: ConsumerOffsets) -> GroupLags:
-        count, passed_of = store.count_dead_letters, store.expired.of
-        return GroupLags(store.reader.lookups, offsets, self._received_queues, count, passed_of)
-
-    def _received_queues(self, topic: str) -> list[QueueRange]:
-        """Return the bounds of the queues that consumers receive from, by queue id; not those that
-        a change of the topic took away. Raises TopicUnknown."""
-        count = self.topics.received_queues(topic)
-        return [each for each in self.queues(topic) if count is None or each.queue_id < count]
+        return self.store.group_lags(offsets)
 
     def subscriptions(self, topic: str) -> list[FilterData]:
         """Return the current and recent subscriptions of all groups to a topic, as last saved."""
@@ -435,8 +404,9 @@ class QueryService:
 
     def traces(self, offsets: ConsumerOffsets) -> MessageTraces:
         """Return the traces of messages, at the given offsets of groups."""
-        delays = self.store.delays.now().table
-        return MessageTraces(self.lookups, self.reader.places, offsets, delays, self.topics.names)
+        store = self.store
+        delays, names = store.delays.now().table, store.topics.names
+        return MessageTraces(store.reader.lookups, store.reader.places, offsets, delays, names)
 
     def now_ms(self) -> int:
         """Return the current Unix time in ms."""
@@ -471,7 +441,7 @@ class QueryService:
             offsets = store.offsets.now().table
             groups, topics = offsets.groups(), set(store.topics.names())
             dead = [group for group in groups if DLQ_PREFIX + group in topics]
-            return LagSource(self._lags_in(store, offsets), groups, dead)
+            return LagSource(store.group_lags(offsets), groups, dead)
 
         names, most = self.api.metrics.rocketmq, self.settings.metrics_lags_max
         return LagMetrics(names, most, read_lags, self.now_ms)
@@ -480,6 +450,8 @@ class QueryService:
         store = self._store
         if store is None:
             return self._waiting_for or "the store is not open"
+        if self.writer.is_succeeded:
+            return _SUCCEEDED
         try:
             store.reader.snapshot()
         except StoreNotOpen as error:

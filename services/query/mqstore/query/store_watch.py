@@ -30,15 +30,19 @@ class StoreWatch:
         self,
         reader: Callable[[], StoreReader | None],
         replaced: Callable[[StoreReader], None] = lambda _: None,
+        observe: Callable[[float], None] = lambda _: None,
     ) -> None:
-        """``replaced`` is called with a reader whose files are no longer those at its path."""
+        """``replaced`` is called with a reader whose files are no longer those at its path,
+        ``observe`` with the time at each check."""
         self._reader = reader
         self._replaced = replaced
+        self._observe = observe
         self._idle_due = -math.inf
 
     def step(self, now: float) -> float:
         """Check the open reader once. Return the time of the next check."""
         reader = self._reader()
+        self._observe(now)
         if reader is not None:
             self._check(reader)
             if now >= self._idle_due:

@@ -144,7 +144,7 @@ class TraceRoutes:
 
         def encode_page(cursor: str | None) -> bytes:
             """Encode a page of this shard's traces. Runs in the pool."""
-            service.require_topic(topic)
+            service.store.require_topic(topic)
             offsets, store_id = service.group_offsets(), service.store.id
             start = None if cursor is None else store_cursor.remove_store_id(cursor, store_id)
             page = service.traces(offsets.table).by_key(topic, key, limit=limit, cursor=start)

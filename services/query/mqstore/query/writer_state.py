@@ -18,6 +18,9 @@ from mqstore.storage.reads import Health
 HEADER: Final = b"x-mqstore-writer"
 CACHE_S: Final = 0.1
 """Seconds for which one check of the store's lock is reused."""
+STALL_S: Final = 5.0
+"""Seconds without a beat of the writer, which makes one each second, after which it stands still:
+less than the default lease of a leader."""
 
 
 class WriterState(StrEnum):
@@ -26,6 +29,8 @@ class WriterState(StrEnum):
     ALIVE = "alive"
     RECOVERING = "recovering"
     """A writer is opening the store."""
+    UNRESPONSIVE = "unresponsive"
+    """A writer holds the store and has stood still for STALL_S: it is stopped or hangs."""
     DOWN = "down"
     """No writer runs: no message arrives, and stored messages are still served."""
 
@@ -38,12 +43,37 @@ class WriterWatch:
         self._reader = reader
         self._known = WriterState.DOWN
         self._good_until = 0.0
+        self._beats = 0
+        self._moved_at = self._observed_at = 0.0
+        self._is_still = False
+        self.is_succeeded = False
+        """Whether the writer stands still and another replica leads the shard instead: messages
+        that it takes do not arrive here."""
 
     def now(self) -> WriterState:
         """Return the state, which is at most CACHE_S old."""
         if time.monotonic() >= self._good_until:
             self.refresh()
         return self._known
+
+    def observe(self, now: float) -> None:
+        """Look whether the writer moves, at a monotonic time in seconds. Call it about each
+        second, from one thread."""
+        reader = self._reader()
+        beats = 0 if reader is None else reader.state.beats
+        has_slept = now - self._observed_at > STALL_S  # this process stood still itself
+        self._observed_at = now
+        if beats != self._beats or has_slept:
+            self._beats, self._moved_at = beats, now
+        is_still = beats > 0 and now - self._moved_at >= STALL_S
+        if is_still != self._is_still:
+            self._is_still, self._good_until = is_still, 0.0
+        self.is_succeeded = (
+            self._is_still
+            and reader is not None
+            and reader.state.is_elected
+            and self._read_state() is WriterState.UNRESPONSIVE
+        )
 
     def header(self) -> tuple[bytes, bytes]:
         """Return the name and the value of the reply header."""
@@ -74,7 +104,9 @@ class WriterWatch:
             is_recovering = reader.snapshot().health is Health.RECOVERING
         except StoreNotOpen:
             is_recovering = True
-        return WriterState.RECOVERING if is_recovering else WriterState.ALIVE
+        if is_recovering:
+            return WriterState.RECOVERING
+        return WriterState.UNRESPONSIVE if self._is_still else WriterState.ALIVE
 
 
 class WriterHeader:

@@ -113,7 +113,7 @@ class WriterService:
         self.seams = production_seams()
         self._recovery: Progress | None = None
         self.events = Events()
-        self.observer = StoreObserver(self.events, lambda: self._store)
+        self.observer = StoreObserver(self.events, lambda: self._store, settings.election_lease)
         self._watcher: asyncio.Task[None] | None = None
         self._store: MessageStore | None = None
         self.followed = Traffic(settings.metrics_topics_max)

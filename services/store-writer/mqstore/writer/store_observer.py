@@ -79,9 +79,16 @@ class StoreObserver:
     Used on the event loop, except ``note_progress``, which another thread may call.
     """
 
-    def __init__(self, events: Events, store: Callable[[], MessageStore | None]) -> None:
+    def __init__(
+        self,
+        events: Events,
+        store: Callable[[], MessageStore | None],
+        election_lease: str | None = None,
+    ) -> None:
+        """With an ``election_lease`` another replica leads when this process stands still."""
         self._events = events
         self._store = store
+        self._is_elected = election_lease is not None
         self._operations: dict[str, Operation] = {}
         self._before: _Snapshot | None = None
 
@@ -99,8 +106,7 @@ class StoreObserver:
 
     def note_opened(self, store: MessageStore) -> None:
         """Publish the opening of a store, and observe it from now on."""
-        snapshot = _take_snapshot(store)
-        self._before = snapshot
+        snapshot = self._begin(store)
         self._end(OPENING)
         report = store.recovery
         self._events.publish(
@@ -131,7 +137,7 @@ class StoreObserver:
 
     def note_view(self, store: MessageStore) -> None:
         """Publish why a store is open for reads only, and observe it from now on."""
-        self._before = _take_snapshot(store)
+        self._begin(store)
         if store.read_only_reason is not None:
             self._events.publish("read-only", reason=store.read_only_reason)
         if (loss := store.recovery.plan.loss) is not None:
@@ -147,15 +153,25 @@ class StoreObserver:
             )
 
     async def run(self) -> None:
-        """Compare snapshots until the task is cancelled."""
+        """Compare snapshots, and show readers that the event loop runs, until the task is
+        cancelled."""
         while True:
             store = self._store()
             if store is not None:
+                self._beat(store)
                 try:
                     self._compare(store)
                 except Exception:  # a missed event must not prevent later ones
                     log.exception("snapshot of the store failed")
             await asyncio.sleep(INTERVAL_S)
+
+    def _begin(self, store: MessageStore) -> _Snapshot:
+        self._beat(store)
+        self._before = _take_snapshot(store)
+        return self._before
+
+    def _beat(self, store: MessageStore) -> None:
+        store.state.beat(elected=self._is_elected)
 
     def _compare(self, store: MessageStore) -> None:
         now, before = _take_snapshot(store), self._before

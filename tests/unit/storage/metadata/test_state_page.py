@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from mqstore.storage.errors import StoreNotOpen
-from mqstore.storage.metadata.state_page import Health, StatePage, StatePageReader, read_state
+from mqstore.storage.metadata.state_page import StatePage, StatePageReader, read_state
+from mqstore.storage.metadata.state_snapshot import Health
 from mqstore.storage.system.posix_files import PosixFileSystem
 
 STORE = "0123456789abcdef0123456789abcdef"

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from enum import IntEnum
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -35,6 +34,7 @@ from mqstore.storage._kernel import (
 )
 from mqstore.storage.errors import StoreNotOpen
 from mqstore.storage.layout import PAGE_SIZE
+from mqstore.storage.metadata.state_snapshot import Health, StateSnapshot
 from mqstore.storage.seams import FileSystem, MappedBytes
 
 MAGIC: Final = int.from_bytes(b"MQSTATE\0", "little")
@@ -79,66 +79,13 @@ _LEADER_END: Final = 400
 """Greatest known end of the leader's log, in a store that follows one; else 0."""
 _TABLES: Final = 408
 """Number of changes of topics and groups; 0 in pages of earlier releases."""
-
-
-class Health(IntEnum):
-    """The last writer's report on the store."""
-
-    RECOVERING = 1
-    READY = 2
-    READ_ONLY = 3
-    """Open, but puts are rejected: damage or a full disk."""
-    FAILED = 4
-    """A sync failed or the disk is lost; the writer ended."""
-    CLOSED = 5
-    """Closed cleanly."""
+_BEATS: Final = 416
+"""Moved by a writer that serves clients, each second; 0 before, and in other writers."""
+_ELECTED: Final = 424
+"""1 while another copy takes the lead of the shard when this writer stands still."""
 
 
 _HEALTH_VALUES: Final = frozenset(Health)
-
-
-@dataclass(frozen=True, slots=True)
-class StateSnapshot:
-    """The fields at one moment, all of one epoch. Offsets are physical, in bytes."""
-
-    store_id: str
-    """32 hexadecimal digits."""
-    boot_id: str
-    """The machine start in which the page was last opened for writing."""
-    epoch: int
-    health: Health
-    recovery_done: int
-    recovery_total: int
-    min_offset: int
-    max_offset: int
-    """The readable end of the log."""
-    flushed_offset: int
-    """The durable watermark: every byte below it was synced."""
-    dispatched_offset: int
-    """Physical offset below which all queue and index entries are in place."""
-    index_generation: int
-    """Grows whenever an index file is added or removed."""
-    index_complete: bool
-    """False while the index is being rebuilt: key queries may miss records."""
-    arrivals: int
-    """Counter of arrivals, 32 bits, for ``wait``."""
-    expired_below: int | None = None
-    """Upper bound of the log's minimum, as retention noted it; None without a note."""
-    log_epoch: int = 0
-    """The newest epoch of the log."""
-    log_end: int = 0
-    """The end of the log: above ``max_offset`` where readers see the confirmed part only."""
-    confirmed_offset: int = 0
-    """Every copy in sync has all below on its disk; 0 where the store has no copies."""
-    in_sync: int = 0
-    """Number of copies in sync, the leader included; 0 where the store has no copies."""
-    leader_end: int = 0
-    """Greatest known end of the leader's log, of a store that follows one; else 0."""
-
-    @property
-    def behind(self) -> int | None:
-        """Bytes of the leader's log that are not here, as far as is known; None in a leader."""
-        return max(0, self.leader_end - self.log_end) if self.leader_end else None
 
 
 class StatePageReader:
@@ -292,6 +239,16 @@ class StatePageReader:
         """Counter of arrivals. Read it before looking for messages, and pass it to ``wait``."""
         return load_u32(self._view, _ARRIVALS)
 
+    @property
+    def beats(self) -> int:
+        """Counter that a writer moves each second while it serves clients; 0 before."""
+        return self._load(_BEATS)
+
+    @property
+    def is_elected(self) -> bool:
+        """Whether another copy takes the lead when the writer of this one stands still."""
+        return self._load(_ELECTED) != 0
+
     def snapshot(self) -> StateSnapshot:
         """Read all fields of one epoch.
 
@@ -399,6 +356,11 @@ class StatePage(StatePageReader):
                 self._bound = max(self._bound, offset)
                 self._publish()
 
+    def beat(self, *, elected: bool) -> None:
+        """Note that this writer serves clients; readers expect the next call in a second."""
+        self._store(_ELECTED, int(elected))
+        self._store(_BEATS, self.beats + 1)
+
     def note_leader_end(self, offset: int) -> None:
         """Note the greatest known end of the log that this one is a copy of."""
         self._store(_LEADER_END, offset)
@@ -458,12 +420,10 @@ class StatePage(StatePageReader):
         elif not self.is_flushed_offset_whole:
             self.set_flushed(0)
         self._store(_INDEX_COMPLETE, 0)
-        self._store(_CONFIRMED, 0)
-        self._store(_IN_SYNC, 0)
-        self._store(_LEADER_END, 0)
         self.note_tables()
-        self._store(_RECOVERY_DONE, 0)
-        self._store(_RECOVERY_TOTAL, 0)
+        for field in (_CONFIRMED, _IN_SYNC, _LEADER_END, _BEATS, _ELECTED):
+            self._store(field, 0)
+        self.set_recovery_progress(0, 0)
         self._store_id(_STORE_ID, store_id)
         self._store_id(_BOOT_ID, boot_id)
         self._store(_VERSION, VERSION)

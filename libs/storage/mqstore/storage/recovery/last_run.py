@@ -14,7 +14,7 @@ from mqstore.storage.metadata import manifest
 from mqstore.storage.metadata.deleted_topics import DeletedTopics
 from mqstore.storage.metadata.format_file import FormatFile
 from mqstore.storage.metadata.manifest import LogState, LogTail, Manifest, QueueState
-from mqstore.storage.metadata.state_page import StateSnapshot
+from mqstore.storage.metadata.state_snapshot import StateSnapshot
 from mqstore.storage.paths import segment_name, segment_offset
 from mqstore.storage.recovery.view import Segment, StoreView
 from mqstore.storage.system.sparse import last_nonzero

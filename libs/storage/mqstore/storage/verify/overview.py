@@ -22,7 +22,7 @@ from mqstore.storage.metadata.epochs import Epochs
 from mqstore.storage.metadata.format_file import Owner, Sizes
 from mqstore.storage.metadata.quarantine import Quarantine
 from mqstore.storage.metadata.sealed_json import Value
-from mqstore.storage.metadata.state_page import Health
+from mqstore.storage.metadata.state_snapshot import Health
 from mqstore.storage.recovery import accepted_loss
 from mqstore.storage.recovery.report import RecoveryReport
 from mqstore.storage.retention import archive, pins

@@ -31,7 +31,8 @@ from mqstore.storage.metadata.block_files import BlockFiles
 from mqstore.storage.metadata.deleted_topics import DeletedTopics
 from mqstore.storage.metadata.format_file import FormatFile
 from mqstore.storage.metadata.manifest import Manifest, load_both
-from mqstore.storage.metadata.state_page import StateSnapshot, read_state
+from mqstore.storage.metadata.state_page import read_state
+from mqstore.storage.metadata.state_snapshot import StateSnapshot
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.progress import Progress
 from mqstore.storage.recovery import (

@@ -37,8 +37,9 @@ class ReplicationRoutes:
     async def replication(self) -> Replication:
         """Whether the store leads or follows; of a leader, its copies; of a follower, how far its
         copy is. The end of a broker's log is read every 10 s, where `masterAddress` names it."""
-        store, found = self._service.store, self._service.replica.following
-        is_leader, watch = store.receiver is None, self._service.replica.leader.watch
+        replica, store = self._service.replica, self._service.store
+        found, watch = replica.following, replica.leader.watch
+        is_leader = store.receiver is None and replica.leads
         return Replication(
             role="leader" if is_leader else "follower",
             epoch=store.epochs.newest,
