@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.storage._kernel import check_block
-from mqstore.storage.codec.record import Record
+from mqstore.storage.codec.record import Message, Record
 from mqstore.storage.config import DamageRepair
 from mqstore.storage.errors import RecordTombstone, RepairRefused, StorageError, StoreFailed
 from mqstore.storage.layout import BLOCK_SIZE
@@ -19,7 +19,8 @@ from mqstore.storage.metadata.block_files import blocks_of
 from mqstore.storage.paths import segment_name
 from mqstore.storage.recovery import Applier
 from mqstore.storage.recovery.report import FetchBytes, PlaceTombstone, RepairPlan, RestoreBytes
-from mqstore.storage.scrub import repairs
+from mqstore.storage.scrub import repairs, service
+from mqstore.storage.scrub.service import FINDINGS_MAX
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.verify import Kind, Verification
 from tests.unit.storage.puts import put_message
@@ -460,3 +461,47 @@ def test_bytes_that_are_whole_are_never_replaced(root: Path, due: list[Record]) 
         store.repairs.fetch = fetch
         assert not store.repair_damage().done
     assert fetched == []
+
+
+def test_a_close_repairs_more_damage_than_is_listed_and_counts_none_of_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A repair took the 100 listed findings, the other one stayed counted, and the close named the
+    least offset of none: "min() arg is an empty sequence"."""
+    body, count = b"x" * (SEGMENT - 600), FINDINGS_MAX + 1
+    with open_store(tmp_path, CHOSEN) as store:
+        for number in range(count):
+            sent = Message("T", 0, body, b"", store.host, store.host, number)
+            put_message(store, sent, Durability.SYNC)
+        for offset in range(0, count * SEGMENT, SEGMENT):
+            flip(tmp_path, offset + FIELDS["BODYCRC"])
+        scrub = store.scrub
+        while scrub.progress.finding_count < count:
+            scrub._go_on(0.0)
+        assert len(scrub.progress.findings) == FINDINGS_MAX
+        assert scrub.progress.position is not None, "the pass goes on"
+        scrub.repair_known()  # as a close of a store that scrubs does
+    assert scrub.progress.repair_count == count
+    assert (scrub.progress.finding_count, scrub.progress.findings) == (0, ())
+    assert "the store is closed with" not in caplog.text
+
+
+def test_findings_that_are_not_listed_are_counted_once_a_pass(
+    root: Path, due: list[Record], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "FINDINGS_MAX", 1)
+    places = {each.physical_offset // BLOCK_SIZE: each.physical_offset for each in due}
+    places.popitem()  # the last block has no checksum yet
+    for offset in places.values():
+        flip(root, offset + FIELDS["BODYCRC"])
+    for _ in range(2):
+        with open_store(root, MANUAL) as store:
+            scrub = store.scrub
+            for _ in range(2):
+                run_pass(scrub)
+                assert len(scrub.progress.findings) == 1
+                assert scrub.progress.finding_count == len(places) > 1
+                scrub.request()
+    with open_store(root, MANUAL) as store:
+        assert store.repair_damage().done
+        assert store.scrub.progress.finding_count == 0

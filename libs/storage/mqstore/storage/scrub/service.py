@@ -11,6 +11,7 @@ treats damage there like that of a pass.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from threading import Lock, RLock
@@ -43,6 +44,8 @@ SAVE_EVERY: Final = 256 << 20
 RECHECK_S: Final = 3_600.0
 """Longest wait for the next pass, as the clock may be stepped."""
 MS_PER_HOUR: Final = 3_600_000
+_UNPLACED: Final = -1
+"""In place of a segment's first offset: of findings that a run before counted and did not keep."""
 
 log = bounded_log(__name__)
 
@@ -125,6 +128,11 @@ class Scrub:
         self._segment_size = config.mapped_file_size_commit_log
         self._damaged = {self._base_of(each.offset) for each in self.progress.findings}
         """First offsets of the segments to repair."""
+        unlisted = self.progress.finding_count - len(self.progress.findings)
+        self._unlisted = Counter({_UNPLACED: unlisted} if unlisted > 0 else {})
+        """Findings that are counted and not kept, by the first offset of their segment."""
+        self._began_here = False
+        """Whether this pass has read, in this process, the log from its start."""
         self._left: set[int] = set()
         """Segments that this pass does not read again for a repair, which refused theirs."""
         self._changing = RLock()
@@ -222,7 +230,7 @@ class Scrub:
         with self._changing:
             report = self._repairs.run(bases, progress, bytes_max=bytes_max)
             if report.done:
-                self._note_repairs(report)
+                self._note_repairs(report, bases)
             return report
 
     def repair_known(self) -> None:
@@ -252,8 +260,11 @@ class Scrub:
                 AUTOMATIC_BYTES_MAX,
             )
 
-    def _note_repairs(self, report: RepairReport) -> None:
+    def _note_repairs(self, report: RepairReport, bases: Collection[int] | None) -> None:
+        """Note what was repaired in the segments with these first offsets, or in all."""
         now_ms = self._clock.now_ms()
+        for base in [*self._unlisted] if bases is None else bases:
+            self._unlisted.pop(base, None)
         done = [
             RepairedPlace(
                 offset=action.offset,
@@ -269,7 +280,7 @@ class Scrub:
         lost = sum(not isinstance(action, RestoreBytes) for action in report.plan.actions)
         self._change(
             findings=left,
-            finding_count=self.progress.finding_count - len(self.progress.findings) + len(left),
+            finding_count=len(left) + self._unlisted.total(),
             repair_count=self.progress.repair_count + len(done),
             tombstone_count=self.progress.tombstone_count + lost,
             repairs=(*self.progress.repairs, *done)[-FINDINGS_MAX:],
@@ -296,16 +307,21 @@ class Scrub:
     def _begin(self) -> int:
         start, now_ms = self._log.min_offset, self._clock.now_ms()
         self._left.clear()
+        self._began_here = True
         self._change(position=start, began_at_ms=now_ms, checked_bytes=0)
         return start
 
     def _end(self) -> None:
         known = self._persisting_findings(self.progress.began_at_ms)
+        for base in [*self._unlisted]:
+            is_gone = base != _UNPLACED and base < self._log.min_offset
+            if is_gone or (base == _UNPLACED and self._began_here):
+                del self._unlisted[base]
         self._change(
             position=None,
             last_pass_ended_at_ms=self._clock.now_ms(),
             findings=known,
-            finding_count=len(known),
+            finding_count=len(known) + self._unlisted.total(),
         )
         self._save()
 
@@ -336,6 +352,8 @@ class Scrub:
         start, used = position - file.base_offset, file.wrote_position
         stop = min(start + min(CHUNK_MAX, max(self._rate, BLOCK_SIZE)), used)
         entries = self._blocks.entries(file.base_offset)
+        if start == 0 and (counted := self._unlisted.pop(file.base_offset, 0)):
+            self._change(finding_count=self.progress.finding_count - counted)
         checked = 0
         for number in range(start // BLOCK_SIZE, -(-stop // BLOCK_SIZE)):
             if entries is None:
@@ -364,6 +382,8 @@ class Scrub:
         is_new = len(known) == len(self.progress.findings)
         findings = (*known, found)[:FINDINGS_MAX]
         count = self.progress.finding_count + is_new
+        if len(known) == FINDINGS_MAX:
+            self._unlisted[self._base_of(found.offset)] += 1
         self._change(findings=findings, finding_count=count)
         if is_new:
             log.error("the disk changed the log: %s", found.model_dump_json(by_alias=True))
