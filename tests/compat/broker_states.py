@@ -238,6 +238,14 @@ LIVES: Final = (
         for version in ("4.9.7", "5.4.0")
     ),
     Recipe(
+        "timer-snapshots",
+        "5.4.0",
+        {"timerWheelSnapshotFlush": True, "timerWheelSnapshotIntervalMs": 100},
+        lambda _: None,
+        frozenset({"ordered-pop"}),
+        reads=frozenset({"timer-snapshot"}),
+    ),
+    Recipe(
         "controller",
         "5.4.0",
         {"enableControllerMode": True},
@@ -266,8 +274,6 @@ REFUSED: Final = (
             "transWriteOriginTransHalfEnable": False,
             "timerRocksDBEnable": True,
             "indexRocksDBEnable": True,
-            "timerWheelSnapshotFlush": True,
-            "timerWheelSnapshotIntervalMs": 100,
         },
         _other_stores,
         frozenset(
@@ -278,7 +284,6 @@ REFUSED: Final = (
                 "compaction",
                 "pop-in-rocksdb",
                 "static-topics",
-                "timer-snapshot",
                 "timers-in-rocksdb",
                 "transactions-in-rocksdb",
             }

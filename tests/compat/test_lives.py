@@ -43,6 +43,7 @@ CHOICES_OF_5: Final[dict[str, tuple[Any, ...]]] = {
     "reviveQueueNum": (1, 8),
     "popConsumerKVServiceInit": (False, True),
     "timerInterceptDelayLevel": (False, True),
+    "timerWheelSnapshotFlush": (False, True),
 }
 
 
@@ -54,6 +55,7 @@ def settings_of(rng: random.Random, *, is_5: bool) -> dict[str, Any]:
     drawn |= {"enableMultiDispatch": drawn["enableLmq"], "messageDelayLevel": LEVELS}
     if is_5:
         drawn["transactionOpBatchInterval"] = 100  # else an end of the broker waits for it
+        drawn["timerWheelSnapshotIntervalMs"] = 100  # else a snapshot is made after ten seconds
     return {**SIZES, **drawn}
 
 

@@ -39,6 +39,11 @@ OURS: Final[dict[str, Any]] = {
     "max_index_num": 400,
     "store_format": "5.x",
 }
+SNAPSHOTS: Final[dict[str, Any]] = {
+    "timerWheelSnapshotFlush": True,
+    "timerWheelSnapshotIntervalMs": 100,
+}
+"""Settings with which a broker leaves its timer wheel in timerwheel.N."""
 TOPIC: Final = "orders"
 DELAYS_MS: Final = {"a": 1_500, "b": 2_500, "c": 20_000, "d": 20_900, "e": 22_000}
 """The first two are delivered before the store is handed over, the others after."""
@@ -51,9 +56,11 @@ def kills(request: pytest.FixtureRequest) -> bool:
     return bool(request.param == "killed")
 
 
-def request(sends: dict[str, int], delivered: int, *, halt: bool = False) -> dict[str, Any]:
+def request(
+    sends: dict[str, int], delivered: int, *, halt: bool = False, **settings: Any
+) -> dict[str, Any]:
     return {
-        "config": CONFIG,
+        "config": {**CONFIG, **settings},
         "topic": TOPIC,
         "sends": [{"body": body, "delayMs": delay_ms} for body, delay_ms in sends.items()],
         "delivered": delivered,
@@ -65,6 +72,14 @@ def await_pending(client: Client, pending: int) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while client.delays().timed.pending > pending:
         assert time.monotonic() < deadline, client.delays()
+        time.sleep(0.02)
+
+
+def await_wheel(store: Path) -> None:
+    """Wait until the wheel is made of the timer log."""
+    deadline = time.monotonic() + PATIENCE_S
+    while any(store.glob("timerwheel.*")):
+        assert time.monotonic() < deadline
         time.sleep(0.02)
 
 
@@ -106,15 +121,40 @@ def test_what_waits_here_a_broker_delivers(referee: Referee, tmp_path: Path, kil
         check_delivered(store)
 
 
+@pytest.mark.parametrize(
+    "snapshots", few_first([False, True], others=pytest.mark.nightly), ids=["wheel", "snapshots"]
+)
 def test_what_waits_at_a_broker_is_delivered_here(
-    referee: Referee, tmp_path: Path, kills: bool
+    referee: Referee, tmp_path: Path, kills: bool, snapshots: bool
 ) -> None:
     store = tmp_path / "store"
-    assert referee.time(store, request(DELAYS_MS, BEFORE, halt=kills)) == BEFORE
+    settings = SNAPSHOTS if snapshots else {}
+    assert referee.time(store, request(DELAYS_MS, BEFORE, halt=kills, **settings)) == BEFORE
+    assert any(store.glob("timerwheel.*")) == snapshots
     with writer(store, **OURS) as process, Client(process.url) as client:
         assert client.delays().timed.pending > 0
         await_pending(client, 0)
         check_delivered(store)
         process.process.terminate()
         assert process.ended()[0] == 0
-    assert referee.time(store, request({}, len(DELAYS_MS))) == len(DELAYS_MS)
+    assert not any(store.glob("timerwheel.*"))
+    assert referee.time(store, request({}, len(DELAYS_MS), **settings)) == len(DELAYS_MS)
+
+
+def test_what_waits_after_snapshots_and_us_a_broker_delivers(
+    referee: Referee, tmp_path: Path, kills: bool
+) -> None:
+    """It takes the wheel that was made here, not the older one of its snapshots."""
+    store = tmp_path / "store"
+    first = {each: DELAYS_MS[each] for each in "abc"}
+    assert referee.time(store, request(first, BEFORE, halt=kills, **SNAPSHOTS)) == BEFORE
+    with writer(store, **OURS) as process, Client(process.url) as client:
+        messages = [NewMessage(body=each, delay_s=DELAYS_MS[each] / 1000) for each in "de"]
+        client.produce(TOPIC, messages)
+        await_wheel(store)
+        process.process.terminate()
+        assert process.ended()[0] == 0
+    assert referee.time(store, request({}, len(DELAYS_MS), **SNAPSHOTS)) == len(DELAYS_MS)
+    with writer(store, **OURS) as process, Client(process.url) as client:
+        await_pending(client, 0)
+        check_delivered(store)

@@ -223,7 +223,6 @@ def test_a_stock_broker_conf_is_a_settings_file(
         ("configManagerVersion = v2", "rocksDBConfigToJson"),
         ("transRocksDBEnable = true", "decide them with the broker"),
         ("timerRocksDBEnable = true", "until they are delivered"),
-        ("timerWheelSnapshotFlush = true", "writes timerwheel"),
         ("popConsumerKVServiceEnable = true", "exportPopRecord"),
         ("messageStorePlugIn = org.apache.rocketmq.tieredstore.TieredMessageStore", "tiered"),
     ],

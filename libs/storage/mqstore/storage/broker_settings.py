@@ -292,12 +292,6 @@ HANDLED: Final = (
         copies=True,
     ),
     _refused(
-        "timerWheelSnapshotFlush",
-        "false",
-        "the timer wheel is in snapshots, which mqstore does not read: start the broker once with "
-        "false and stop it, which writes timerwheel",
-    ),
-    _refused(
         "popConsumerKVServiceEnable",
         "false",
         "what POP consumers have taken is in RocksDB (kvStore): let the broker write it to the log "
@@ -341,6 +335,12 @@ HANDLED: Final = (
         "timerPrecisionMs",
         "1000",
         "the timer wheel is made again of timerlog, with slots of a second",
+    ),
+    _named(
+        "timerWheelSnapshotFlush",
+        "false",
+        "the timer wheel is made of timerlog, and is in timerwheel; snapshots are removed",
+        copies=False,
     ),
     _named("timerWheelEnable", "true", "messages with a time are accepted and delivered"),
     _named("timerStopEnqueue", "false", "messages with a time are delivered"),

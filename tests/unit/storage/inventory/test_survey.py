@@ -51,7 +51,6 @@ def group_field(name: str, value: object) -> tuple[str, object]:
 
 CASES = {
     "queues-in-rocksdb": ("consumequeue/CURRENT", b"MANIFEST-000005"),
-    "timer-snapshot": ("timerwheel.1200", b"x"),
     "static-topics": ("config/topicQueueMapping.json", {"topicQueueMappingInfoMap": {"T": {}}}),
     "ordered-pop": ("config/consumerOrderInfo.json", {"table": {"T@g": {}}}),
     "request-modes": ("config/messageRequestMode.json", {"messageRequestModeMap": {"T": {}}}),

@@ -61,10 +61,9 @@ FILES: Final[tuple[State, ...]] = (
         "timer-snapshot",
         "timerwheel.N",
         "the timer wheel of timerWheelSnapshotFlush=true",
-        "start its broker once with timerWheelSnapshotFlush=false and stop it, which writes "
-        "timerwheel; then remove the snapshots",
+        "timerwheel is made of timerlog, and they are removed then",
         pattern=r"timerwheel\.\d+(\.tmp)?",
-        **_REFUSED,
+        versions=V5,
     ),
     _file("topics", "config/topics.json", "topics", pattern=rf"config/topics\.json{_COPIES}"),
     _file(
