@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -10,8 +11,11 @@ import pytest
 
 from mqstore.client import Client, NewMessage, ProblemError
 from mqstore.storage.codec import record
-from mqstore.storage.codec.record import Record
-from tests.services.service_processes import Run
+from mqstore.storage.codec.record import Message, Record
+from mqstore.storage.layout import StoreFormat
+from tests.services.service_processes import Run, running
+from tests.unit.storage.puts import put_message
+from tests.unit.storage.stores import open_store
 
 
 def _records(data: bytes) -> list[Record]:
@@ -193,3 +197,17 @@ def _fields(reply: httpx.Response) -> list[tuple[str, str]]:
     """The header fields that are equal for equal requests, in their order."""
     own = ("date", "x-request-id")
     return [(name, value) for name, value in reply.headers.items() if name not in own]
+
+
+@pytest.mark.parametrize("topic", ["%RETRY%g+T", "%LMQ%home.temp+"])
+def test_topics_that_only_a_broker_makes_are_read_by_their_names(
+    tmp_path: Path, topic: str
+) -> None:
+    root = tmp_path / "store"
+    with open_store(root, format=StoreFormat.V5_X) as store:
+        put_message(store, Message(topic, 0, b"b", b"", store.host, store.host, 1))
+    with running(root) as run, run.client() as client:
+        assert [each.body for each in client.pull(topic, 0).messages] == ["b"]
+        assert client.queues(topic).queues[0].max_offset == 1
+        raw = httpx.get(_url(run, topic.replace("%", "%25")))
+        assert raw.json()["messages"][0]["topic"] == topic

@@ -37,18 +37,24 @@ from mqstore.service.problems import Problem, ProblemType
 from mqstore.service.settings import Settings
 from mqstore.service.shards import Shards
 from mqstore.storage.errors import StorageError
-from mqstore.wire.operation import Role
+from mqstore.wire.operation import GROUP_SCHEMA, NEW_TOPIC_SCHEMA, TOPIC_SCHEMA, Role
 
 VERSION: Final = "0.1.0"
 TopicName = Annotated[
     str,
     PathParameter(
-        description="Topic: at most 127 characters (255 in a store of format 5.x).",
+        description="Topic, light queue, or retry topic of POP consumers.",
         openapi_examples={"a topic": {"value": "orders"}},
-        json_schema_extra={
-            "pattern": "^[%|a-zA-Z0-9_-]+$",
-            "maxLength": 127,
-        },  # not checked
+        json_schema_extra={**TOPIC_SCHEMA},  # not checked
+    ),
+]
+NewTopicName = Annotated[
+    str,
+    PathParameter(
+        description="Topic: at most 127 characters (255 for retry and dead-letter topics in a "
+        "store of format 5.x).",
+        openapi_examples={"a topic": {"value": "orders"}},
+        json_schema_extra={**NEW_TOPIC_SCHEMA},  # not checked
     ),
 ]
 GroupName = Annotated[
@@ -56,10 +62,7 @@ GroupName = Annotated[
     PathParameter(
         description="Consumer group: at most 120 characters.",
         openapi_examples={"a group": {"value": "billing"}},
-        json_schema_extra={
-            "pattern": "^[%|a-zA-Z0-9_-]+$",
-            "maxLength": 120,
-        },  # not checked
+        json_schema_extra={**GROUP_SCHEMA},  # not checked
     ),
 ]
 METRICS_INTERVAL_S: Final = 1.0

@@ -26,7 +26,7 @@ from mqstore.wire.limits import (
     TOPICS_MAX,
 )
 from mqstore.wire.messages import Message, UnreadableMessage
-from mqstore.wire.operation import Operation, Role, Target
+from mqstore.wire.operation import GROUP_SCHEMA, Operation, Role, Target
 from mqstore.wire.shards import OfShards
 
 Receipt = Annotated[str, StringConstraints(min_length=1, max_length=RECEIPT_LENGTH_MAX)]
@@ -236,7 +236,7 @@ _PARAMETERS: Final[tuple[Mapping[str, Any], ...]] = (
         "name": "group",
         "in": "path",
         "required": True,
-        "schema": {"type": "string", "pattern": "^[%|a-zA-Z0-9_-]+$", "maxLength": 120},
+        "schema": {"type": "string", **GROUP_SCHEMA},
         "example": "billing",
         "description": "Consumer group. It needs no creation.",
     },

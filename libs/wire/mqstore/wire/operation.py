@@ -23,13 +23,32 @@ BINARY: Final = "application/octet-stream"
 BYTES: Final[Content] = {BINARY: {"schema": {"type": "string", "format": "binary"}}}
 RELAY: Final = "X-Mqstore-Relay"
 """Header of a produce that any shard forwards to the shard that is meant."""
-TOPIC_PARAMETER: Final[Mapping[str, Any]] = {
-    "name": "topic",
-    "in": "path",
-    "required": True,
-    "schema": {"type": "string", "pattern": "^[%|a-zA-Z0-9_-]+$", "maxLength": 127},
-    "example": "orders",
+_NAME: Final = "[%|a-zA-Z0-9_-]+"
+GROUP_SCHEMA: Final = {"pattern": f"^{_NAME}$", "maxLength": 120}
+"""What the name of a group may be."""
+NEW_TOPIC_SCHEMA: Final = {"pattern": f"^{_NAME}$", "maxLength": 255}
+"""What the name of a topic may be that a request creates, deletes or sends to: 127 characters, or
+255 for retry and dead-letter topics in a store of format 5.x."""
+TOPIC_SCHEMA: Final = {
+    "pattern": rf"^({_NAME}|%RETRY%{_NAME}\+{_NAME}|%LMQ%[^/\\]+)$",
+    "maxLength": 255,
 }
+"""What the name of a topic may be that a request reads: also a retry topic of POP consumers of
+5.x, and a light queue."""
+
+
+def _topic_parameter(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {
+        "name": "topic",
+        "in": "path",
+        "required": True,
+        "schema": {"type": "string", **schema},
+        "example": "orders",
+    }
+
+
+TOPIC_PARAMETER: Final = _topic_parameter(TOPIC_SCHEMA)
+SEND_TOPIC_PARAMETER: Final = _topic_parameter(NEW_TOPIC_SCHEMA)
 
 
 def query_parameter(name: str, schema: dict[str, Any], text: str, **more: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from mqstore.wire.base import (
 )
 from mqstore.wire.examples import stores as examples
 from mqstore.wire.limits import DELAY_S_MAX, ORDERING_KEY_LENGTH_MAX
-from mqstore.wire.operation import RELAY, TOPIC_PARAMETER, Operation, Role, Target
+from mqstore.wire.operation import RELAY, SEND_TOPIC_PARAMETER, Operation, Role, Target
 from mqstore.wire.times import checked_ms, format_time, parse_time
 
 Durability = Literal["sync", "async", "replicated"]
@@ -230,7 +230,7 @@ _TEXT: Final = (
     "property `__SHARDINGKEY` is the ordering key."
 )
 _PARAMETERS: Final[tuple[Mapping[str, Any], ...]] = (
-    TOPIC_PARAMETER,
+    SEND_TOPIC_PARAMETER,
     {
         "name": "queueId",
         "in": "query",

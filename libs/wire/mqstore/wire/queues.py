@@ -18,7 +18,14 @@ from mqstore.wire.limits import (
     TOPICS_MAX,
 )
 from mqstore.wire.messages import BODY_PARAMETERS, LookupProblem, Message, UnreadableMessage
-from mqstore.wire.operation import TOPIC_PARAMETER, Operation, Role, Target, query_parameter
+from mqstore.wire.operation import (
+    GROUP_SCHEMA,
+    TOPIC_PARAMETER,
+    Operation,
+    Role,
+    Target,
+    query_parameter,
+)
 from mqstore.wire.shards import OfShards
 from mqstore.wire.times import Time
 
@@ -170,7 +177,7 @@ _PULL_PARAMETERS: Final[tuple[Mapping[str, Any], ...]] = (
     *BODY_PARAMETERS,
     query_parameter(
         "group",
-        {"type": "string", "pattern": "^[%|a-zA-Z0-9_-]+$", "maxLength": 120},
+        {"type": "string", **GROUP_SCHEMA},
         "The consumer group that pulls: `consumer_group` of rocketmq_messages_out_total. It "
         "changes nothing in the answer.",
         example="billing",

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 from fastapi import Body, Depends, Query, Request, Response
 
 from mqstore.service import problems
-from mqstore.service.app import Api, TopicName, json_text
+from mqstore.service.app import Api, NewTopicName, TopicName, json_text
 from mqstore.service.endpoint import Endpoint
 from mqstore.service.paging import PageQuery, next_cursor, page_query
 from mqstore.service.problems import Problem
@@ -56,7 +56,7 @@ class TopicRoutes:
 
     async def put_topic(
         self,
-        topic: TopicName,
+        topic: NewTopicName,
         request: Request,
         response: Response,
         spec: Annotated[TopicSpec | None, Body()] = None,
@@ -143,7 +143,7 @@ class TopicRoutes:
         return topic_view(self._service.store.topic(topic))
 
     async def delete_topic(
-        self, topic: TopicName, request: Request, dry_run: DryRun = False
+        self, topic: NewTopicName, request: Request, dry_run: DryRun = False
     ) -> TopicDeletion:
         """Deletes the queues of the topic and the offsets of groups in it. Its messages stay in the
         log until they expire, and are found by id and key. If the topic is created again, its queue
