@@ -189,6 +189,18 @@ class Referee:
         of each reply."""
         return self._once("permissions", str(directory), json.dumps(request))
 
+    def starts(
+        self, directory: Path, config: Mapping[str, Any], *, timeout_s: float = COMMAND_TIMEOUT_S
+    ) -> int | None:
+        """A whole broker opens the store, which changes it; the end of its log, or None where it
+        does not start, or not within the time: with a segment missing it may wait for ever."""
+        request = json.dumps({"config": config})
+        try:
+            found = self._once("starts", str(directory), request, timeout_s=timeout_s)
+        except (RefereeError, subprocess.TimeoutExpired):
+            return None
+        return int(found[0]["end"])
+
     def time(self, directory: Path, request: Mapping[str, Any]) -> int:
         """A whole broker of 5.x opens the store, and delivers messages that name a time, as
         Timers.java says; returns how many messages the topic has then."""
@@ -342,7 +354,7 @@ class Referee:
             return self._once(command, str(directory), str(file))
         return self._served({"cmd": command, "dir": str(directory), "script": str(file)})
 
-    def _once(self, *arguments: str) -> list[Line]:
+    def _once(self, *arguments: str, timeout_s: float = COMMAND_TIMEOUT_S) -> list[Line]:
         """Run one command in a JVM of its own, which a halting script ends."""
         self.build()
         with tempfile.TemporaryDirectory(prefix="referee-") as scratch:
@@ -350,7 +362,7 @@ class Referee:
                 self._java(Path(scratch), *arguments),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
-                timeout=COMMAND_TIMEOUT_S,
+                timeout=timeout_s,
                 check=False,
             )
         lines = list(_whole_lines(done.stdout))

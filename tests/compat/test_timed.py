@@ -144,7 +144,7 @@ def test_what_waits_at_a_broker_is_delivered_here(
 def test_what_waits_after_snapshots_and_us_a_broker_delivers(
     referee: Referee, tmp_path: Path, kills: bool
 ) -> None:
-    """It takes the wheel that was made here, not the older one of its snapshots."""
+    """The wheel that was made here counts, not the older one of the snapshots."""
     store = tmp_path / "store"
     first = {each: DELAYS_MS[each] for each in "abc"}
     assert referee.time(store, request(first, BEFORE, halt=kills, **SNAPSHOTS)) == BEFORE

@@ -52,6 +52,25 @@ def test_a_repeated_decision_is_fine_and_a_contrary_one_gets_the_decision_that_w
     assert shard.bodies() == ["a"]
 
 
+def test_a_store_that_rejects_transactions_begins_none_and_decides_those_that_are_pending(
+    tmp_path: Path,
+) -> None:
+    with shard_at(tmp_path) as shard:
+        pending = begin(shard.writer, "a")
+        shard.settings["reject_transaction_message"] = True
+        shard.restart_writer()
+        spec = {"producerGroup": "billing", "topic": "orders", "messages": [{"body": "b"}]}
+        with shard.coordinator() as one:
+            for process in (shard.writer, one):
+                for headers in ({}, {"idempotency-key": "k"}):
+                    url = f"{process.url}/v1/transactions"
+                    refused = httpx.post(url, json=spec, headers=headers)
+                    assert refused.status_code == 409
+                    assert refused.json()["type"].endswith("transactions-rejected")
+            assert end(one, pending, "commit").json()["state"] == "committed"
+        assert shard.bodies() == ["a"]
+
+
 def test_what_is_pending_and_decided_outlives_a_kill(shard: Shard) -> None:
     with shard.coordinator() as one:
         decided, pending = begin(one, "a"), begin(one, "b")

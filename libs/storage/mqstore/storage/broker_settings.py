@@ -330,7 +330,6 @@ HANDLED: Final = (
         copies=False,
     ),
     _named("indexFileWriteEnable", "true", "keys are indexed; messageIndexEnable=false ends it"),
-    _named("rejectTransactionMessage", "false", "transactions are accepted"),
     _named(
         "timerPrecisionMs",
         "1000",

@@ -210,6 +210,10 @@ class StoreConfig(BaseModel):
     flush_delay_offset_interval: Annotated[int, Field(ge=1)] = 10_000
     """Milliseconds between two saves of how far delayed messages are delivered."""
 
+    # transactions
+    reject_transaction_message: bool = False
+    """Refuse to begin transactions (409), as a broker does; those that are pending are decided."""
+
     # scrub
     scrub_bytes_per_second: Annotated[int, Field(ge=0, le=1 << 32)] = 8 << 20
     """Bytes of log per second that the scrub compares with their block checksums; 0: never."""

@@ -25,16 +25,15 @@ RELAY: Final = "X-Mqstore-Relay"
 """Header of a produce that any shard forwards to the shard that is meant."""
 _NAME: Final = "[%|a-zA-Z0-9_-]+"
 GROUP_SCHEMA: Final = {"pattern": f"^{_NAME}$", "maxLength": 120}
-"""What the name of a group may be."""
+"""Names of groups."""
 NEW_TOPIC_SCHEMA: Final = {"pattern": f"^{_NAME}$", "maxLength": 255}
-"""What the name of a topic may be that a request creates, deletes or sends to: 127 characters, or
-255 for retry and dead-letter topics in a store of format 5.x."""
+"""Names of topics that a request creates, deletes or sends to: 127 characters, or 255 for retry and dead-letter topics in a store of format 5.x."""
 TOPIC_SCHEMA: Final = {
     "pattern": rf"^({_NAME}|%RETRY%{_NAME}\+{_NAME}|%LMQ%[^/\\]+)$",
     "maxLength": 255,
 }
-"""What the name of a topic may be that a request reads: also a retry topic of POP consumers of
-5.x, and a light queue."""
+"""Names of topics that a request reads: also of retry topics of POP consumers of 5.x, and of light
+queues."""
 
 
 def _topic_parameter(schema: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -218,6 +218,13 @@ TOPIC_NOT_READABLE = register(
     "The `perm` of the topic has no read bit: consumers receive nothing of it.",
     "Set `perm` 6, or 4 without writes: `PUT /v1/topics/TOPIC`.",
 )
+TRANSACTIONS_REJECTED = register(
+    "transactions-rejected",
+    409,
+    "The store takes no transactions",
+    "`rejectTransactionMessage` is true; nothing was stored.",
+    "Produce the messages without a transaction, or remove the setting.",
+)
 UNIQUE_KEY_TAKEN = register(
     "unique-key-taken",
     409,

@@ -213,6 +213,7 @@ BEGIN: Final = Operation(
     problems=(
         problems.SHARD_UNKNOWN,
         problems.TRANSACTION_DECIDED,
+        problems.TRANSACTIONS_REJECTED,
         problems.UNIQUE_KEY_TAKEN,
         problems.TOPIC_UNKNOWN,
         problems.TOPIC_NOT_WRITABLE,

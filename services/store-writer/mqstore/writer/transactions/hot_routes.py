@@ -71,6 +71,7 @@ class HotRoutes:
     # begin ----------------------------------------------------------------------------------
 
     async def _begin(self, request: HotRequest) -> Reply:
+        self._require_accepted()
         check_query(request)
         key = idempotency.read(request)
         body = await body_of_begin(request)
@@ -87,7 +88,17 @@ class HotRoutes:
         is_known, store = partial(self._is_known, spec), partial(self._store, spec, request)
         return await routing.visit(visits, forwarded, is_known, store)
 
+    def _require_accepted(self) -> None:
+        """Raises Problem where the store takes no transactions."""
+        if self._service.store.config.reject_transaction_message:
+            raise Problem(
+                problems.TRANSACTIONS_REJECTED,
+                "rejectTransactionMessage is true: produce the messages without a transaction, or"
+                " remove the setting",
+            )
+
     def _prepare_begin(self, request: HotRequest) -> Prepared:
+        self._require_accepted()
         check_query(request)
         key = idempotency.read(request)
         client = self._client_of(request)

@@ -39,6 +39,7 @@ import java.nio.file.Path;
  * slave DIR REQUEST              a whole broker on DIR that copies its master; commands on stdin
  * master DIR REQUEST             a whole broker on DIR whose log is copied; commands on stdin
  * states DIR REQUEST             a whole broker on DIR and its clients; commands on stdin
+ * starts DIR REQUEST             whether a whole broker starts on DIR; ends the JVM
  * </pre>
  *
  * A served command is {"cmd":…,"dir":…,"script":FILE | "config":{…},"queries":bool,
@@ -85,7 +86,7 @@ public final class Main {
             } else if (args[0].equals("transact") || args[0].equals("consume")
                 || args[0].equals("time") || args[0].equals("slave")
                 || args[0].equals("master") || args[0].equals("permissions")
-                || args[0].equals("states")) {
+                || args[0].equals("states") || args[0].equals("starts")) {
                 command.add("request", JsonParser.parseString(args[i]));
             } else if (args[0].equals("write") || args[0].equals("append")) {
                 command.addProperty("script", args[i]);
@@ -170,6 +171,9 @@ public final class Main {
                 break;
             case "states":
                 States.run(dir, command.getAsJsonObject("request"), out);
+                break;
+            case "starts":
+                Starts.run(dir, command.getAsJsonObject("request"), out);
                 break;
             case "pull":
                 Pull.run(dir, config, command.getAsJsonArray("requests"), out);
