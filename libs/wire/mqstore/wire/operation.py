@@ -27,7 +27,8 @@ _NAME: Final = "[%|a-zA-Z0-9_-]+"
 GROUP_SCHEMA: Final = {"pattern": f"^{_NAME}$", "maxLength": 120}
 """Names of groups."""
 NEW_TOPIC_SCHEMA: Final = {"pattern": f"^{_NAME}$", "maxLength": 255}
-"""Names of topics that a request creates, deletes or sends to: 127 characters, or 255 for retry and dead-letter topics in a store of format 5.x."""
+"""Names of topics that a request creates, deletes or sends to: 127 characters, or 255 for retry and
+dead-letter topics in a store of format 5.x."""
 TOPIC_SCHEMA: Final = {
     "pattern": rf"^({_NAME}|%RETRY%{_NAME}\+{_NAME}|%LMQ%[^/\\]+)$",
     "maxLength": 255,
