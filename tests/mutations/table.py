@@ -271,7 +271,8 @@ _LIFE: Final = (
     _of(
         "A queue is not compared with what was closed",
         "queues.consume_queues",
-        "        if (queue.first_index, queue.max_index) == span[2:]:\n            return\n",
+        "        if (queue.first_index, queue.max_index) == (state.first, state.end):\n"
+        "            return\n",
         "        if queue.max_index >= 0:\n            return\n",
         f"{_AT_REST}::test_a_queue_that_lost_entries_ends_the_store_and_the_next_opening_makes_them",
     ),
