@@ -49,6 +49,7 @@ BENCHES: Final[dict[str, Callable[[Setting], Iterator[Bench]]]] = {
     "lean-pulls": bench_lean.pull_benches,
     "lean-lookups": bench_lean.lookup_benches,
     "lean-transactions": bench_lean.transaction_benches,
+    "lean-coordinator": bench_lean.coordinator_benches,
     "lean-shared": bench_shared.benches,
     "lean-push": bench_shared.push_benches,
     "append": bench_append.benches,

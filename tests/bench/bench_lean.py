@@ -69,13 +69,15 @@ class Services:
     flush: FlushDiskType = FlushDiskType.ASYNC
     is_deduplicated: bool = True
     connections: tuple[int, ...] = CONNECTIONS
+    through_coordinator: bool = False
 
     def name(self, connections: int) -> str:
         """The name of the row."""
         count = "1 connection" if connections == 1 else f"{connections} connections"
         flush = ", sync flush" if self.flush is FlushDiskType.SYNC else ""
         window = "" if self.is_deduplicated else ", deduplication off"
-        return f"lean {self.load.name}, {count}{flush}{window}"
+        door = " through the coordinator" if self.through_coordinator else ""
+        return f"lean {self.load.name}{door}, {count}{flush}{window}"
 
 
 SINGLE: Final = Load("sends 1 KiB", exchanges.our_send(BODY_SIZE), exchanges.their_send(BODY_SIZE))
@@ -107,6 +109,12 @@ def transaction_benches(setting: Setting) -> Iterator[Bench]:
     """Begin and commit of one message, async and sync."""
     for flush in FlushDiskType:
         yield from _benches(setting, Services(TRANSACTION, flush))
+
+
+def coordinator_benches(setting: Setting) -> Iterator[Bench]:
+    """As ``transaction_benches``, at the port that producers are given."""
+    for flush in FlushDiskType:
+        yield from _benches(setting, Services(TRANSACTION, flush, through_coordinator=True))
 
 
 def replicated_benches(setting: Setting) -> Iterator[Bench]:
@@ -177,10 +185,17 @@ def _lookups(filled: Filled, ours: Server, count: int) -> Iterator[Load]:
 def _benches(setting: Setting, services: Services) -> Iterator[Bench]:
     window = WINDOW if services.is_deduplicated else 0
     with (
-        servers.services(setting, services.flush, unique_key_window_count=window) as run,
+        servers.services(
+            setting,
+            services.flush,
+            coordinator=services.through_coordinator,
+            unique_key_window_count=window,
+        ) as run,
         servers.broker(setting, services.flush) as broker,
     ):
         ours = Server(run.writer_url, (run.child("writer"), run.child("query")))
+        if services.through_coordinator:
+            ours = Server(run.coordinator_url, (*ours.process_ids, run.child("coordinator")))
         for connections in services.connections:
             name = services.name(connections)
             yield _bench(setting, services.load, name, connections, ours, broker)

@@ -23,6 +23,8 @@ START_TIMEOUT_S = 60.0
 END_TIMEOUT_S = 60.0
 """From the first signal until a test gives up; far longer than an end takes."""
 SEGMENT_SIZE = 8 << 20
+COMM_LENGTH_MAX = 15
+"""Characters of a process's name that Linux keeps."""
 REPOSITORY = Path(__file__).parents[2]
 _WITHOUT_OVERRIDE = [
     "setpriv",
@@ -75,9 +77,9 @@ class Run:
         return children_of(self.process.pid)
 
     def child(self, name: str) -> int:
-        """The process id of ``writer`` or ``query``."""
+        """The process id of ``writer``, ``query`` or ``coordinator``."""
         for pid in self.children():
-            if Path(f"/proc/{pid}/comm").read_text() == f"mqstore-{name}\n":
+            if Path(f"/proc/{pid}/comm").read_text() == f"mqstore-{name}"[:COMM_LENGTH_MAX] + "\n":
                 return pid
         raise AssertionError(f"no {name} process")
 

@@ -99,6 +99,24 @@ def test_a_producer_takes_checks_of_its_group_and_they_are_counted(shard: Shard)
     assert shard.bodies() == ["a"]
 
 
+def test_a_relayed_reply_has_each_header_once_and_the_id_that_the_client_gave(
+    shard: Shard,
+) -> None:
+    """Over one connection, so that all but the first request are relayed past ASGI."""
+    with shard.coordinator() as one, httpx.Client(base_url=one.url, timeout=60) as http:
+        for given in (None, None, "of-mine"):
+            headers = {} if given is None else {"x-request-id": given}
+            message = {"producerGroup": "billing", "topic": "orders", "messages": [{"body": "a"}]}
+            reply = http.post("/v1/transactions", json=message, headers=headers)
+            names = [name for name, _ in reply.headers.multi_items()]
+            assert (reply.status_code, sorted(set(names))) == (201, sorted(names))
+            assert given in (None, reply.headers["x-request-id"])
+            transaction = reply.json()["transactionId"]
+            ended = http.post(f"/v1/transactions/{transaction}:commit", headers=headers)
+            assert ended.json()["state"] == "committed"
+    assert shard.bodies() == ["a", "a", "a"]
+
+
 def test_the_client_has_every_call_blocking_and_not(shard: Shard) -> None:
     with shard.coordinator() as one, Client(coordinator_url=one.url) as client:
         message = NewMessage(body="a", keys=("k",), uniq_key="A1")

@@ -57,6 +57,7 @@ def test_each_row_that_takes_longer_measures_ours(name: str, tmp_path: Path) -> 
         [
             "lean-lookups",
             "lean-transactions",
+            "lean-coordinator",
             "lean-shared",
             "lean-pulls",
             "lean-push",

@@ -17,7 +17,9 @@ from starlette.types import Receive, Scope, Send
 
 from mqstore.service import logs
 from mqstore.service.auth import Authenticator
+from mqstore.service.http import Reply, given_id
 from mqstore.service.read_conditions import AT_LEAST
+from mqstore.service.relay_connections import RelayConnections, RelayedReply
 from mqstore.service.sockets import format_address
 from mqstore.storage.errors import MessageInvalid
 from mqstore.storage.formats import parse_host
@@ -37,9 +39,10 @@ _REQUEST_HEADERS: Final = frozenset(
 """Request headers that are forwarded; the others concern this connection only."""
 _OWN_RESPONSE_HEADERS: Final = frozenset(
     {"connection", "keep-alive", "transfer-encoding", "content-length", "date", "server"}
-    | {"x-request-id"}
+    | {"x-request-id", "x-content-type-options"}
 )
 """Response headers that this process sets itself, so that they are not forwarded."""
+_OWN_RESPONSE_FIELDS: Final = frozenset(name.encode() for name in _OWN_RESPONSE_HEADERS)
 
 
 class RelayedResponse(Exception):
@@ -79,6 +82,8 @@ class ForwardedRequest:
     """Path and query as they came, percent-encoded."""
     headers: Mapping[str, str]
     content: bytes = b""
+    client: tuple[str, int] | None = None
+    """Which connection it came over."""
 
     @classmethod
     def of(cls, scope: Scope, by: str | None, content: bytes = b"") -> ForwardedRequest:
@@ -93,12 +98,34 @@ class ForwardedRequest:
             f"{target}?{query}" if query else target,
             select_request_headers(scope) | ({} if by is None else {FORWARDED: by}),
             content,
+            scope.get("client"),
         )
+
+    def by(self, service: str) -> ForwardedRequest:
+        """Return the same request, which its receiver does not forward: ``service`` did."""
+        return replace(self, headers={**self.headers, FORWARDED: service})
+
+    def without_own_id(self, scope: Scope) -> ForwardedRequest:
+        """Return the same request without an id that its client did not give: the reply has the
+        one that its receiver generates. Heads that are alike are parsed once."""
+        headers = {name: value for name, value in self.headers.items() if name != "x-request-id"}
+        given = given_id(scope["headers"])
+        return replace(self, headers=headers | ({} if given is None else {"x-request-id": given}))
 
     def with_client(self, client: tuple[str, int], token: str | None) -> ForwardedRequest:
         """Return the same request with the client's address, which a system ``token`` proves."""
         proof = {} if token is None else {CLIENT_PROOF: token}
         return replace(self, headers={**self.headers, CLIENT: format_address(client), **proof})
+
+    def encode(self, service: RelayConnections) -> bytes:
+        """Return the bytes of this request to a service."""
+        fields = "".join([f"{name}: {value}\r\n" for name, value in self.headers.items()])
+        length = f"content-length: {len(self.content)}\r\n" if self.method != "GET" else ""
+        head = (
+            f"{self.method} {service.prefix}{self.target} HTTP/1.1\r\nhost: {service.host}\r\n"
+            f"accept-encoding: identity\r\n{fields}{length}\r\n"
+        )
+        return head.encode("latin-1") + self.content
 
     def arguments(self, base: str) -> dict[str, Any]:
         """Return the arguments of httpx for this request to the service at ``base``."""
@@ -143,6 +170,20 @@ def select_request_headers(scope: Scope) -> dict[str, str]:
         if name in _REQUEST_HEADERS
     }
     return found | {"x-request-id": logs.request_id.get()}
+
+
+def reply_of(relayed: RelayedReply) -> Reply:
+    """Return the reply of another service as this one's: its log has the request under the id that
+    the reply names."""
+    content_type, request_id, kept = b"application/json", None, []
+    for name, value in relayed.headers:
+        if name == b"content-type":
+            content_type = value
+        elif name == b"x-request-id":
+            request_id = value.decode("latin-1")
+        elif name not in _OWN_RESPONSE_FIELDS:
+            kept.append((name, value))
+    return Reply(relayed.body, relayed.status, content_type, tuple(kept), request_id)
 
 
 def select_response_headers(headers: httpx.Headers) -> dict[str, str]:

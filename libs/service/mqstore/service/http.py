@@ -63,6 +63,8 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
     status: int = 200
     content_type: bytes = b"application/json"
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    request_id: str | None = None
+    """The request's id, where another service chose it."""
 
     @classmethod
     def of_problem(cls, problem: Problem, request_id: str) -> Reply:
@@ -77,7 +79,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
             (b"content-type", self.content_type),
             (b"content-length", b"%d" % len(self.body)),
             *self.headers,
-            (b"x-request-id", request_id.encode()),
+            (b"x-request-id", (self.request_id or request_id).encode()),
         )
 
 
@@ -334,7 +336,7 @@ class Front:
         method = scope["method"] if scope["method"] in METHODS else "other"
         if method == "HEAD":  # handled as GET; uvicorn leaves the body out
             scope = {**scope, "method": "GET"}
-        request_id = self.given_id(scope["headers"]) or self.ids.next()
+        request_id = given_id(scope["headers"]) or self.ids.next()
         exchange = _Exchange(send, request_id, received, self.limits)
         if exchange.integers_as_strings:
             scope = integers.with_numbers(scope)
@@ -457,12 +459,13 @@ class Front:
 
         return replay
 
-    def given_id(self, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-        """Return the request's id that the client sent; None without a valid one."""
-        for key, value in headers:
-            if key == b"x-request-id" and _REQUEST_ID.fullmatch(value):
-                return str(value, "ascii")
-        return None
+
+def given_id(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    """Return the request's id that the client sent; None without a valid one."""
+    for key, value in headers:
+        if key == b"x-request-id" and _REQUEST_ID.fullmatch(value):
+            return str(value, "ascii")
+    return None
 
 
 class _Exchange:

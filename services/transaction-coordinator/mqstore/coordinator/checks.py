@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
-import httpx
 import msgspec
 
 from mqstore.coordinator.errors import ShardUnavailable
 from mqstore.coordinator.shards import Shard, Shards
+from mqstore.service.relay_connections import RelayedReply
 from mqstore.service.transaction_structs import (
     LeaseChecks,
     LeasedCheck,
@@ -33,20 +33,20 @@ async def lease(shard: Shard, request: LeaseChecks) -> Sequence[LeasedCheck]:
     if not reply.is_success:
         raise refusal(shard, reply)
     try:
-        return _LEASED.decode(reply.content).checks
+        return _LEASED.decode(reply.body).checks
     except msgspec.MsgspecError as error:
         reason = f"answered what this release does not know: {error}"
         raise ShardUnavailable(shard.ordinal, reason, is_sent=False) from error
 
 
-def refusal(shard: Shard, reply: httpx.Response) -> ShardUnavailable:
+def refusal(shard: Shard, reply: RelayedReply) -> ShardUnavailable:
     """A shard's refusal of a request of this service."""
     try:
-        problem: Any = reply.json()
+        problem: Any = msgspec.json.decode(reply.body)
         detail = problem["detail"]
     except (ValueError, LookupError, TypeError):
         detail = "no reason"
-    return ShardUnavailable(shard.ordinal, f"answered {reply.status_code}: {detail}", is_sent=False)
+    return ShardUnavailable(shard.ordinal, f"answered {reply.status}: {detail}", is_sent=False)
 
 
 class Checks:

@@ -8,7 +8,6 @@ from http import HTTPStatus
 from typing import Annotated, Final
 from urllib.parse import urlencode
 
-import httpx
 from fastapi import Depends, Query, Request
 from fastapi.responses import Response
 
@@ -23,6 +22,7 @@ from mqstore.service.endpoint import Endpoint
 from mqstore.service.limits import client_of
 from mqstore.service.paging import PageQuery, next_cursor, page_query
 from mqstore.service.problems import Problem
+from mqstore.service.relay_connections import RelayedReply
 from mqstore.service.transaction_parameters import GROUP_LENGTH_MAX, Group, Name, ProducerSecret
 from mqstore.storage import topic_names
 from mqstore.wire import checks as operations
@@ -80,16 +80,16 @@ class ProducerRoutes:
         path = operations.REGISTER_TARGET.path_for(group=group, name=name)
         body = kept.model_dump_json(by_alias=True).encode()
         replies = await self._on(self._shards, "PUT", path, body)
-        if taken := [each for each in replies.values() if each.status_code == HTTPStatus.CONFLICT]:
+        if taken := [each for each in replies.values() if each.status == HTTPStatus.CONFLICT]:
             # A shard that was restarted does not know yet whose the name is.
-            created = [at for at, each in replies.items() if each.status_code == HTTPStatus.CREATED]
+            created = [at for at, each in replies.items() if each.status == HTTPStatus.CREATED]
             if created:
                 await self._on(created, "DELETE", path, secret=callback.secret)
             return response_of(taken[0])
         made = [each for each in replies.values() if each.is_success]
         if not made:
             return response_of(next(iter(replies.values())))
-        return _worst([RegisteredProducer.model_validate_json(each.content) for each in made])
+        return _worst([RegisteredProducer.model_validate_json(each.body) for each in made])
 
     async def remove(
         self, group: Group, name: Name, request: Request, secret: ProducerSecret = None
@@ -105,7 +105,7 @@ class ProducerRoutes:
             )
         path = operations.REMOVE_TARGET.path_for(group=group, name=name)
         replies = [*(await self._on(self._shards, "DELETE", path, secret=secret)).values()]
-        taken = [each for each in replies if each.status_code == HTTPStatus.CONFLICT]
+        taken = [each for each in replies if each.status == HTTPStatus.CONFLICT]
         removed = [each for each in replies if each.is_success]
         return response_of((taken or removed or replies)[0])
 
@@ -127,7 +127,7 @@ class ProducerRoutes:
         found: dict[str, list[RegisteredProducer]] = {}
         is_more = False
         for reply in answered:
-            part = RegisteredProducers.model_validate_json(reply.content)
+            part = RegisteredProducers.model_validate_json(reply.body)
             is_more = is_more or part.next is not None
             for each in part.producers:
                 if group in (None, each.producer_group):
@@ -146,7 +146,7 @@ class ProducerRoutes:
         body: bytes = b"",
         *,
         secret: str | None = None,
-    ) -> dict[Shard, httpx.Response]:
+    ) -> dict[Shard, RelayedReply]:
         """The replies of the shards that answer. Raises Problem where none does."""
         headers = {} if secret is None else {SECRET_HEADER: secret}
         called = [*shards]
@@ -154,10 +154,10 @@ class ProducerRoutes:
             *(shard.call(method, target, body, TIMEOUT_S, headers) for shard in called),
             return_exceptions=True,
         )
-        replies: dict[Shard, httpx.Response] = {}
+        replies: dict[Shard, RelayedReply] = {}
         trouble: ShardUnavailable | None = None
         for shard, result in zip(called, results, strict=True):
-            if isinstance(result, httpx.Response):
+            if isinstance(result, RelayedReply):
                 replies[shard] = result
             elif isinstance(result, ShardUnavailable):
                 trouble = result

@@ -6,7 +6,6 @@ import contextlib
 from typing import Final
 from urllib.parse import quote
 
-import httpx
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,9 +14,10 @@ from starlette.types import Scope
 from mqstore.coordinator.errors import ShardUnavailable
 from mqstore.coordinator.shards import BY, Shard, Shards, problem_type
 from mqstore.service import problems
-from mqstore.service.forwarding import ForwardedRequest, select_response_headers
+from mqstore.service.forwarding import ForwardedRequest, reply_of
 from mqstore.service.http import Reply
 from mqstore.service.problems import Problem
+from mqstore.service.relay_connections import RelayedReply
 
 _REFUSED_BEFORE: Final = frozenset(
     each.urn
@@ -64,53 +64,52 @@ class Relay:
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
 
-    async def decide(self, transaction_id: str, scope: Scope, body: bytes) -> Reply:
+    async def decide(self, transaction_id: str, request: ForwardedRequest) -> Reply:
         """The reply of the shard that the id names. Raises Problem."""
-        return _reply(await self._decided(transaction_id, scope, body))
+        return reply_of(await self._decided(transaction_id, request))
 
     async def pass_on(self, transaction_id: str, request: Request) -> Response:
         """As ``decide``, for FastAPI. Raises Problem."""
         body = await request.body() if request.method == "POST" else b""
-        return response_of(await self._decided(transaction_id, request.scope, body))
+        forwarded = ForwardedRequest.of(request.scope, None, body)
+        return response_of(await self._decided(transaction_id, forwarded))
 
-    async def _decided(self, transaction_id: str, scope: Scope, body: bytes) -> httpx.Response:
+    async def _decided(self, transaction_id: str, request: ForwardedRequest) -> RelayedReply:
         """The reply of a transaction's shard. A shard that is not in the list here is new or was
         removed, which any other shard knows: it forwards the request. Raises Problem."""
         shard = self._shards.of_transaction(transaction_id)
         if shard is None:
-            marked = ForwardedRequest.of(scope, None, body)
-            return await self._sent_in_turn(marked, _REFUSED_BEFORE)
-        return await _sent(shard, ForwardedRequest.of(scope, BY, body))
+            return await self._sent_in_turn(request, _REFUSED_BEFORE)
+        return await _sent(shard, request.by(BY))
 
-    async def begin(self, scope: Scope, body: bytes, idempotency_key: str | None) -> Reply:
+    def with_client(self, scope: Scope) -> ForwardedRequest:
+        """A begin without its body, with the producer's address, which its half messages have."""
+        client = scope.get("client") or ("127.0.0.1", 0)
+        request = ForwardedRequest.of(scope, None)
+        return request.with_client((client[0], client[1]), self._shards.token())
+
+    async def begin(self, request: ForwardedRequest, idempotency_key: str | None) -> Reply:
         """The reply of the shard that the request names, that the unique key of its first message
         names, or whose turn has come. Raises Problem."""
-        place = place_of(body)
+        place = place_of(request.content)
         if place is None or (place.shard is None and not place.has_key(idempotency_key)):
-            marked = self._build_forwarded(scope, BY, body)
-            return _reply(await self._sent_in_turn(marked, _STORED_NOTHING))
+            return reply_of(await self._sent_in_turn(request.by(BY), _STORED_NOTHING))
         named = None if place.shard is None else self._shards.of_number(place.shard)
         if named is not None:
-            reply = await _sent(named, self._build_forwarded(scope, BY, body))
+            reply = await _sent(named, request.by(BY))
         else:
             # Not marked, so that the shard that gets it forwards it to the one of the key, or to
             # one that is not in the list here.
-            reply = await self._sent_in_turn(self._build_forwarded(scope, None, body), frozenset())
+            reply = await self._sent_in_turn(request, frozenset())
         await self._refuse_early(place, reply)
-        return _reply(reply)
-
-    def _build_forwarded(self, scope: Scope, by: str | None, body: bytes) -> ForwardedRequest:
-        """A begin with the producer's address, which its half messages have."""
-        client = scope.get("client") or ("127.0.0.1", 0)
-        request = ForwardedRequest.of(scope, by, body)
-        return request.with_client((client[0], client[1]), self._shards.token())
+        return reply_of(reply)
 
     async def _sent_in_turn(
         self, request: ForwardedRequest, passed_over: frozenset[str]
-    ) -> httpx.Response:
+    ) -> RelayedReply:
         """The first reply that is no problem of the types ``passed_over``. A shard that surely did
         not get the request is passed over, too. Raises Problem."""
-        replies: list[httpx.Response] = []
+        replies: list[RelayedReply] = []
         trouble: ShardUnavailable | None = None
         for shard in self._shards.in_turn():
             try:
@@ -127,7 +126,7 @@ class Relay:
             raise trouble.problem
         return min(replies, key=lambda reply: problem_type(reply) not in _REFUSED_BEFORE)
 
-    async def _refuse_early(self, place: Place, reply: httpx.Response) -> None:
+    async def _refuse_early(self, place: Place, reply: RelayedReply) -> None:
         """Raise Problem (503) in place of a refusal that ends by itself, and after which a client
         would give the transaction up: a new shard has yet to copy the topic, which another shard
         has, or the shards' lists differ for a moment."""
@@ -150,7 +149,7 @@ class Relay:
         return False
 
 
-async def _sent(shard: Shard, request: ForwardedRequest) -> httpx.Response:
+async def _sent(shard: Shard, request: ForwardedRequest) -> RelayedReply:
     """Raises Problem."""
     try:
         return await shard.send(request)
@@ -158,15 +157,9 @@ async def _sent(shard: Shard, request: ForwardedRequest) -> httpx.Response:
         raise error.problem from error
 
 
-def response_of(reply: httpx.Response) -> Response:
+def response_of(relayed: RelayedReply) -> Response:
     """A shard's reply as this service's."""
-    return Response(
-        reply.content, reply.status_code, headers=select_response_headers(reply.headers)
-    )
-
-
-def _reply(reply: httpx.Response) -> Reply:
-    headers = select_response_headers(reply.headers)
-    media_type = headers.pop("content-type", "application/json").encode()
-    kept = tuple((name.encode(), value.encode("latin-1")) for name, value in headers.items())
-    return Reply(reply.content, reply.status_code, media_type, kept)
+    reply = reply_of(relayed)
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in reply.headers}
+    headers["content-type"] = reply.content_type.decode("latin-1")
+    return Response(reply.body, reply.status, headers=headers)

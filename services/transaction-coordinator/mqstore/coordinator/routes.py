@@ -92,7 +92,7 @@ class Routes:
         if not reply.is_success:
             return refusal(shard, reply)
         try:
-            return _LIST.decode(reply.content)
+            return _LIST.decode(reply.body)
         except msgspec.MsgspecError as error:
             reason = f"answered what this release does not know: {error}"
             return ShardUnavailable(shard.ordinal, reason, is_sent=False)

@@ -11,27 +11,33 @@ from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Final
 
-import httpx
 import msgspec
 
 from mqstore.client.tls import public_authorities
 from mqstore.coordinator.errors import ShardUnavailable
 from mqstore.service import membership, problems
 from mqstore.service.auth import OwnToken
+from mqstore.service.configuration_error import ConfigurationError
 from mqstore.service.forwarding import FORWARDED, ForwardedRequest
 from mqstore.service.problems import Problem
+from mqstore.service.relay_connections import (
+    NoReply,
+    NotSent,
+    RelayConnections,
+    RelayedReply,
+    RelayError,
+)
 from mqstore.service.settings import Settings
 
 BY: Final = "transaction-coordinator"
 """Value of the header ``x-mqstore-forwarded`` in requests of this service."""
-CONNECT_TIMEOUT_S: Final = 2.0
 TIMEOUT_S: Final = 30.0
 """Seconds until a relayed request counts as unanswered."""
-KEEP_ALIVE_S: Final = 30.0
-"""Seconds for which an idle connection is kept; store-writer closes one after 75."""
+OWN_CONNECTIONS_MAX: Final = 1_024
+"""To one shard, for requests of this service: they may wait for checks."""
 PROBE_INTERVAL_S: Final = 1.0
 PROBE_TIMEOUT_S: Final = 2.0
-_TIMEOUT: Final = httpx.Timeout(TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
+SERVING: Final = "/healthz/serving"
 _NO_SUCH_ROUTE: Final = frozenset({problems.NOT_FOUND.urn, problems.METHOD_NOT_ALLOWED.urn})
 _NOT_ALLOWED: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 _EARLIER: Final = "runs an earlier release, which has no transactions of its own; upgrade it"
@@ -41,11 +47,20 @@ class Shard:
     """One shard's store-writer."""
 
     def __init__(
-        self, ordinal: int, url: str, http: httpx.AsyncClient, token: Callable[[], str | None]
+        self,
+        ordinal: int,
+        url: str,
+        tls: Callable[[], ssl.SSLContext],
+        token: Callable[[], str | None],
     ) -> None:
+        """Raises ConfigurationError for an invalid address."""
         self.ordinal = ordinal
         self.url = url.rstrip("/")
-        self._http = http
+        try:
+            self._relayed = RelayConnections(url, tls)
+            self._own = RelayConnections(url, tls, OWN_CONNECTIONS_MAX)
+        except ValueError as error:
+            raise ConfigurationError(f"the address of shard {ordinal}: {error}") from None
         self._token = token
         self._probed: str | None = f"shard {ordinal} was not reached yet"
         self._refused: str | None = None
@@ -56,17 +71,21 @@ class Shard:
         return self._probed or self._refused
 
     async def send(
-        self, request: ForwardedRequest, times: httpx.Timeout = _TIMEOUT
-    ) -> httpx.Response:
+        self,
+        request: ForwardedRequest,
+        over: RelayConnections | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> RelayedReply:
         """The shard's reply, whatever its status is. Raises ShardUnavailable."""
+        connections = over or self._relayed
         try:
-            reply = await self._http.request(**request.arguments(self.url), timeout=times)
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            self._probed = f"shard {self.ordinal} cannot be reached: {_reason(error)}"
-            reason = f"cannot be reached: {_reason(error)}"
+            reply = await connections.send(request.encode(connections), timeout_s, request.client)
+        except NotSent as error:
+            self._probed = f"shard {self.ordinal} cannot be reached: {error}"
+            reason = f"cannot be reached: {error}"
             raise ShardUnavailable(self.ordinal, reason, is_sent=False) from error
-        except httpx.HTTPError as error:
-            reason = f"did not answer ({_reason(error)})"
+        except NoReply as error:
+            reason = f"did not answer ({error})"
             raise ShardUnavailable(self.ordinal, reason, is_sent=True) from error
         if problem_type(reply) in _NO_SUCH_ROUTE:
             self._refused = f"shard {self.ordinal} {_EARLIER}"
@@ -81,17 +100,17 @@ class Shard:
         body: bytes = b"",
         timeout_s: float = TIMEOUT_S,
         more_headers: Mapping[str, str] | None = None,
-    ) -> httpx.Response:
+    ) -> RelayedReply:
         """The reply to a request of this service, under its own token. Raises ShardUnavailable."""
         headers = {FORWARDED: BY, **(more_headers or {})}
         if (token := self._token()) is not None:
             headers["authorization"] = f"Bearer {token}"
         if body:
             headers["content-type"] = "application/json"
-        times = httpx.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s))
-        reply = await self.send(ForwardedRequest(method, target, headers, body), times)
-        if reply.status_code in _NOT_ALLOWED:  # no word to the client, whose own token is valid
-            reason = f"rejects the system token of this coordinator ({reply.status_code})"
+        sent = ForwardedRequest(method, target, headers, body)
+        reply = await self.send(sent, self._own, timeout_s)
+        if reply.status in _NOT_ALLOWED:  # no word to the client, whose own token is valid
+            reason = f"rejects the system token of this coordinator ({reply.status})"
             raise ShardUnavailable(self.ordinal, reason, is_sent=False)
         return reply
 
@@ -99,25 +118,28 @@ class Shard:
         """Find out whether the shard replies to requests. A shard whose disk is full does: its
         transactions can be listed, looked at and, with the room that is left, decided."""
         try:
-            reply = await self._http.get(f"{self.url}/healthz/serving", timeout=PROBE_TIMEOUT_S)
-        except httpx.HTTPError as error:
-            self._probed = f"shard {self.ordinal} cannot be reached: {_reason(error)}"
+            request = ForwardedRequest("GET", SERVING, {}).encode(self._own)
+            reply = await self._own.send(request, PROBE_TIMEOUT_S)
+        except RelayError as error:
+            self._probed = f"shard {self.ordinal} cannot be reached: {error}"
             return
         # A shard of an earlier release has no such path.
-        is_up = reply.is_success or reply.status_code == HTTPStatus.NOT_FOUND
+        is_up = reply.is_success or reply.status == HTTPStatus.NOT_FOUND
         self._probed = None if is_up else f"shard {self.ordinal} does not serve requests yet"
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._relayed.close()
+        await self._own.close()
 
 
 class Shards:
     """All of them, in the order of their numbers."""
 
-    def __init__(
-        self, shards: list[Shard], http: httpx.AsyncClient, token: Callable[[], str | None]
-    ) -> None:
+    def __init__(self, shards: list[Shard], token: Callable[[], str | None]) -> None:
         """``token`` returns the system token of this process; None without authentication."""
         self.token = token
         self._shards = {shard.ordinal: shard for shard in shards}
-        self._http = http
         self._turn = 0
         self._probing: asyncio.Task[None] | None = None
 
@@ -145,7 +167,7 @@ class Shards:
         """End the probes and close the connections."""
         if self._probing is not None:
             self._probing.cancel()
-        await self._http.aclose()
+        await asyncio.gather(*(shard.close() for shard in self))
 
     def of_transaction(self, transaction_id: str) -> Shard | None:
         """The shard that an id names; None if the list that was read at the start lacks it.
@@ -184,16 +206,12 @@ def shards_of(settings: Settings, tls: ssl.SSLContext | None) -> Shards:
     else:
         listed = membership.read(settings.shards_file).shards
         places = [(each.shard, each.writer_url) for each in listed]
-    http = httpx.AsyncClient(
-        verify=tls or public_authorities(trust_env=False),
-        timeout=_TIMEOUT,
-        limits=httpx.Limits(
-            max_connections=None, max_keepalive_connections=256, keepalive_expiry=KEEP_ALIVE_S
-        ),
-        trust_env=False,
-    )
     token = OwnToken(settings.tokens)
-    return Shards([Shard(ordinal, url, http, token) for ordinal, url in places], http, token)
+
+    def context() -> ssl.SSLContext:
+        return tls or public_authorities(trust_env=False)
+
+    return Shards([Shard(ordinal, url, context, token) for ordinal, url in places], token)
 
 
 class _ProblemType(msgspec.Struct):
@@ -201,17 +219,14 @@ class _ProblemType(msgspec.Struct):
 
 
 _PROBLEM_TYPE: Final = msgspec.json.Decoder(_ProblemType)
+_PROBLEM: Final = problems.CONTENT_TYPE.encode()
 
 
-def problem_type(reply: httpx.Response) -> str:
+def problem_type(reply: RelayedReply) -> str:
     """The URN of the problem that a reply is; empty for another reply."""
-    if reply.status_code < 400 or reply.headers.get("content-type") != problems.CONTENT_TYPE:
+    if reply.status < 400 or reply.header(b"content-type") != _PROBLEM:
         return ""
     try:
-        return _PROBLEM_TYPE.decode(reply.content).type
+        return _PROBLEM_TYPE.decode(reply.body).type
     except msgspec.MsgspecError:
         return ""
-
-
-def _reason(error: Exception) -> str:
-    return str(error) or type(error).__name__

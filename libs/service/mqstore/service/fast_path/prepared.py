@@ -11,7 +11,15 @@ from typing import Any, Final
 
 from mqstore.service import integers, logs
 from mqstore.service.fast_path import plain
-from mqstore.service.http import DeferredReply, Front, HotRequest, HotRoute, Prepared, Reply
+from mqstore.service.http import (
+    DeferredReply,
+    Front,
+    HotRequest,
+    HotRoute,
+    Prepared,
+    Reply,
+    given_id,
+)
 from mqstore.service.limits import LARGE_ANSWER_SIZE, SAFE_METHODS
 from mqstore.service.problems import Problem
 from mqstore.service.read_conditions import has_condition
@@ -57,7 +65,7 @@ class PreparedHead:
         self._client = client
         self._default_headers: Headers | None = None
         self._start_bytes = b""
-        self._given_id = front.given_id(head.headers)
+        self._given_id = given_id(head.headers)
         count = front.counter(route, prepared.status, client)
         self._count = count.observe if isinstance(count, ValueCounts) else count
         self._exchange = Exchange(
