@@ -79,7 +79,7 @@ async def fine(_: int, __: bytes) -> bytes:
 def run(
     act: Callable[[Service, RelayConnections], Awaitable[None]],
     answer: Answer = fine,
-    connections_max: int = relay_connections.CONNECTIONS_MAX,
+    connections_max: int = relay_connections.CONNECTIONS_KEPT,
 ) -> None:
     async def live() -> None:
         async with Service(answer) as service:
@@ -128,6 +128,23 @@ def test_above_the_limit_a_client_takes_the_connection_that_is_idle_for_longest(
         assert service.requests == [(0, b"/a"), (1, b"/b"), (0, b"/c")]
 
     run(act, connections_max=2)
+
+
+def test_connections_above_those_kept_are_closed_when_idle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(relay_connections, "CONNECTIONS_KEPT", 2)
+
+    async def act(service: Service, connections: RelayConnections) -> None:
+        clients = range(5)
+        await asyncio.gather(*(connections.send(get("/"), TIMEOUT_S, each) for each in clients))
+        assert service.connections == 5
+        for each in clients:
+            await connections.send(get("/"), TIMEOUT_S, each)
+        assert service.connections == 5
+        assert len(connections._all) == 2
+
+    run(act, connections_max=9)
 
 
 def test_replies_to_pipelined_requests_come_in_order() -> None:
@@ -215,6 +232,17 @@ def test_a_request_without_a_whole_reply_may_have_been_carried_out(
         assert why is None or why in str(both[0])
 
     run(act, answer, connections_max=1)
+
+
+def test_a_reply_of_which_too_much_is_held_ends_with_the_holders_error() -> None:
+    def hold(size: int) -> None:
+        raise NotSent(f"{size} bytes are too many")
+
+    async def act(_: Service, connections: RelayConnections) -> None:
+        with pytest.raises(NotSent, match="2 bytes are too many"):
+            await connections.send(get("/"), TIMEOUT_S, hold=hold)
+
+    run(act)
 
 
 def test_a_reply_that_is_too_large_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:

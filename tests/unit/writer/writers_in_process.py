@@ -5,12 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import httpx
 
+from mqstore.service.relay_connections import (
+    NoReply,
+    NotSent,
+    RelayConnections,
+    RelayedReply,
+)
 from mqstore.service.settings import Settings
 from mqstore.storage import StoreConfig
 from mqstore.writer.__main__ import build
@@ -80,7 +87,8 @@ class Writers:
         service = build(settings)
         service.address = f"127.0.0.1:{shard + 1}"
         transport = _Transport(self._services, (f"10.9.0.{shard}", 1))
-        vars(service.shards)["_http"] = httpx.AsyncClient(transport=transport)
+        vars(service.shards)["_http"] = http = httpx.AsyncClient(transport=transport)
+        vars(service.shards)["_connections_to"] = lambda url: _Connections(url, http)
         self._services[shard] = service
         await service.start()
         service.health.ready()
@@ -105,6 +113,37 @@ class _Transport(httpx.AsyncBaseTransport):
             raise httpx.ConnectError("no such process", request=request)
         transport = httpx.ASGITransport(app=service.front, client=self._client)
         return await transport.handle_async_request(request)
+
+
+class _Connections(RelayConnections):
+    """Sends requests by a client of httpx."""
+
+    def __init__(self, url: str, http: httpx.AsyncClient) -> None:
+        super().__init__(url, ssl.create_default_context)
+        self._url = url
+        self._http = http
+
+    async def send(
+        self,
+        request: bytes,
+        timeout_s: float,
+        client: Hashable = None,
+        hold: Callable[[int], None] = lambda _: None,
+    ) -> RelayedReply:
+        head, _, body = request.partition(b"\r\n\r\n")
+        first, *lines = head.decode("latin-1").split("\r\n")
+        method, target, _ = first.split(" ")
+        headers = dict(line.split(": ", 1) for line in lines)
+        try:
+            reply = await self._http.request(
+                method, self._url + target, headers=headers, content=body, timeout=timeout_s
+            )
+        except httpx.ConnectError as error:
+            raise NotSent(str(error)) from error
+        except httpx.HTTPError as error:
+            raise NoReply(str(error)) from error
+        hold(len(reply.content))
+        return RelayedReply(reply.status_code, reply.headers.raw, reply.content)
 
 
 def url_of(shard: int) -> str:

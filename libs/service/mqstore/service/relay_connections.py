@@ -1,6 +1,6 @@
 """Persistent HTTP/1.1 connections to another service, for requests that this process passes on.
 
-A request has a connection of its own while there is an idle one, or fewer than CONNECTIONS_MAX;
+A request has a connection of its own while there are fewer than ``connections_max``;
 otherwise it is pipelined behind others. A client's requests keep to one connection where they can:
 the service at its other end keeps what it knows of their heads. What several requests write in one
 iteration of the event loop is sent by one system call (uvloop).
@@ -17,12 +17,12 @@ from urllib.parse import urlsplit
 
 import httptools
 
-CONNECTIONS_MAX: Final = 64
-"""To one service: more requests than that wait for replies before theirs."""
+CONNECTIONS_KEPT: Final = 64
+"""To one service: further ones are closed when they are idle."""
 CONNECT_TIMEOUT_S: Final = 2.0
 IDLE_MAX_S: Final = 30.0
 """Seconds after which an idle connection is not used again; our services close one after 75."""
-REPLY_SIZE_MAX: Final = 64 << 20
+REPLY_SIZE_MAX: Final = 128 << 20
 """Maximum bytes of a reply's body."""
 
 
@@ -61,16 +61,18 @@ class _Waiting(NamedTuple):
 
     future: asyncio.Future[RelayedReply]
     deadline: float
+    hold: Callable[[int], None]
 
 
 class RelayConnections:
     """The connections to one service. Used on the event loop only."""
 
     def __init__(
-        self, url: str, tls: Callable[[], ssl.SSLContext], connections_max: int = CONNECTIONS_MAX
+        self, url: str, tls: Callable[[], ssl.SSLContext], connections_max: int = CONNECTIONS_KEPT
     ) -> None:
-        """``url`` has the scheme http or https; ``tls`` is called for the second one. Raises
-        ValueError for another one."""
+        """``url`` has the scheme http or https; ``tls`` is called for the second one. Above
+        ``connections_max`` requests wait for the replies before theirs. Raises ValueError for
+        another scheme, or without a host."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or parts.hostname is None:
             raise ValueError(f"{url!r} is no address of a service; it begins with http or https")
@@ -85,15 +87,22 @@ class RelayConnections:
         """Those that became idle first are first."""
         self._all: set[_Connection] = set()
 
-    async def send(self, request: bytes, timeout_s: float, client: Hashable = None) -> RelayedReply:
+    async def send(
+        self,
+        request: bytes,
+        timeout_s: float,
+        client: Hashable = None,
+        hold: Callable[[int], None] = lambda _: None,
+    ) -> RelayedReply:
         """Send the bytes of a request that is no HEAD, and return its reply, whatever its status.
 
-        Raises NotSent, NoReply.
+        ``hold`` is called with the size of each received part of the reply's body, and raises
+        RelayError to end the request. Raises NotSent, NoReply, and what ``hold`` raises.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[RelayedReply] = loop.create_future()
         connection = self._choose(loop, client)
-        connection.send(request, _Waiting(future, loop.time() + timeout_s))
+        connection.send(request, _Waiting(future, loop.time() + timeout_s, hold))
         try:
             return await future
         except asyncio.CancelledError:
@@ -112,11 +121,11 @@ class RelayConnections:
         for at, each in enumerate(self._idle):
             if each.client == client:
                 return self._idle.pop(at)
+        if self._idle and len(self._all) >= min(CONNECTIONS_KEPT, self._connections_max):
+            found = self._idle.pop(0)
+            found.client = client
+            return found
         if len(self._all) >= self._connections_max:
-            if self._idle:
-                found = self._idle.pop(0)
-                found.client = client
-                return found
             return min(self._all, key=lambda each: len(each.waiting))
         new = _Connection(loop, self, client)
         self._all.add(new)
@@ -143,6 +152,8 @@ class RelayConnections:
     def release(self, connection: _Connection) -> None:
         """Use a connection again, which has no request now."""
         self._idle.append(connection)
+        if len(self._all) > CONNECTIONS_KEPT:
+            self._idle[0].end(NoReply("idle"))
 
     def forget(self, connection: _Connection) -> None:
         """Remove a connection that has ended."""
@@ -239,8 +250,13 @@ class _Connection(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         """A part of the body."""
         self._size += len(body)
-        if self._size > REPLY_SIZE_MAX:
-            self.end(NoReply(f"the reply has more than {REPLY_SIZE_MAX} bytes"))
+        try:
+            if self._size > REPLY_SIZE_MAX:
+                raise NoReply(f"the reply has more than {REPLY_SIZE_MAX} bytes")
+            if self.waiting:
+                self.waiting[0].hold(len(body))
+        except RelayError as error:
+            self.end(error)
         else:
             self._parts.append(body)
 
@@ -255,7 +271,7 @@ class _Connection(asyncio.Protocol):
             self.end(NoReply("a reply without a request"))
             return
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        future, _ = self.waiting.popleft()
+        future = self.waiting.popleft().future
         if not future.done():
             future.set_result(RelayedReply(status, self._headers, body))
         if not self._parser.should_keep_alive():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,7 +28,7 @@ from mqstore.service.forwarding import (
     ForwardedRequest,
     RelayedResponse,
     StreamedResponse,
-    select_response_headers,
+    reply_of,
     was_forwarded,
 )
 from mqstore.service.health import Phase
@@ -35,6 +36,12 @@ from mqstore.service.http import BODY_METHODS, Reply, problem_of
 from mqstore.service.joining import Joining
 from mqstore.service.membership import Membership, ShardEntry
 from mqstore.service.problems import Problem
+from mqstore.service.relay_connections import (
+    NotSent,
+    RelayConnections,
+    RelayedReply,
+    RelayError,
+)
 from mqstore.service.settings import Settings
 from mqstore.service.structs import struct_of
 from mqstore.service.upstream import UpstreamTls
@@ -47,7 +54,7 @@ REPLIES_SIZE_MAX: Final = 128 << 20
 """Bytes of other shards' replies that are held at one time, over all requests."""
 CONNECT_TIMEOUT_S: Final = 2.0
 RELAY_TIMEOUT_S: Final = 65.0
-"""Time without a byte after which a forwarded request fails: longer than the longest poll."""
+"""Seconds after which a forwarded request fails: longer than the longest poll."""
 RELOAD_INTERVAL_S: Final = 1.0
 
 LocalReply = Callable[[], Awaitable[bytes]]
@@ -114,7 +121,7 @@ class ShardHealth(msgspec.Struct, rename="camel"):
         return self.status == Phase.READY
 
 
-class _ReplyTooLarge(Exception):
+class _ReplyTooLarge(RelayError):
     """The replies of other shards exceed REPLIES_SIZE_MAX together."""
 
 
@@ -139,15 +146,32 @@ class Shards:
         self._watching: asyncio.Task[None] | None = None
         self._in_progress = 0
         self._held = 0
+        self._connections: dict[str, RelayConnections] = {}
 
     @cached_property
     def _http(self) -> httpx.AsyncClient:
+        """For replies that are streamed, and for reports of health."""
         return httpx.AsyncClient(
-            verify=self._tls.context if self._tls else public_authorities(trust_env=False),
+            verify=self._trusted(),
             timeout=httpx.Timeout(RELAY_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
             trust_env=False,
         )
+
+    def _trusted(self) -> ssl.SSLContext:
+        return self._tls.context if self._tls else public_authorities(trust_env=False)
+
+    def _connections_to(self, url: str) -> RelayConnections:
+        """The connections for whole replies of a service. Raises ValueError for no address."""
+        found = self._connections.get(url)
+        if found is None:
+            found = self._connections[url] = RelayConnections(url, self._trusted, REQUESTS_MAX)
+        return found
+
+    async def _close_unlisted(self) -> None:
+        listed = {self._url_of(each) for each in self.members.entries.values()}
+        for url in self._connections.keys() - listed:
+            await self._connections.pop(url).close()
 
     def start(self) -> None:
         """Reload the list and the certificates when they change, and check ``joining``."""
@@ -159,6 +183,7 @@ class Shards:
             self._watching.cancel()
         if "_http" in vars(self):
             await self._http.aclose()
+        await asyncio.gather(*(each.close() for each in self._connections.values()))
 
     async def _watch(self) -> None:
         while True:
@@ -168,6 +193,7 @@ class Shards:
     async def check(self) -> None:
         """Read changed files, and the lists of other shards as far as they matter."""
         self.members.reload_if_changed()
+        await self._close_unlisted()
         if self._tls is not None:
             self._tls.reload_if_changed()
         self.first_health = None if self.is_first else await self.health_of(self.first)
@@ -300,13 +326,9 @@ class Shards:
         """Forward a request of a hot route, and return the whole reply. Raises Problem."""
         with self._counted(), self._holding() as hold:
             try:
-                answer, body = await self._whole(entry, forwarded, hold)
-            except (httpx.HTTPError, _ReplyTooLarge) as error:
+                return reply_of(await self._whole(entry, forwarded, hold))
+            except (RelayError, ValueError) as error:
                 raise _unreachable(entry, error) from error
-        headers = select_response_headers(answer.headers)
-        media_type = headers.pop("content-type", "application/json").encode()
-        given = tuple((name.encode(), value.encode()) for name, value in headers.items())
-        return Reply(body, answer.status_code, media_type, given)
 
     # all of them ----------------------------------------------------------------------------
 
@@ -425,26 +447,23 @@ class Shards:
         try:
             with self._counted():
                 async with asyncio.timeout(self._timeout_s):
-                    answer, body = await self._whole(entry, forwarded, hold)
+                    reply = await self._whole(entry, forwarded, hold)
         except TimeoutError:
             spread.missing[entry.shard] = f"no answer within {self._timeout_s:g} s"
-        except (httpx.HTTPError, _ReplyTooLarge) as error:
+        except (RelayError, ValueError) as error:
             spread.missing[entry.shard] = str(error) or type(error).__name__
         except Problem as problem:
             spread.missing[entry.shard] = problem.detail
         else:
-            _sort_in(spread, entry.shard, answer.status_code, body)
+            _sort_in(spread, entry.shard, reply.status, reply.body)
 
     async def _whole(
         self, entry: ShardEntry, forwarded: ForwardedRequest, hold: Callable[[int], None]
-    ) -> tuple[httpx.Response, bytes]:
-        """Receive a whole response and its body. Raises httpx.HTTPError, _ReplyTooLarge."""
-        parts = []
-        async with self._http.stream(**forwarded.arguments(self._url_of(entry))) as answer:
-            async for part in answer.aiter_raw():
-                hold(len(part))
-                parts.append(part)
-        return answer, b"".join(parts)
+    ) -> RelayedReply:
+        """Receive a whole reply. Raises RelayError; ValueError for an invalid address."""
+        service = self._connections_to(self._url_of(entry))
+        request = forwarded.encode(service)
+        return await service.send(request, RELAY_TIMEOUT_S, forwarded.client, hold)
 
     @contextlib.contextmanager
     def _counted(self) -> Iterator[None]:
@@ -533,7 +552,7 @@ def _problem(status: int, body: bytes) -> Problem | None:
     return Problem(kind, str(members.get("detail", "")), extra=extra)
 
 
-_NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout)
+_NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, NotSent)
 """Errors before any byte of the request was sent."""
 
 
