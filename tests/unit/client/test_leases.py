@@ -74,7 +74,7 @@ def test_messages_with_one_outcome_are_one_request(leases: Leases) -> None:
         Settlement(Outcome(3, "busy"), ("b",)),
     ]
     assert "d" in leases
-    assert not leases.has_due
+    assert not leases.due
 
 
 def test_the_first_outcome_counts(leases: Leases) -> None:

@@ -241,6 +241,13 @@ async def test_a_producer_is_used_inside_its_block() -> None:
         await AsyncProducer(Service(), producer()).send("a")  # type: ignore[arg-type]
 
 
+@running
+async def test_arguments_in_the_wrong_order_are_refused_at_once() -> None:
+    async with producer_of(Service()) as sending:
+        with pytest.raises(TypeError, match="give send the message, then a name"):
+            await sending.send("orders", NewMessage(body="a"))  # type: ignore[arg-type]
+
+
 def test_threads_send_and_each_keeps_its_order() -> None:
     service = Service()
 

@@ -1,7 +1,8 @@
 """Consumers of shared groups: they receive ahead, renew leases, and acknowledge in batches.
 
 ``AsyncConsumer`` does the work, on an event loop; ``Consumer`` runs one in a thread of its own, for
-applications without a loop.
+applications without a loop. Their threads take messages and settle them without that loop, which
+is woken when there is something to send or to receive.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import threading
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
@@ -47,6 +50,8 @@ log = logging.getLogger(__name__)
 
 STOP_S: Final = 10.0
 """How long the end of a consumer waits for the service to take what became of its messages."""
+LINGER_S: Final = 0.01
+"""How long what became of a message waits for that of others, while more of them wait here."""
 HANDLE_MAX_S: Final = 3_600.0
 CONCURRENCY_MAX: Final = 10_000
 _GONE: Final = (ReceiptStatus.EXPIRED, ReceiptStatus.DAMAGED)
@@ -64,14 +69,6 @@ class ConsumedMessage(LeasedMessage):
     _settle: Callable[[str, Outcome], None] = PrivateAttr()
     _span: Any = PrivateAttr(None)
     """The span of its processing, where the client has traces."""
-
-    @classmethod
-    def of(cls, message: LeasedMessage, settle: Callable[[str, Outcome], None]) -> Self:
-        """Return a received message whose ``ack`` and ``nack`` call ``settle``."""
-        found = cls.model_construct(message.model_fields_set, **message.__dict__)
-        found._settle = settle
-        found._span = getattr(message, "_span", None)
-        return found
 
     def ack(self) -> None:
         """Acknowledge the message: the group gets it no more."""
@@ -95,6 +92,12 @@ class ConsumedMessage(LeasedMessage):
     def reject(self, *, reason: str = "") -> None:
         """Make the message a dead letter at once. Raises ValueError as ``nack``."""
         self._settle(self.receipt, Outcome(_DEAD, _checked_reason(reason)))
+
+
+class _ConsumedMessages(ReceivedMessages):
+    """A reply whose messages are decoded into what the application gets."""
+
+    messages: tuple[ConsumedMessage, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +153,8 @@ def consumer(
 
 
 class AsyncConsumer:
-    """A consumer of a shared group, for asyncio. Use it on the event loop of its client.
+    """A consumer of a shared group, for asyncio. Use it on the event loop of its client; its
+    messages may be settled on any thread.
 
     ::
 
@@ -177,6 +181,15 @@ class AsyncConsumer:
         self._given: set[str] = set()
         """Receipts of messages that the application has."""
         self._changes = Changes()
+        self._lock = threading.RLock()
+        """Guards the fields above, and those of subclasses."""
+        self._available = threading.Condition(self._lock)
+        """Lets threads that are not the loop's wait for a message, or for the end."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread_id = 0
+        self._is_waking = False
+        self._is_urgent = False
+        """Whether ``flush`` waits: nothing lingers then."""
         self._stopping = False
         self._sending = False
         self._failure: Exception | None = None
@@ -184,6 +197,7 @@ class AsyncConsumer:
 
     async def __aenter__(self) -> Self:
         self._home.require()
+        self._loop, self._thread_id = asyncio.get_running_loop(), threading.get_ident()
         self._tasks = [asyncio.create_task(self._guarded(each)) for each in self._work()]
         return self
 
@@ -194,38 +208,61 @@ class AsyncConsumer:
         self.stop()
         receiving.cancel()
         await asyncio.wait({receiving})
-        self._release()
-        if self._processing is not None:
-            self._processing.end_lost(self._leases)
-        self._buffer.clear()
-        self._changes.notify()
+        with self._lock:
+            self._release()
+            if self._processing is not None:
+                self._processing.end_lost(self._leases)
+            self._buffer.clear()
+        self._changed()
         with contextlib.suppress(TimeoutError, ClientError):
             await asyncio.wait_for(self.flush(), STOP_S)
         for each in (settling, *others):
             each.cancel()
         await asyncio.wait({settling, *others})
+        self._loop = None
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> ConsumedMessage:
         self._home.require()
-        await self._changes.until(lambda: self._is_ended or self._has_next)
-        if self._failure is not None:
-            raise self._failure
-        if self._stopping:
-            raise StopAsyncIteration
-        message = self._take_next()
-        self._given.add(message.receipt)
-        if self._processing is not None:
-            message._span = self._processing.begin(message)
-        self._changes.notify()
+        while (message := self._next_now()) is None:
+            await self._changes.until(lambda: self._is_ended or self._has_next)
+            if self._stopping and self._failure is None:
+                raise StopAsyncIteration
+        return message
+
+    def wait_for_next(self) -> ConsumedMessage:
+        """Return the next message, on a thread that is not the loop's. Raises StopIteration at the
+        end, and what made the consumer fail."""
+        self._home.require()
+        with self._lock:
+            while (message := self._next_now()) is None:
+                if self._stopping:
+                    raise StopIteration
+                self._available.wait()
+        return message
+
+    def _next_now(self) -> ConsumedMessage | None:
+        """Take the next message; None where there is none yet, and after ``stop``. Raises what made
+        the consumer fail."""
+        with self._lock:
+            if self._failure is not None:
+                raise self._failure
+            if self._stopping or not self._has_next:
+                return None
+            message = self._take_next()
+            self._given.add(message.receipt)
+            if self._processing is not None:
+                message._span = self._processing.begin(message)
+            if self._room == self._refill or not self._buffer:
+                self._wake()
         return message
 
     def stop(self) -> None:
         """End the loops over this consumer; messages that the application has may be settled."""
         self._stopping = True
-        self._changes.notify()
+        self._changed()
 
     async def flush(self) -> None:
         """Return when the service has what became of each message that was settled before.
@@ -233,7 +270,10 @@ class AsyncConsumer:
         Raises ClientError if the service rejects it.
         """
         self._home.require()
+        self._is_urgent = True
+        self._changes.notify()
         await self._changes.until(lambda: self._failure is not None or not self._is_sending)
+        self._is_urgent = False
         if self._failure is not None:
             raise self._failure
 
@@ -253,8 +293,32 @@ class AsyncConsumer:
         return self._spec.prefetch - len(self._buffer)
 
     @property
+    def _refill(self) -> int:
+        """The room at which the next receive begins: half of what waits here at most, so that few
+        requests receive many messages, and the other half is handled meanwhile."""
+        return (self._spec.prefetch + 1) // 2
+
+    @property
     def _is_sending(self) -> bool:
-        return self._leases.has_due or self._sending
+        return self._leases.due > 0 or self._sending
+
+    def _changed(self) -> None:
+        """Let everything that waits look again; on the event loop."""
+        with self._lock:
+            self._available.notify_all()
+        self._changes.notify()
+
+    def _wake(self) -> None:
+        """Let the loop's tasks look again; on any thread, with the lock."""
+        if threading.get_ident() == self._thread_id:
+            self._changes.notify()
+        elif self._loop is not None and not self._is_waking:
+            self._is_waking = True
+            self._loop.call_soon_threadsafe(self._woken)
+
+    def _woken(self) -> None:
+        self._is_waking = False
+        self._changes.notify()
 
     # in the background --------------------------------------------------------------------
 
@@ -272,13 +336,13 @@ class AsyncConsumer:
             await work
         except Exception as error:
             self._failure = error
-            self._changes.notify()
+            self._changed()
 
     async def _receive(self) -> None:
         """Receive until cancelled or rejected; a cancelled request leases nothing."""
         retries = RetryBudget(inf)
         while True:
-            await self._changes.until(lambda: self._room > 0)
+            await self._changes.until(lambda: self._room >= self._refill)
             try:
                 found = await self._client.send(self._next_call())
             except ClientError as error:
@@ -287,22 +351,25 @@ class AsyncConsumer:
                 await asyncio.sleep(pause_s)
             else:
                 retries = RetryBudget(inf)
-                self._add(found.messages)
-                self._changes.notify()
+                with self._lock:
+                    self._add(found.messages)
+                self._changed()
 
-    def _add(self, messages: Sequence[LeasedMessage]) -> None:
+    def _add(self, messages: Sequence[ConsumedMessage]) -> None:
         """Hold messages that were received."""
         self._leases.add(messages)
-        self._buffer += [ConsumedMessage.of(each, self.settle) for each in messages]
+        for each in messages:
+            each._settle = self.settle
+        self._buffer += messages
 
     def _pause_s(self, retries: RetryBudget, error: ClientError) -> float:
         """Return the seconds until the next receive. Raises an error that is final."""
         return retries.pause_s(error)
 
-    def _next_call(self, member: str | None = None) -> Call[ReceivedMessages]:
+    def _next_call(self, member: str | None = None) -> Call[Any]:
         """Return the request for the next messages, in an ordered group that of a member."""
         spec = self._spec
-        return consumer_calls.receive(
+        call: Call[Any] = consumer_calls.receive(
             spec.group,
             spec.wanted,
             max_messages=self._room,
@@ -311,34 +378,60 @@ class AsyncConsumer:
             shard=spec.shard,
             member=member,
         )
+        return replace(call, answer=_ConsumedMessages)
 
     def _warn(self, error: ClientError) -> None:
         log.warning("consumer of %s: %s; it tries again", self._spec.group, error)
 
     def settle(self, receipt: str, what: Outcome) -> None:
-        """Note what became of a message, by its receipt; on the event loop."""
+        """Note what became of a message, by its receipt; on any thread. Raises ClientError on
+        another thread than the loop's after the end."""
         self._home.require()
-        self._given.discard(receipt)
-        if self._processing is not None:
-            self._processing.settle(receipt, what)
-        self._leases.settle(receipt, what)
-        self._changes.notify()
+        with self._lock:
+            if self._loop is None and threading.get_ident() != self._thread_id:
+                raise ClientError("the consumer has ended; the message is delivered again")
+            is_full = len(self._given) >= self._spec.concurrency
+            self._given.discard(receipt)
+            if self._processing is not None:
+                self._processing.settle(receipt, what)
+            self._leases.settle(receipt, what)
+            if is_full:
+                self._available.notify()
+            if is_full or self._leases.due == 1 or self._is_due:
+                self._wake()
+
+    @property
+    def _is_due(self) -> bool:
+        """Whether what became of messages is sent without waiting for more."""
+        due = self._leases.due
+        return due > 0 and (due >= self._refill or not self._buffer or self._is_urgent)
 
     async def _settle(self) -> None:
         """Send what became of messages, and renew leases, until cancelled or rejected."""
         retries = RetryBudget(inf)
         while True:
-            await self._changes.until(lambda: self._leases.has_due, self._leases.wait_s)
+            await self._changes.until(lambda: self._leases.due > 0, self._leases.wait_s)
+            await self._linger()
             self._sending = True
-            failures = [await self._send(each) for each in self._leases.take()]
+            with self._lock:
+                due = self._leases.take()
+            failures = [await self._send(each) for each in due]
             self._sending = False
             self._forget_lost()
-            self._changes.notify()
+            self._changed()
             failure = next((each for each in failures if each is not None), None)
             if failure is None:
                 retries = RetryBudget(inf)
             else:
                 await asyncio.sleep(retries.pause_s(failure))
+
+    async def _linger(self) -> None:
+        """Wait for what becomes of other messages, for LINGER_S at most."""
+        until = time.monotonic() + LINGER_S
+        await self._changes.until(
+            lambda: self._is_due or not self._leases.due,
+            lambda: max(0.0, until - time.monotonic()),
+        )
 
     async def _send(self, each: Settlement) -> ClientError | None:
         """Return why a part of it has to be sent again; None: nothing has to be."""
@@ -348,9 +441,11 @@ class AsyncConsumer:
             if not is_transient(error):
                 raise
             self._warn(error)
-            self._leases.repeat(each.what, each.receipts)
+            with self._lock:
+                self._leases.repeat(each.what, each.receipts)
             return error
-        lost, again = self._leases.note(each, reply)
+        with self._lock:
+            lost, again = self._leases.note(each, reply)
         if refused := [found for found in reply.results if found.status is ReceiptStatus.REFUSED]:
             text = "consumer of %s: %d messages cannot be returned; they come when their lease ends"
             log.warning(text, self._spec.group, len(refused))
@@ -363,10 +458,11 @@ class AsyncConsumer:
 
     def _forget_lost(self) -> None:
         """Drop messages whose lease was lost: another consumer has them."""
-        self._buffer = deque(each for each in self._buffer if each.receipt in self._leases)
-        self._given = {each for each in self._given if each in self._leases}
-        if self._processing is not None:
-            self._processing.end_lost(self._leases)
+        with self._lock:
+            self._buffer = deque(each for each in self._buffer if each.receipt in self._leases)
+            self._given = {each for each in self._given if each in self._leases}
+            if self._processing is not None:
+                self._processing.end_lost(self._leases)
 
 
 class Consumer:
@@ -406,11 +502,7 @@ class Consumer:
         return self
 
     def __next__(self) -> ConsumedMessage:
-        try:
-            message = self._thread.wait(self._thread.running.__anext__())
-        except StopAsyncIteration:
-            raise StopIteration from None
-        return message.of(message, self._settle)
+        return self._thread.running.wait_for_next()
 
     def run(self, handle: Callable[[ConsumedMessage], object]) -> None:
         """Call ``handle`` with each message, in as many threads as ``concurrency``, until ``stop``.
@@ -458,12 +550,6 @@ class Consumer:
         """Let the span of a message be the current one, where the client has traces."""
         tracing = self._thread.running.tracing
         return contextlib.nullcontext() if tracing is None else tracing.processing(message)
-
-    def _settle(self, receipt: str, what: Outcome) -> None:
-        try:
-            self._thread.call(self._thread.running.settle, receipt, what)
-        except RuntimeError as error:
-            raise ClientError("the consumer has ended; the message is delivered again") from error
 
 
 def wanted_messages(

@@ -92,9 +92,9 @@ class Leases:
         return receipt in self._held
 
     @property
-    def has_due(self) -> bool:
-        """Whether the service must be sent what became of a message."""
-        return bool(self._due)
+    def due(self) -> int:
+        """Number of messages of which the service must be sent what became."""
+        return sum(len(each) for each in self._due.values())
 
     def add(self, messages: Iterable[LeasedMessage]) -> None:
         """Hold messages that were received now."""

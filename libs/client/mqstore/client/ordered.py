@@ -34,7 +34,7 @@ from mqstore.client.errors import ClientError, ProblemError
 from mqstore.client.leases import Outcome, Release
 from mqstore.client.requests import Call
 from mqstore.client.retries import PAUSE_S, RetryBudget
-from mqstore.wire.consumers import LeasedMessage, ReceivedMessages, WantedMessages
+from mqstore.wire.consumers import LeasedMessage, WantedMessages
 from mqstore.wire.limits import (
     LEASE_DEFAULT_S,
     POLL_S,
@@ -139,12 +139,16 @@ class AsyncOrderedConsumer(AsyncConsumer):
             )
 
     def settle(self, receipt: str, what: Outcome) -> None:
-        """Note what became of a message, by its receipt; on the event loop."""
-        for queue in [each for each, given in self._busy.items() if given == receipt]:
-            del self._busy[queue]
-            if what.delay_level is not None and what.delay_level >= 0:
-                self._give_up({queue})  # they follow the returned message again
-        super().settle(receipt, what)
+        """See ``AsyncConsumer``."""
+        with self._lock:
+            for queue in [each for each, given in self._busy.items() if given == receipt]:
+                del self._busy[queue]
+                if what.delay_level is not None and what.delay_level >= 0:
+                    self._give_up({queue})  # they follow the returned message again
+            super().settle(receipt, what)
+            if self._has_next:
+                self._available.notify()
+                self._wake()
 
     @property
     def _has_next(self) -> bool:
@@ -160,7 +164,7 @@ class AsyncOrderedConsumer(AsyncConsumer):
         self._busy[_queue_of(message)] = message.receipt
         return message
 
-    def _add(self, messages: Sequence[LeasedMessage]) -> None:
+    def _add(self, messages: Sequence[ConsumedMessage]) -> None:
         self._drop({_queue_of(each) for each in messages})  # what the service delivers anew
         super()._add(messages)
 
@@ -190,7 +194,7 @@ class AsyncOrderedConsumer(AsyncConsumer):
         await self._joined.wait()
         await super()._receive()
 
-    def _next_call(self, member: str | None = None) -> Call[ReceivedMessages]:
+    def _next_call(self, member: str | None = None) -> Call[Any]:
         return super()._next_call(self._member.member)
 
     def _pause_s(self, retries: RetryBudget, error: ClientError) -> float:
@@ -215,7 +219,8 @@ class AsyncOrderedConsumer(AsyncConsumer):
                 wait_s = retries.pause_s(error)
                 log.warning("member %s of %s: %s; it tries again", spec.member, spec.group, error)
                 if time.monotonic() >= until:
-                    self._drop({_queue_of(each) for each in self._buffer})
+                    with self._lock:
+                        self._drop({_queue_of(each) for each in self._buffer})
             else:
                 until, retries = sent + spec.session_s, RetryBudget(inf)
                 wait_s = spec.session_s * RENEWED_AFTER
@@ -226,8 +231,9 @@ class AsyncOrderedConsumer(AsyncConsumer):
     def _note_member(self, member: Member) -> None:
         """Give messages back whose queues go to other members."""
         leaving = {_Queue(each.shard, each.topic, each.queue_id) for each in member.leaving}
-        self._give_up(leaving)
-        self._changes.notify()
+        with self._lock:
+            self._give_up(leaving)
+        self._changed()
 
 
 class OrderedConsumer(Consumer):

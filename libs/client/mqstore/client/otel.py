@@ -125,7 +125,7 @@ class Tracing:
         """Make the span of a request; only requests about messages have one."""
         if call.answer in (ProduceReply, BegunTransaction):
             spans = self._sending(call)
-        elif call.answer in (ReceivedMessages, Pull):
+        elif issubclass(call.answer, ReceivedMessages | Pull):
             spans = self._receiving(call)
         elif call.answer is ReceiptResults and not call.path.endswith(":extend"):
             spans = self._settling(call)

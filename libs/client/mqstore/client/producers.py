@@ -92,10 +92,12 @@ class ProducerSpec:
         tracing: Tracing | None,
     ) -> Outgoing:
         """Return a message to send, with the trace context of its creation. Raises ValueError if it
-        has no topic."""
+        has no topic, and TypeError for one that is no text."""
         topic = topic or self.topic
         if topic is None:
             raise ValueError("the message has no topic; give send, or the producer, one")
+        if not isinstance(topic, str):
+            raise TypeError(f"topic is {type(topic).__name__}; give send the message, then a name")
         if not isinstance(message, NewMessage):
             message = NewMessage(body=message)
         if message.ordering_key is not None and message.uniq_key is None:
