@@ -19,6 +19,7 @@ from tests.bench import (
     bench_append,
     bench_beside,
     bench_catch_up,
+    bench_client,
     bench_jobs,
     bench_lean,
     bench_network,
@@ -52,6 +53,7 @@ BENCHES: Final[dict[str, Callable[[Setting], Iterator[Bench]]]] = {
     "lean-coordinator": bench_lean.coordinator_benches,
     "lean-shared": bench_shared.benches,
     "lean-push": bench_shared.push_benches,
+    "client": bench_client.benches,
     "append": bench_append.benches,
     "sync": bench_sync.benches,
     "rebuild": bench_rebuild.benches,
@@ -67,7 +69,7 @@ BENCHES: Final[dict[str, Callable[[Setting], Iterator[Bench]]]] = {
     "beside": bench_beside.benches,
     "transactions": bench_transactions.benches,
 }
-PEERS: Final = {"lean-shared": rocketmq.POP_NAME}
+PEERS: Final = {"lean-shared": rocketmq.POP_NAME, "client": bench_client.PEER}
 """The peers of rows by the name of their benches, where it is not that of all others."""
 BUILD: Final = Path(__file__).parents[2] / "build"
 

@@ -44,7 +44,9 @@ def test_each_row_of_the_engine_measures_ours(name: str, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "name",
     few_first(
-        ["network", "transactions", "open", "visible", "pulls", "beside"], 1, pytest.mark.nightly
+        ["client", "network", "transactions", "open", "visible", "pulls", "beside"],
+        1,
+        pytest.mark.nightly,
     ),
 )
 def test_each_row_that_takes_longer_measures_ours(name: str, tmp_path: Path) -> None:
