@@ -64,6 +64,23 @@ def test_a_backup_of_the_cron_job_is_listed_verified_and_restored(
     assert bodies(operator, "saved") == ["one", "two"]
 
 
+def test_a_backup_that_is_refused_is_not_tried_again(release: Release) -> None:
+    cron = release.get("cronjob", f"{release.full_name}-backup-0")
+    spec = cron["spec"]["jobTemplate"]["spec"]
+    [container] = spec["template"]["spec"]["containers"]
+    container["args"] = ["sh", "-ec", "mqstore backup create --no-such-option"]
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "refused"}, "spec": spec}
+    release.kubectl("create", "-f", "-", given=json.dumps(job))
+
+    def failure() -> list[dict[str, Any]]:
+        conditions = release.get("job", "refused")["status"].get("conditions", ())
+        return [each for each in conditions if each["type"] == "Failed"]
+
+    [failed] = until(failure, "the job fails")
+    assert failed["reason"] == "PodFailurePolicy", failed
+    assert release.get("job", "refused")["status"]["failed"] == 1
+
+
 def _succeeded(release: Release, job: str) -> str:
     """Wait until a Job has succeeded; returns what it printed."""
 

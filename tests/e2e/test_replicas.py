@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 import uuid
@@ -82,6 +83,25 @@ def test_a_hand_over_is_short_and_loses_nothing(replicated: Release, tmp_path: P
     found = assert_nothing_is_lost(client)
     print("slowest put over a hand-over", found["slowest"])
     await_replicas(replicated)
+
+
+def test_status_is_no_success_while_replicas_hang(replicated: Release, tmp_path: Path) -> None:
+    await_replicas(replicated)
+    hanging = uids(replicated).keys() - {leader(replicated)}
+    with operator_of(replicated, f"operator-{uuid.uuid4().hex[:6]}", tmp_path) as operator:
+        until(lambda: operator("status").returncode == 0, "status is a success")
+
+        def out_of_sync() -> set[str]:
+            ran = operator("status", "-o", "json")
+            found = json.loads(ran.stdout or "{}").get("replicas", ())
+            named = {each["pod"] for each in found if each["inSync"] is False}
+            return named if ran.returncode == 1 else set()
+
+        for each in hanging:
+            stop_process(replicated, each)
+        until(lambda: out_of_sync() == hanging, "status names the replicas that hang")
+        await_replicas(replicated)
+        until(lambda: operator("status").returncode == 0, "status is a success again")
 
 
 def test_an_upgrade_restarts_each_replica_and_loses_nothing(replicated: Release) -> None:
