@@ -13,6 +13,7 @@ from mqstore.storage.admin.group_offsets import Commit
 from mqstore.storage.codec import properties
 from mqstore.storage.codec.record import Message
 from mqstore.storage.config import StoreConfig
+from mqstore.storage.delay.timer import TimerStatus
 from mqstore.storage.lookup.pop_records import REVIVE_GROUP, REVIVE_PREFIX, source_of
 from mqstore.storage.lookup.pull_filter import parse_tags
 from mqstore.storage.message_store import MessageStore
@@ -108,6 +109,24 @@ def test_only_messages_without_an_acknowledgement_are_delivered_again(tmp_path: 
         assert receive(store, "g", "T") == [
             ("%RETRY%g_T", "T", b"body %d " % n * 10) for n in (0, 4, 9)
         ]
+
+
+def test_an_acknowledgement_that_the_timer_delivers_meanwhile_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with store_of_ten(tmp_path) as (store, revival):
+        put_revive(store, "ck", checkpoint(0, 2))
+        status, timer = store.delays.timer.status, type(store.delays.timer)
+        arrivals = [{"t": "T", "c": "g", "q": 0, "so": 0, "pt": 1, "ao": 1}]
+
+        def deliver_and_look(_: object) -> TimerStatus:
+            while arrivals:
+                put_revive(store, "ack", arrivals.pop())
+            return status()
+
+        monkeypatch.setattr(timer, "status", deliver_and_look)
+        revival.step(0)
+        assert revived(store) == [0]
 
 
 def test_a_checkpoint_waits_for_its_time_and_holds_those_behind_it(tmp_path: Path) -> None:

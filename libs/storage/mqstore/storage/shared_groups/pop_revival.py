@@ -14,6 +14,7 @@ from typing import Final
 from mqstore.storage.admin.group_offsets import Commit
 from mqstore.storage.codec import properties
 from mqstore.storage.codec.record import Message, Record
+from mqstore.storage.delay.timer import TimerStatus
 from mqstore.storage.errors import (
     OffsetRefused,
     PropertyError,
@@ -91,10 +92,13 @@ class PopRevival:
             settled = self._store.offsets.committed(REVIVE_GROUP, topic, queue_id)
             progress = _Progress(0 if settled is None else settled + 1)
             self._queues[topic, queue_id] = progress
+        timers = self._store.delays.timer.status()  # what it delivers from now on may not be read
         is_at_end = self._read(topic, queue_id, progress)
         for batch, each in list(progress.open.items()):
-            if not self._is_over(each.checkpoint.due_ms + _ARRIVAL_MS, progress, at_end=is_at_end):
-                break
+            over_ms = each.checkpoint.due_ms + _ARRIVAL_MS
+            waits = not is_at_end or _may_deliver_until(timers, over_ms)
+            if progress.reached_ms <= over_ms and (waits or self._clock.now_ms() <= over_ms):
+                break  # an acknowledgement may still arrive
             self._settle(each)
             del progress.open[batch]
             self._commit(REVIVE_GROUP, topic, queue_id, each.position)
@@ -122,14 +126,6 @@ class PopRevival:
         arrived = (record.properties or {}).get(PROPERTY_TIMER_OUT, "")
         if arrived.isdecimal():
             progress.reached_ms = max(progress.reached_ms, int(arrived))
-
-    def _is_over(self, time_ms: int, progress: _Progress, *, at_end: bool) -> bool:
-        """Whether every acknowledgement up to a time has arrived."""
-        if progress.reached_ms > time_ms:
-            return True
-        timers = self._store.delays.timer.status()
-        waits = timers.pending > 0 and (timers.next_due_ms is None or timers.next_due_ms <= time_ms)
-        return at_end and not waits and self._clock.now_ms() > time_ms
 
     def _settle(self, found: _Open) -> None:
         for offset in found.missing:
@@ -197,3 +193,7 @@ class PopRevival:
             self._store.offsets.commit(group, [Commit(topic, queue_id, offset)])
         except (OffsetRefused, QueueUnknown, TopicUnknown) as error:
             log.warning("the offset of %s is not moved: %s", group, error)
+
+
+def _may_deliver_until(timers: TimerStatus, time_ms: int) -> bool:
+    return timers.pending > 0 and (timers.next_due_ms is None or timers.next_due_ms <= time_ms)
