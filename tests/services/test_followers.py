@@ -103,6 +103,19 @@ def test_a_broker_with_what_mqstore_cannot_serve_is_refused_before_its_log_is_co
             leader.await_offset(store.log.max_offset)
 
 
+def test_a_follower_of_a_broker_without_its_address_names_what_is_not_looked_at(
+    tmp_path: Path, leader: ScriptedLeader
+) -> None:
+    given = {**SETTINGS, "ha_master_address": leader.address}
+    with writer(tmp_path / "follower", **given) as process, Client(process.url) as client:
+        await_following(client, lambda now: now.durable_offset > 0)
+        found = client.replication().following
+        assert found is not None
+        assert "masterAddress is not set" in (found.tables_reason or "")
+        process.process.terminate()
+        assert "may have what mqstore cannot serve" in process.ended()[1]
+
+
 def test_mqstore_follow_prints_its_progress_and_promote_ends_it(
     tmp_path: Path, store: MessageStore, leader: ScriptedLeader
 ) -> None:

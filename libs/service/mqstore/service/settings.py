@@ -196,7 +196,7 @@ class Settings(BaseSettings):
     """`host:port` of the HA port (`haListenPort`) of the leader whose log a SLAVE copies."""
     master_address: HostAndPort | None = None
     """`host:port` of that leader's remoting port (`listenPort`), from which a SLAVE copies topics,
-    groups and offsets. Without it they are not copied."""
+    groups and offsets. Without it they are not copied, and not looked at."""
     replica_name: Annotated[str | None, Field(pattern=r"^[!-~]{1,253}$")] = None
     """Name of this store among the replicas of its shard, by which its leader knows it; by default
     the host name, which in Kubernetes is that of the pod. It must not change."""

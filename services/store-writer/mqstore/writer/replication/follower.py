@@ -125,10 +125,6 @@ class CopiedTables:
         self.reason = reason
 
 
-async def _check_nothing() -> None:
-    """Accept every master."""
-
-
 class Follower:
     """Keeps the store's log equal to a leader's. Used on one event loop."""
 
@@ -177,7 +173,7 @@ class Follower:
         self._has_grown = asyncio.Event()
         self._reported = 0
         """The end of the log in the last report."""
-        self.check_slave: Callable[[], Awaitable[None]] = _check_nothing
+        self.check_slave: Callable[[], Awaitable[None]] = self._check_nothing
         """Called before the log of a master of RocketMQ is received; raises LeaderLogRefused."""
         self.is_slave = asyncio.Event()
         """Set while the leader is a master of RocketMQ, which sends no tables on this connection,
@@ -232,6 +228,13 @@ class Follower:
             raise _first_of(group) from None
         finally:
             writer.transport.abort()
+
+    async def _check_nothing(self) -> None:
+        """Accept every master, and note that nothing was looked at."""
+        self.tables.note(
+            "masterAddress is not set: neither are the leader's topics, groups and settings looked"
+            " at, so its log may have what mqstore cannot serve"
+        )
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect to the leader. Raises OSError."""
