@@ -68,13 +68,13 @@ def test_what_is_done_without_is_logged_once(caplog: pytest.LogCaptureFixture) -
     survey = LeaderSurvey()
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            survey.take_table(TableName.GROUPS, groups(retryQueueNums=0))
+            survey.take_table(TableName.GROUPS, groups(groupName="a" * 121))
             survey.take_table(TableName.TOPICS, topics({"topicName": "rmq_sys_UNHEARD"}))
             survey.take_settings("aclEnable=true")
             survey.take_table(TableName.TOPICS, "no JSON")
     logged = [each.getMessage() for each in caplog.records]
     assert len(logged) == 3
-    assert "no-retries" in logged[0]
+    assert "odd-group-name" in logged[0]
     assert "rmq_sys_UNHEARD" in logged[1]
     assert "aclEnable=true" in logged[2]
 

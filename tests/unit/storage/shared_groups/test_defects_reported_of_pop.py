@@ -74,6 +74,22 @@ def test_a_message_that_is_dead_before_its_copy_is_stored_is_not_lost(consumers:
     )
 
 
+def test_a_group_without_retry_queues_drops_what_is_returned_as_a_broker_does(
+    consumers: Consumers,
+) -> None:
+    """AbstractSendMessageProcessor of both versions accepts it and stores nothing."""
+    put_some(consumers.store, 4, queues=1)
+    consumers.store.groups.put("g", lambda known: replace(known, retry_queues=0))
+    given = consumers.receive().messages
+    end = consumers.store.log.max_offset
+    for level in (0, -1):
+        consumers.give_back(given.pop(0), level=level)
+    assert consumers.store.log.max_offset == end
+    consumers.clock.time_s += LEASE_S
+    again = consumers.receive().messages
+    assert [each.record.body for each in again] == [each.record.body for each in given]
+
+
 def test_retries_of_a_topic_that_was_made_again_come_to_an_end(consumers: Consumers) -> None:
     """#8479: retries went on for ever after their topic was deleted and made again."""
     store = consumers.store

@@ -105,14 +105,16 @@ ATTRIBUTES: Final[tuple[State, ...]] = (
         "batch-topic",
         "queue.type=BatchCQ",
         "batches under one queue offset each",
-        "consume the topic with the broker, and make it anew with queue.type=SimpleCQ",
+        "consume the topic with the broker, delete it with `mqadmin deleteTopic`, and make it anew "
+        "with queue.type=SimpleCQ",
         verdict=Verdict.REFUSED,
     ),
     _attribute(
         "compacted-topic",
         "cleanup.policy=COMPACTION",
         "the newest message of each key, for ever",
-        "consume the topic with the broker, and make it anew with cleanup.policy=DELETE",
+        "consume the topic with the broker, delete it with `mqadmin deleteTopic`, and make it anew "
+        "with cleanup.policy=DELETE",
         verdict=Verdict.REFUSED,
     ),
     _attribute(
@@ -136,18 +138,11 @@ GROUPS: Final[tuple[State, ...]] = (
     ),
     _group_field(
         "group-switches",
-        "consumeEnable, retryMaxTimes, retryQueueNums above 0",
-        "whether the group may consume, and its retries",
+        "consumeEnable, retryMaxTimes, retryQueueNums",
+        "whether the group may consume, and its retries; without retry queues, that what a "
+        "consumer gives back is dropped",
         "obeyed by receives, pulls and returns",
-        pattern="(consumeEnable|retryMaxTimes)=.*|retryQueueNums=[1-9].*",
-    ),
-    _group_field(
-        "no-retries",
-        "retryQueueNums=0",
-        "that a broker drops what a consumer gives back",
-        "nothing is dropped: it is delivered again from one retry queue",
-        pattern="retryQueueNums=(0|-.*)",
-        verdict=Verdict.NAMED,
+        pattern="(consumeEnable|retryMaxTimes|retryQueueNums)=.*",
     ),
     _group_field(
         "group-of-brokers",

@@ -410,15 +410,14 @@ class SharedGroups:
         reason: str = "",
         delay_s: float | None = None,
     ) -> tuple[list[ReceiptStatus], int]:
-        """Return messages: each is delivered again after a delay level, or is a dead letter.
+        """Return messages: each is delivered again after a delay level, or is a dead letter; a
+        group without retry queues drops it, as a broker does.
 
         ``level`` is RocketMQ's: 0 follows the number of retries, -1 makes a dead letter at once.
         ``delay_s`` stands for the shortest level that is as long. In an ordered group the message
-        holds its queue for ``delay_s`` or the time of the level, without either for
-        ``returned.ORDERED_DELAY_S``. Returns the statuses, and the physical offset below which the
-        log has the copies. Raises GroupNameError, GroupUnknown, LimitReached, ReceiptInvalid,
-        TopicNotWritable (the retry topic), PutRefused, StoreFailed; messages whose copies are not
-        stored stay leased.
+        holds its queue for ``delay_s``, the time of the level, or ``returned.ORDERED_DELAY_S``.
+        Returns the statuses, and the end of the copies in the log. Raises GroupNameError and errors
+        of an append; messages whose copies are not stored stay leased.
         """
         config, done = self._store.groups.use(group), Received()
         levels = self._store.delays.levels
@@ -427,8 +426,10 @@ class SharedGroups:
             level = returned.level_of_delay(levels, delay_s)
 
         def act(leases: QueueLeases, receipt: Receipt) -> ReceiptStatus:
-            place = Place(group, receipt.topic, receipt.queue_id)
-            record = self._read(place, receipt.offset)
+            if config.retry_queues <= 0 and receipt.epoch is None:
+                leases.acknowledge(receipt.offset)
+                return ReceiptStatus.OK
+            record = self._read(Place(group, receipt.topic, receipt.queue_id), receipt.offset)
             if record is None:
                 leases.lose(receipt.offset)
                 return ReceiptStatus.EXPIRED
