@@ -250,6 +250,24 @@ class Referee:
                     process.kill()
         log_path.unlink(missing_ok=True)  # another broker of the directory had it too
 
+    def mqadmin(self, *words: str) -> str:
+        """Run RocketMQ's `mqadmin`; returns what it prints. RefereeError when it fails."""
+        self.build()
+        with tempfile.TemporaryDirectory(prefix="referee-") as scratch:
+            *command, _ = self._java(Path(scratch))
+            command += ["org.apache.rocketmq.tools.command.MQAdminStartup", *words]
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=COMMAND_TIMEOUT_S,
+                check=False,
+            )
+        text = done.stdout.decode(errors="replace")
+        if done.returncode != 0:
+            raise RefereeError(text + done.stderr.decode(errors="replace")[-4000:])
+        return text
+
     def close(self) -> None:
         if self._server is not None:
             self._server.close()
@@ -457,7 +475,10 @@ class StatesBroker(_Broker):
 
     def __init__(self, process: subprocess.Popen[bytes], log_path: Path) -> None:
         super().__init__(process, log_path)
-        self._answer()  # it has started
+        started = self._answer()
+        self.address = str(started["address"])
+        """``host:port`` of its remoting server."""
+        self.name_server = str(started["nameServer"])
 
     def do(self, command: str, /, **how: Any) -> list[str]:
         """Run a command; the bodies that were consumed, if it consumes."""

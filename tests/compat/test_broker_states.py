@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,10 +20,10 @@ from tests.compat.broker_states import (
     left_by_others,
     states_of,
     with_verdict,
+    write,
 )
 from tests.compat.lives import KINDS, KINDS_OF_4, LEVELS, NOT_OURS, Account, Group, Life
 from tests.compat.referee import Referee
-from tests.free_ports import free_port
 from tests.services.service_processes import start, without_progress
 from tests.unit.untouched import entries_of
 
@@ -51,21 +50,6 @@ def of_recipes(*recipes: Recipe, quick: frozenset[str]) -> pytest.MarkDecorator:
         ],
         indirect=["referee"],
     )
-
-
-def settings_of(recipe: Recipe, store: Path) -> dict[str, Any]:
-    found = recipe.config
-    if recipe.name == "dledger":
-        found["dLegerPeers"] = f"n0-127.0.0.1:{free_port()}"
-    if recipe.name == "tiered":
-        found["tieredStoreFilePath"] = str(store.with_name("tier"))
-    return found
-
-
-def write(referee: Referee, recipe: Recipe, store: Path) -> None:
-    with referee.states(store, settings_of(recipe, store)) as broker:
-        recipe.make(broker)
-        broker.end()
 
 
 def contents_of(store: Path) -> dict[str, tuple[int, str]]:

@@ -9,7 +9,7 @@ rmq_sys_wheel_timer.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -33,6 +33,7 @@ NOWHERE: Final = -1
 
 _UNIT: Final = struct.Struct(">iqiqiqiiq")
 _SLOT: Final = struct.Struct(">qqqii")
+WHEEL_SIZE: Final = WHEEL_SLOTS * _SLOT.size
 _BLANK: Final = struct.Struct(">iqi")
 _CHECKPOINT: Final = struct.Struct(">qqqqqqq")
 _BLANK_MAGIC: Final = 0xCBD43194 - (1 << 32)
@@ -109,6 +110,12 @@ class TimerCheckpoint(NamedTuple):
         replace_file(files, path, self.encode())
 
 
+def timer_log_file_size(sizes: Iterable[int | None]) -> int:
+    """Return the size that files of the timer log have, after those that are there."""
+    least = UNIT_SIZE + _BLANK.size
+    return next((each for each in sizes if each and each >= least), TIMER_LOG_FILE_SIZE)
+
+
 class TimerLog:
     """The units in the order in which messages came; only the last files may be removed, or
     shortened. One thread."""
@@ -116,11 +123,10 @@ class TimerLog:
     def __init__(self, paths: StorePaths, seams: Seams) -> None:
         names = seams.files.list(paths.timer_log)
         stats = (seams.files.stat(paths.timer_log / name) for name in names)
-        sizes = [each.size for each in stats if each is not None and not each.is_directory]
-        size = next((each for each in sizes if each >= UNIT_SIZE + _BLANK.size), None)
+        sizes = (None if each is None or each.is_directory else each.size for each in stats)
         self._queue = MappedFileQueue(
             paths.timer_log,
-            size or TIMER_LOG_FILE_SIZE,
+            timer_log_file_size(sizes),
             seams,
             staging=paths.queue_staging,
             derived=True,
@@ -273,7 +279,7 @@ class TimerWheel:
         self._made = paths.timer_wheel.with_name(paths.timer_wheel.name + ".tmp")
         with suppress(FileNotFoundError):
             self._files.unlink(self._made)
-        self._files.create(self._made, WHEEL_SLOTS * _SLOT.size, reserve=0, sync=False)
+        self._files.create(self._made, WHEEL_SIZE, reserve=0, sync=False)
         self._mapping = self._files.map(self._made, writable=True)
         self._view = self._mapping.view
         self._place = self._made

@@ -7,6 +7,7 @@ Source: CommitLog.recoverNormally, recoverAbnormally and checkMessageAndReturnSi
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ _CRC_POSITION: Final = 8
 _SYS_FLAG_POSITION: Final = 36
 _BODY_LENGTH_POSITION: Final = 84
 """Position of the body length when both hosts are IPv4."""
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}|[0-9]{19,20}")
 _BEYOND: Final = (Kind.ENTRY_BEYOND, Kind.INDEX_BEYOND)
 _V6: Final = (SysFlag.BORN_HOST_V6, SysFlag.STORE_HOST_V6)
 
@@ -92,9 +94,13 @@ def foresee(view: StoreView, queues_end: int) -> Broker:
     return Broker(view.abort, start, end, allocates)
 
 
-def refuses_file(store_format: StoreFormat, size: int, *, is_last: bool) -> bool:
-    """Whether a file of a wrong length in ``commitlog/`` or a queue prevents the start; 5.x removes
-    a last one of no bytes."""
+def refuses_file(
+    store_format: StoreFormat, name: str, size: int, due: int, *, is_last: bool
+) -> bool:
+    """Whether a file in ``commitlog/`` or in the directory of a queue prevents the start: one whose
+    length is not ``due``, or whose name is no number. 5.x removes a last one of no bytes."""
+    if size == due:
+        return _NUMBER.fullmatch(name) is None
     return not (store_format is StoreFormat.V5_X and size == 0 and is_last)
 
 

@@ -161,7 +161,7 @@ _ALWAYS: Final[dict[Kind, str]] = {
     Kind.INDEX_CHAIN: "not noticed: queries miss the older part of the chain",
     Kind.INDEX_ITEM: "not noticed: a query reads the record and the client drops it",
     Kind.INDEX_BEYOND: "a query that meets it logs an error and leaves it out",
-    Kind.CONFIG: "falls back to the .bak; without a readable one it does not start",
+    Kind.CONFIG: "falls back to the .bak; without one it begins with an empty table",
     Kind.CONFIG_BACKUP: "no effect while the file itself can be read",
     Kind.OURS: "none: it does not look at these files",
     Kind.STRAY_REFUSED: "refuses to start",

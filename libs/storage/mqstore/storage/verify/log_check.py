@@ -93,7 +93,8 @@ class LogCheck:
         for segment in segments.empty:
             what = "no bytes: a halt came while it was made"
             is_last = segment is segments.empty[-1]
-            stops = refuses_file(self._store.format, 0, is_last=is_last)
+            name = segment.path.name
+            stops = refuses_file(self._store.format, name, 0, size, is_last=is_last)
             finding = self._finding(Kind.SEGMENT_LENGTH, segment, 0, what)
             yield finding if stops else replace(finding, broker=REMOVES)
 

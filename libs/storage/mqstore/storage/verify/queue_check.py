@@ -16,6 +16,7 @@ from mqstore.storage.layout import (
     QUEUED_TYPES,
     SCHEDULE_TOPIC,
     TRANSACTION_MASK,
+    StoreFormat,
 )
 from mqstore.storage.log.multi_dispatch import dispatched_queues, further_queues
 from mqstore.storage.mapped.mapped_file_queue import StrayFile, StrayReason
@@ -26,7 +27,7 @@ from mqstore.storage.queues.consume_queues import ConsumeQueues
 from mqstore.storage.queues.queue_entry import QueueEntry
 from mqstore.storage.tables.config_tables import DelayOffsets
 from mqstore.storage.verify.broker import refuses_file
-from mqstore.storage.verify.finding import REFUSES, REMOVES, Finding, Kind
+from mqstore.storage.verify.finding import REFUSES, REMOVES, Finding, Kind, effect
 from mqstore.storage.verify.store_at_rest import StoreAtRest
 
 Place = tuple[str, int, int]
@@ -176,17 +177,30 @@ class QueueCheck:
         topic, *queue = stray.path.parent.relative_to(root).parts or ("",)
         if not queue:
             return Finding(Kind.STRAY, name, what, store.broker.predict(Kind.STRAY))
-        is_last = stray.path.name == max(store.seams.files.list(stray.path.parent), default="")
-        stops = refuses_file(store.format, stray.size, is_last=is_last)
+        stat = store.seams.files.stat(stray.path)
+        is_directory = stat is not None and stat.is_directory
+        if is_directory and store.format is StoreFormat.V5_X:
+            return Finding(Kind.STRAY, name, what, store.broker.predict(Kind.STRAY))
+        kind = Kind.STRAY_REFUSED if stray.reason is StrayReason.NAME else Kind.QUEUE_FILE
         return Finding(
-            kind=Kind.STRAY_REFUSED if stray.reason is StrayReason.NAME else Kind.QUEUE_FILE,
+            kind=kind,
             file=name,
             what=what,
-            broker=REFUSES if stops else REMOVES,
+            broker=self._effect_of(stray),
             offset=0,
             topic=topic,
             queue_id=int(queue[0]),
         )
+
+    def _effect_of(self, stray: StrayFile) -> str:
+        store, name = self._store, stray.path.name
+        is_ext = stray.path.is_relative_to(store.paths.consume_queue_ext)
+        config = store.config
+        due = config.mapped_file_size_consume_queue_ext if is_ext else config.queue_file_size
+        is_last = name == max(store.seams.files.list(stray.path.parent), default="")
+        if refuses_file(store.format, name, stray.size, due, is_last=is_last):
+            return REFUSES
+        return REMOVES if stray.size == 0 else effect(Kind.QUEUE_FILE, crashed=store.view.abort)
 
     def _gaps(self, queue: ConsumeQueue) -> Iterator[Finding]:
         expected = queue.files.min_offset

@@ -10,6 +10,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from mqstore.storage import inventory, own_files
+from mqstore.storage.delay.timer_files import WHEEL_SIZE, timer_log_file_size
 from mqstore.storage.inventory import Subject, Verdict
 from mqstore.storage.layout import CHECKPOINT_SIZE, StoreFormat
 from mqstore.storage.metadata import (
@@ -29,17 +30,27 @@ from mqstore.storage.recovery import accepted_loss
 from mqstore.storage.recovery.report import RecoveryReport
 from mqstore.storage.retention import archive, pins
 from mqstore.storage.seams import FileSystem
-from mqstore.storage.tables import table_text
+from mqstore.storage.tables import offsets_file, table_text
 from mqstore.storage.tables.change_journal import decode_lines
 from mqstore.storage.tables.config_tables import TopicTable
 from mqstore.storage.tables.consumer_filters import ConsumerFilters
 from mqstore.storage.tables.subscription_groups import SubscriptionGroups
 from mqstore.storage.verify.broker import refuses_file
-from mqstore.storage.verify.finding import REMOVES, Finding, Kind
+from mqstore.storage.verify.finding import REFUSES, REMOVES, Finding, Kind
 from mqstore.storage.verify.store_at_rest import StoreAtRest
 
 _BACKUP_SUFFIX: Final = ".bak"
 _JSON_SUFFIX: Final = ".json"
+_TIMER_METRICS: Final = "timermetrics"
+_READ_BY_BOTH: Final = frozenset(
+    {"topics.json", "subscriptionGroup.json", "consumerFilter.json", "delayOffset.json"}
+)
+_READ_AT_START: Final = {
+    StoreFormat.V4_9: _READ_BY_BOTH,
+    StoreFormat.V5_X: _READ_BY_BOTH
+    | {"topicQueueMapping.json", "consumerOrderInfo.json", _TIMER_METRICS},
+}
+"""Those besides the offsets of groups."""
 _INVENTORY: Final = {Verdict.REFUSED: Kind.STATE_REFUSED, Verdict.NAMED: Kind.STATE_NAMED}
 _JOURNALED: Final = tuple(
     table.file_name for table in (TopicTable, SubscriptionGroups, ConsumerFilters)
@@ -76,6 +87,7 @@ class SmallFilesCheck:
         yield from self._close_state()
         yield from self._checkpoint(newest_ms)
         yield from self._config()
+        yield from self._timer()
         yield from self._ours()
         yield from self._strays()
 
@@ -109,18 +121,66 @@ class SmallFilesCheck:
                 yield self._of(Kind.CHECKPOINT, path, what, offset=8 * position)
 
     def _config(self) -> Iterator[Finding]:
-        for name in self._files.list(self._paths.config):
-            path = self._paths.config / name
-            if name.removesuffix(_BACKUP_SUFFIX).endswith(_JSON_SUFFIX):
-                yield from self._table(path)
+        names = {each.removesuffix(_BACKUP_SUFFIX) for each in self._files.list(self._paths.config)}
+        for name in sorted(names):
+            if name.endswith(_JSON_SUFFIX) or name == _TIMER_METRICS:
+                yield from self._table(self._paths.config / name)
 
     def _table(self, path: Path) -> Iterator[Finding]:
+        """Yield the findings of a table and its ``.bak``. A broker begins with an empty table where
+        both are missing or empty, and does not start where it falls back to one it cannot read."""
+        backup = path.with_name(path.name + _BACKUP_SUFFIX)
+        why, why_backup = self._why_unreadable(path), self._why_unreadable(backup)
+        needs_backup = why is not None or not self._has_bytes(path)
+        is_read = path.name in self._read_at_start()
+        stops = is_read and needs_backup and why_backup is not None and self._has_bytes(backup)
+        for kind, each, text in (
+            (Kind.CONFIG, path, why),
+            (Kind.CONFIG_BACKUP, backup, why_backup),
+        ):
+            if text is not None:
+                found = self._of(kind, each, f"cannot be read: {text}")
+                yield replace(found, broker=REFUSES) if stops else found
+
+    def _read_at_start(self) -> frozenset[str]:
+        """Return the tables without which, or their ``.bak``, a broker does not start."""
+        offsets = offsets_file.find(self._files, self._paths)
+        return _READ_AT_START[self._store.format] | {offsets.name}
+
+    def _why_unreadable(self, path: Path) -> str | None:
+        """Return why a table that is there cannot be read, else None."""
+        if self._files.stat(path) is None:
+            return None
         try:
             table_text.parse(path.name, self._files.read(path).decode())
         except ValueError as error:
-            is_backup = path.name.endswith(_BACKUP_SUFFIX)
-            kind = Kind.CONFIG_BACKUP if is_backup else Kind.CONFIG
-            yield self._of(kind, path, f"cannot be read: {error}")
+            return str(error)
+        return None
+
+    def _has_bytes(self, path: Path) -> bool:
+        stat = self._files.stat(path)
+        return stat is not None and stat.size > 0
+
+    def _timer(self) -> Iterator[Finding]:
+        """Yield the timer's files of lengths with which a broker of 5.x does not start."""
+        if self._store.format is not StoreFormat.V5_X:
+            return
+        wheel, log = self._paths.timer_wheel, self._paths.timer_log
+        names = self._files.list(log)
+        sizes = {each: self._size_of(log / each) for each in names}
+        due = timer_log_file_size(sizes[each] for each in names)
+        lengths = [(wheel, self._size_of(wheel), WHEEL_SIZE)]
+        lengths += [(log / each, sizes[each], due) for each in names]
+        for path, size, wanted in lengths:
+            is_removed = size == 0 and path in (wheel, log / max(names, default=""))
+            if size is not None and size != wanted and not is_removed:
+                what = f"{size} bytes; {wanted} are due"
+                yield replace(self._of(Kind.STRAY_REFUSED, path, what), broker=REFUSES)
+
+    def _size_of(self, path: Path) -> int | None:
+        """Return the size of a file; None where there is none."""
+        stat = self._files.stat(path)
+        return None if stat is None or stat.is_directory else stat.size
 
     # ours ---------------------------------------------------------------------------------
 
@@ -262,7 +322,8 @@ class SmallFilesCheck:
             return self._of(Kind.STRAY, path, "a directory beside the segments")
         is_last = path.name == max(self._files.list(path.parent), default="")
         size = 0 if stat is None else stat.size
-        stops = refuses_file(self._store.format, size, is_last=is_last)
+        due = self._store.config.mapped_file_size_commit_log
+        stops = refuses_file(self._store.format, path.name, size, due, is_last=is_last)
         return found if stops else replace(found, broker=REMOVES)
 
     def _of(self, kind: Kind, path: Path, what: str, *, offset: int | None = None) -> Finding:
