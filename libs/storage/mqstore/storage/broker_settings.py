@@ -262,8 +262,8 @@ HANDLED: Final = (
     _refused(
         "storeType",
         "default",
-        "mqstore keeps queues and tables in files, not in RocksDB: start the broker once with "
-        "storeType=default, and let it write its tables with `mqadmin rocksDBConfigToJson`",
+        "mqstore keeps queues and tables in files, not in RocksDB: let the broker write its tables "
+        "with `mqadmin rocksDBConfigToJson`, and start it once with storeType=default",
     ),
     _refused(
         "rocksdbCQDoubleWriteEnable",
@@ -274,8 +274,8 @@ HANDLED: Final = (
     _refused(
         "configManagerVersion",
         "v1",
-        "topics, groups and offsets are in RocksDB (config/metadata), which mqstore does not read: "
-        "let RocketMQ write them to config/*.json with `mqadmin rocksDBConfigToJson`",
+        "topics, groups and offsets are in RocksDB (config/rdb), which mqstore does not read: "
+        "follow the running broker, which hands them over, then remove the line",
     ),
     _refused(
         "transRocksDBEnable",
@@ -287,15 +287,15 @@ HANDLED: Final = (
     _refused(
         "timerRocksDBEnable",
         "false",
-        "messages with a time are in RocksDB, from where mqstore does not deliver them: start the "
-        "broker with false until they are delivered, then remove the line",
+        "messages with a time are in RocksDB, from where mqstore does not deliver them: stop the "
+        "broker, remove rocksdbstore/ and the line, and they are delivered from the log",
         copies=True,
     ),
     _refused(
         "popConsumerKVServiceEnable",
         "false",
         "what POP consumers have taken is in RocksDB (kvStore): let the broker write it to the log "
-        "with `mqadmin exportPopRecord`",
+        "with `mqadmin exportPopRecord`, started with false and popConsumerKVServiceInit=true",
         copies=True,
     ),
     _refused(

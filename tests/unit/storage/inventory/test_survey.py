@@ -55,6 +55,7 @@ CASES = {
     "ordered-pop": ("config/consumerOrderInfo.json", {"table": {"T@g": {}}}),
     "request-modes": ("config/messageRequestMode.json", {"messageRequestModeMap": {"T": {}}}),
     "tables-in-rocksdb": ("config/topics/000012.sst", b"x"),
+    "tables-of-v2": ("config/rdb/000012.sst", b"x"),
     "acl": ("config/users/CURRENT", b"x"),
     "tiered": ("config/tieredStoreMetadata.json", {"commitLogFileSegmentTable": {"T": {}}}),
     "broker-properties": ("config/broker.properties", b"x"),
@@ -76,7 +77,6 @@ CASES = {
     "priority-topic": ("config/topics.json", topic(**{"message.type": "PRIORITY"})),
     "static-subscription": group_field("subscriptionDataSet", [{"topic": "T"}]),
     "odd-group-name": group_field("groupName", "a" * 121),
-    "no-retries": group_field("retryQueueNums", 0),
     "own-retry-policy": group_field(
         "groupRetryPolicy", {"type": "EXPONENTIAL", "exponentialRetryPolicy": {"max": 7_200_000}}
     ),

@@ -17,8 +17,12 @@ _COPIES: Final = r"(\.bak|\.tmp)?"
 _REFUSED: Final = {"verdict": Verdict.REFUSED, "versions": V5}
 _NAMED: Final = {"verdict": Verdict.NAMED, "versions": V5}
 _EXPORT: Final = (
-    "let RocketMQ write them to config/*.json with `mqadmin rocksDBConfigToJson`, then remove the "
-    "directory"
+    "let the running broker write them to config/*.json with `mqadmin rocksDBConfigToJson -b "
+    "ADDRESS`, stop it, then remove the directories"
+)
+_FOLLOW: Final = (
+    "no command of RocketMQ writes them to files: copy the store without this directory while its "
+    "broker runs, and follow the broker (haMasterAddress and masterAddress), which hands them over"
 )
 
 FILES: Final[tuple[State, ...]] = (
@@ -116,7 +120,8 @@ FILES: Final[tuple[State, ...]] = (
         "static-topics",
         "config/topicQueueMapping.json",
         "topics whose queues are mapped over brokers",
-        "make the topics anew as ordinary ones: the mapped queue numbers are in no record",
+        "consume the topics with the broker, delete them with `mqadmin deleteTopic`, and make them "
+        "anew as ordinary ones: the mapped queue numbers are in no record",
         pattern=r"config/topicQueueMapping\.json",
         content=Content.MEMBERS,
         members=("topicQueueMappingInfoMap",),
@@ -168,16 +173,24 @@ FILES: Final[tuple[State, ...]] = (
     ),
     _file(
         "tables-in-rocksdb",
-        "config/topics/, subscriptionGroups/, consumerOffsets/, metadata/, rdb/",
-        "topics, groups and offsets of a broker that keeps them in RocksDB",
+        "config/topics/, subscriptionGroups/, consumerOffsets/, metadata/",
+        "topics, groups and offsets of a broker with storeType=defaultRocksDB",
         _EXPORT,
-        pattern=r"config/(topics|subscriptionGroups|consumerOffsets|metadata|rdb)",
+        pattern=r"config/(topics|subscriptionGroups|consumerOffsets|metadata)",
+        content=Content.ROCKSDB,
+        **_REFUSED,
+    ),
+    _file(
+        "tables-of-v2",
+        "config/rdb",
+        "topics, groups and offsets of a broker with configManagerVersion=v2",
+        _FOLLOW,
         content=Content.ROCKSDB,
         **_REFUSED,
     ),
     _file(
         "tables-in-rocksdb-none",
-        "the same directories, empty",
+        "these directories, empty",
         "nothing",
         "left unchanged",
         pattern=r"config/(topics|subscriptionGroups|consumerOffsets|metadata|rdb)",
@@ -195,8 +208,8 @@ FILES: Final[tuple[State, ...]] = (
         "tiered",
         "config/tieredStoreMetadata.json",
         "messages in tiered storage",
-        "messages older than the log are in the tier alone: read them through the broker first, "
-        "let it delete the tier (tieredStoreFileReservedTime), then remove the file",
+        "messages older than the log are in the tier alone: consume them with the broker first, "
+        "start it once without messageStorePlugIn, stop it, then remove the file",
         pattern=r"config/tieredStoreMetadata\.json",
         content=Content.MEMBERS,
         members=(
@@ -226,7 +239,8 @@ FILES: Final[tuple[State, ...]] = (
         "batch-queues",
         "batchconsumequeue",
         "queues of topics with queue.type=BatchCQ",
-        "consume these topics with the broker, and make them anew with queue.type=SimpleCQ",
+        "consume these topics with the broker, delete them with `mqadmin deleteTopic`, and make "
+        "them anew with queue.type=SimpleCQ",
         content=Content.FILES,
         **_REFUSED,
     ),
@@ -242,7 +256,8 @@ FILES: Final[tuple[State, ...]] = (
         "compaction",
         "compaction/compactionLog",
         "the newest message of each key of topics with cleanup.policy=COMPACTION",
-        "consume these topics with the broker, and make them anew with cleanup.policy=DELETE",
+        "consume these topics with the broker, delete them with `mqadmin deleteTopic`, stop it, "
+        "then remove the directory compaction",
         content=Content.FILES,
         **_REFUSED,
     ),
@@ -258,8 +273,8 @@ FILES: Final[tuple[State, ...]] = (
         "timers-in-rocksdb",
         "rocksdbstore",
         "timed messages, half messages or the index of a broker that keeps them in RocksDB",
-        "start its broker once with timerRocksDBEnable=false, transRocksDBEnable=false and "
-        "indexRocksDBEnable=false until they are delivered; then remove the directory",
+        "let its broker decide the transactions, stop it, then remove the directory: messages with "
+        "a time are delivered from the log, and keys are indexed from it",
         content=Content.ROCKSDB,
         **_REFUSED,
     ),
@@ -275,8 +290,9 @@ FILES: Final[tuple[State, ...]] = (
         "pop-in-rocksdb",
         "kvStore",
         "what POP consumers have taken, of popConsumerKVServiceEnable=true",
-        "let its broker write them to the log, by `mqadmin exportPopRecord` with "
-        "popConsumerKVServiceEnable=false; then remove the directory",
+        "start its broker with popConsumerKVServiceEnable=false and popConsumerKVServiceInit=true, "
+        "let it write them to the log with `mqadmin exportPopRecord -b ADDRESS`, stop it, then "
+        "remove the directory",
         content=Content.ROCKSDB,
         **_REFUSED,
     ),
