@@ -1,0 +1,42 @@
+"""docs/architecture.md names the operations that FastAPI does not serve."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from mqstore.coordinator.service import CoordinatorService
+from mqstore.query.__main__ import build as build_query
+from mqstore.service.settings import Settings
+from mqstore.writer.__main__ import build as build_writer
+
+DOCUMENT: Final = Path(__file__).parents[3] / "docs" / "architecture.md"
+SERVICES: Final[dict[str, Callable[[Settings], Any]]] = {
+    "store-writer": build_writer,
+    "query": build_query,
+    "transaction-coordinator": CoordinatorService,
+}
+METHODS: Final = {"get", "put", "post", "patch", "delete"}
+
+
+def test_the_document_names_and_counts_what_fastapi_does_not_serve(tmp_path: Path) -> None:
+    async def look() -> tuple[int, dict[str, set[str]]]:
+        count, hot = 0, {}
+        for name, build in SERVICES.items():
+            service = build(Settings(store=tmp_path / "store"))
+            paths = service.api.app.openapi()["paths"].values()
+            count += sum(len(METHODS & {*each}) for each in paths)
+            operations = (route.operation for route in service.front._hot)
+            hot[name] = {each["operationId"] for each in operations if each is not None}
+        return count, hot
+
+    count, hot = asyncio.run(look())
+    text = DOCUMENT.read_text()
+    rows = {name: re.search(rf"^\| {name} \| (`.+`) \|$", text, re.MULTILINE) for name in hot}
+    named = {name: {*re.findall(r"`(\w+)`", row[1])} for name, row in rows.items() if row}
+    assert named == hot
+    of_hot = sum(map(len, hot.values()))
+    assert f"FastAPI serves {count - of_hot} of the {count} operations. The other {of_hot}" in text
