@@ -8,7 +8,7 @@ from tests.mutations.breaking import Mutation
 
 _ELECTION: Final = "mqstore.service.election"
 _ROLES: Final = "mqstore.writer.replication.roles"
-_IN_SYNC: Final = "mqstore.writer.replication.in_sync"
+_IN_SYNC: Final = "mqstore.storage.replication.in_sync"
 _HISTORY: Final = "mqstore.storage.metadata.log_history"
 _DELETED: Final = "mqstore.storage.metadata.deleted_topics"
 _LEADER: Final = "tests.simulation.shard.model_leader"

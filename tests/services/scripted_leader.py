@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from mqstore.service.ha_handover import REQUEST as HANDOVER_REQUEST
 from mqstore.storage import MessageStore
+from mqstore.storage.replication.ha_handover import REQUEST as HANDOVER_REQUEST
 
 FRAME_SIZE = 20_000
 HEARTBEAT_S = 0.05

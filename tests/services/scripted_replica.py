@@ -11,15 +11,15 @@ from typing import Final
 
 import msgspec
 
-from mqstore.service import ha_handover, ha_tables
-from mqstore.service.ha_frames import (
+from mqstore.storage.replication import ha_handover, ha_tables
+from mqstore.storage.replication.ha_frames import (
     HEADER,
     FrameReader,
     Tables,
     encode_report,
     encode_tables_report,
 )
-from mqstore.service.ha_handover import FollowerIntroduction, LeaderIntroduction
+from mqstore.storage.replication.ha_handover import FollowerIntroduction, LeaderIntroduction
 
 STORE_ID: Final = "0" * 32
 """Any id will do: a follower's store is its own."""

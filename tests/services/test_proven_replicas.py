@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mqstore.client import NewMessage, ProblemError
-from mqstore.service import ha_handover
-from mqstore.service.ha_frames import encode_report
+from mqstore.storage.replication import ha_handover
+from mqstore.storage.replication.ha_frames import encode_report
 from tests.services.elected_replicas import Replica, elected
 
 TOPIC = "orders"

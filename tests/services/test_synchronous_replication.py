@@ -14,8 +14,8 @@ import pytest
 
 from mqstore.client import Client, NewMessage, ProblemError
 from mqstore.service.configuration_error import ConfigurationError
-from mqstore.service.ha_frames import Frame, FrameReader, encode_report
 from mqstore.service.sockets import bind
+from mqstore.storage.replication.ha_frames import Frame, FrameReader, encode_report
 from tests.services.service_processes import Process, query, writer
 
 TOPIC: Final = "orders"

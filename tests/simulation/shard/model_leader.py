@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sized
 from typing import TYPE_CHECKING, Final
 
-from mqstore.writer.replication.in_sync import InSyncSet
+from mqstore.storage.replication import InSyncSet
 from tests.simulation.shard.ledger import Record
 from tests.simulation.shard.messages import (
     Deletions,

@@ -17,8 +17,6 @@ from mqstore.service.settings import Settings
 from mqstore.service.tls import ServerTls
 
 NAMES: Final = "haTlsCert, haTlsKey or haTlsCa"
-HELLO: Final = b"\x16\x03"
-"""Begin of a TLS connection: a record of type handshake, of version 3."""
 
 
 class HaTls:

@@ -43,6 +43,7 @@ __all__ = [
     "reads",
     "rebuild",
     "repair",
+    "replication",
     "retention",
     "settings",
     "shared_groups",

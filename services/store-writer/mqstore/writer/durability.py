@@ -9,7 +9,7 @@ import msgspec
 
 from mqstore.storage.errors import FlushTimeout, StoreFailed
 from mqstore.storage.puts import OffsetRequest, RequestService
-from mqstore.writer.waits import Callback, Waiter, WaitError
+from mqstore.writer.waits import Callback, Loop, Timer, Waiter, WaitError
 
 
 class _Wait(msgspec.Struct, gc=False):
@@ -28,15 +28,21 @@ class DurabilityWaiter(Waiter):
     """
 
     def __init__(
-        self, service: RequestService, timeout_s: float, *, place: str = "on disk"
+        self,
+        service: RequestService,
+        timeout_s: float,
+        *,
+        place: str = "on disk",
+        loop: Loop | None = None,
     ) -> None:
+        """``loop`` is by default the running one."""
         self._service = service
         self._place = place
         self._timeout_s = timeout_s
-        self._loop = asyncio.get_running_loop()
+        self._loop: Loop = loop or asyncio.get_running_loop()
         self._waiting: list[_Wait] = []
         """In the order of arrival, which is that of the deadlines."""
-        self._deadline: asyncio.TimerHandle | None = None
+        self._deadline: Timer | None = None
         """One timer for all waits, because a timer for each is the largest cost of a wait."""
         self._is_requested = False
 

@@ -57,7 +57,7 @@ from mqstore.writer.store_observer import StoreObserver
 from mqstore.writer.transactions.metrics import TransactionMetrics
 from mqstore.writer.transactions.producers import Producers
 from mqstore.writer.transactions.shard_transactions import ShardTransactions
-from mqstore.writer.waits import DISK, REPLICA, FencedWaiter, Waiter, WaiterForBoth
+from mqstore.writer.waits import DISK, REPLICA, Waiter, reply_waiters
 from mqstore.writer.writable_shards import WritableShards
 
 log = logs.get(__name__)
@@ -411,21 +411,15 @@ class WriterService:
         if store.commits is not None:
             self.commits = DurabilityWaiter(store.commits, timeout_s, place="in the page cache")
         settings = self.settings
-        replicas = ReplicaWaiter(
-            self.replica.leader.ha,
-            settings.slave_timeout / 1000,
-            settings.ha_slave_fallbehind_max,
-            self.replica.leader.acknowledged,
-        )
-        leader = self.replica.leader
+        leader, slaves_s = self.replica.leader, settings.slave_timeout / 1000
+        behind_max = settings.ha_slave_fallbehind_max
+        replicas = ReplicaWaiter(leader.connections, slaves_s, behind_max, leader.acknowledged)
         self._changes = ReplicaWaiter(
-            leader.ha, settings.slave_timeout / 1000, sys.maxsize, leader.tables_acknowledged
+            leader.connections, slaves_s, sys.maxsize, leader.tables_acknowledged
         )
-        both = WaiterForBoth(self._durability, replicas)
-        self._waiters = {DISK: self._durability, REPLICA: replicas, DISK | REPLICA: both}
-        if settings.election_lease is not None:
-            fenced = partial(FencedWaiter, leads=lambda: self.replica.leads)
-            self._waiters = {waits: fenced(each) for waits, each in self._waiters.items()}
+        is_elected = settings.election_lease is not None
+        leads = (lambda: self.replica.leads) if is_elected else None
+        self._waiters = reply_waiters(self._durability, replicas, leads)
         self._store, self._retrying = store, None
         if store.receiver is None:
             self._lead(store)

@@ -6,7 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Any, Final, Protocol
 
 from mqstore.service.slave_errors import LeadLost
 from mqstore.storage.errors import FlushTimeout, StoreFailed
@@ -17,6 +17,35 @@ Callback = Callable[[WaitError | None], object]
 DISK: Final = 1
 REPLICA: Final = 2
 """Conditions of a reply, which add up; 0 is none. The kernel has the same numbers."""
+
+
+class Timer(Protocol):
+    """``asyncio.TimerHandle``."""
+
+    def cancel(self) -> None:
+        """Do not call."""
+
+
+class Loop(Protocol):
+    """The event loop, as far as waits use it."""
+
+    def time(self) -> float:
+        """Monotonic seconds."""
+
+    def call_soon(self, callback: Callable[..., object], *given: Any) -> object:
+        """Call behind what is being done."""
+
+    def call_soon_threadsafe(self, callback: Callable[..., object], *given: Any) -> object:
+        """Call soon, from any thread."""
+
+    def call_later(self, delay: float, callback: Callable[..., object], *given: Any) -> Timer:
+        """Call after some seconds."""
+
+    def call_at(self, when: float, callback: Callable[..., object], *given: Any) -> Timer:
+        """Call at a time."""
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Report the exception of a callback."""
 
 
 class Waiter(ABC):
@@ -89,3 +118,18 @@ class FencedWaiter(Waiter):
 
     def _check(self, callback: Callback, error: WaitError | None) -> None:
         callback(LeadLost() if error is None and not self._leads() else error)
+
+
+def reply_waiters(
+    disk: Waiter, replica: Waiter, leads: Callable[[], bool] | None
+) -> dict[int, Waiter]:
+    """Return the waiters of replies by their conditions. ``leads`` is None where no other process
+    may lead."""
+    waiters: dict[int, Waiter] = {
+        DISK: disk,
+        REPLICA: replica,
+        DISK | REPLICA: WaiterForBoth(disk, replica),
+    }
+    if leads is None:
+        return waiters
+    return {waits: FencedWaiter(each, leads) for waits, each in waiters.items()}

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.service.ha_frames import encode_fetched, encode_tables_report
 from mqstore.storage.admin import Commit
 from mqstore.storage.errors import RepairRefused
+from mqstore.storage.replication.ha_frames import encode_fetched, encode_tables_report
 from mqstore.storage.status import BEFORE_LOG, TableBatch, TableName
 from mqstore.writer.replication import ha_server, slave
 from tests.unit.storage.stores import put_some
@@ -34,7 +34,7 @@ def test_a_follower_gets_all_tables_and_then_what_changes(root: Path) -> None:
         assert (before_log.version, _names(before_log)) == (0, set(BEFORE_LOG))
         end, all_tables = await follower.until_tables()
         assert (end, _names(all_tables)) == (store.log.max_offset, {*TableName} - BEFORE_LOG)
-        (slave,) = served.server.slaves
+        (slave,) = served.server.connections.slaves
         assert slave.tables == 0
         follower.send(encode_tables_report(all_tables.version))
         await served.until(lambda: slave.tables == all_tables.version == store.table_feed.version)
@@ -85,10 +85,10 @@ def test_tables_wait_until_what_they_refer_to_is_confirmed(root: Path) -> None:
         follower.report(0)
         _, batch = await follower.until_tables()
         assert _names(batch) == set(BEFORE_LOG)
-        (slave,) = served.server.slaves
+        (slave,) = served.server.connections.slaves
         await served.until(lambda: slave.awaits_confirmed == end)
         put_some(served.store, 3, start=3)
-        served.server.send_now()
+        served.server.connections.send_now()
         await follower.log_from(0, served.store.log.max_offset)
         served.confirm(end)
         sent, batch = await follower.until_tables()
@@ -136,8 +136,8 @@ def test_a_follower_cannot_acknowledge_tables_that_it_was_not_sent(root: Path) -
         await follower.until_tables()
         await follower.until_tables()
         follower.send(encode_tables_report(served.store.table_feed.version + 1))
-        await served.until(lambda: not served.server.slaves)
-        assert served.server.refused == 1
+        await served.until(lambda: not served.server.connections.slaves)
+        assert served.server.connections.refused == 1
 
     run_served(root, scenario)
 
@@ -149,7 +149,7 @@ def test_a_follower_with_the_name_of_its_leader_is_copied_to_with_a_warning(
         follower = await served.slave(None)
         await follower.introduce("leader")
         follower.report(0)
-        await served.until(lambda: len(served.server.slaves) == 1)
+        await served.until(lambda: len(served.server.connections.slaves) == 1)
 
     run_served(root, scenario)
     assert "never in sync: give it another one" in capsys.readouterr().out
@@ -179,7 +179,7 @@ async def _follower(served: Served, name: str) -> RawSlave:
     follower = await served.slave(None)
     await follower.introduce(name)
     follower.report(0)
-    await served.until(lambda: name in [each.name for each in served.server.slaves])
+    await served.until(lambda: name in [each.name for each in served.server.connections.slaves])
     return follower
 
 
@@ -240,6 +240,6 @@ def test_a_range_that_was_not_requested_ends_the_connection(root: Path) -> None:
     async def scenario(served: Served) -> None:
         follower = await _follower(served, "one")
         follower.send(encode_fetched(0, b"bytes"))
-        await served.until(lambda: not served.server.slaves)
+        await served.until(lambda: not served.server.connections.slaves)
 
     run_served(root, scenario)

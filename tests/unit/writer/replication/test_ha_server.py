@@ -12,8 +12,13 @@ from typing import Any, Final
 
 import pytest
 
-from mqstore.service import ha_handover, ha_proof, ha_tables
-from mqstore.service.ha_frames import (
+from mqstore.service.rate import Rate
+from mqstore.service.replica_secret import ReplicaSecret
+from mqstore.service.settings import Settings
+from mqstore.service.sockets import bind
+from mqstore.storage.message_store import MessageStore
+from mqstore.storage.replication import ha_handover, ha_tables
+from mqstore.storage.replication.ha_frames import (
     HEADER,
     Confirmation,
     Fetch,
@@ -22,12 +27,8 @@ from mqstore.service.ha_frames import (
     Tables,
     encode_report,
 )
-from mqstore.service.ha_handover import FollowerIntroduction, LeaderIntroduction
-from mqstore.service.ha_proof import Challenge, Proven, ReplicaSecret
-from mqstore.service.rate import Rate
-from mqstore.service.settings import Settings
-from mqstore.service.sockets import bind
-from mqstore.storage.message_store import MessageStore
+from mqstore.storage.replication.ha_handover import FollowerIntroduction, LeaderIntroduction
+from mqstore.storage.replication.ha_proof import Challenge, FollowerProof, Proven, decode_first
 from mqstore.storage.status import Epoch, TableBatch
 from mqstore.writer.replication.admission import Admission
 from mqstore.writer.replication.ha_server import HaServer
@@ -44,6 +45,12 @@ SOME: Final = 700
 """Messages that fill several segments."""
 
 
+async def message_of(reader: asyncio.StreamReader) -> bytes:
+    """The JSON of the next message before the log. EOFError when the connection has ended."""
+    _, size = HEADER.unpack(await reader.readexactly(HEADER.size))
+    return await reader.readexactly(size)
+
+
 class RawSlave:
     """A slave as bytes on a socket."""
 
@@ -56,9 +63,11 @@ class RawSlave:
     async def prove(self, secret: ReplicaSecret, of: Proven) -> None:
         """Request a hand-over, and prove to have the secret."""
         self.send(ha_handover.REQUEST)
-        challenge = await ha_proof.read_first(self._reader)
+        challenge = decode_first(await message_of(self._reader))
         assert isinstance(challenge, Challenge)
-        await secret.prove(challenge, self._reader, self._writer, of)
+        proof = FollowerProof(secret.keys(), challenge, of, "0" * 64)
+        self.send(proof.message)
+        proof.check(await message_of(self._reader))
 
     def send(self, data: bytes) -> None:
         self._writer.write(data)
@@ -73,7 +82,7 @@ class RawSlave:
         ``proven``: it has requested it, and proved itself."""
         if not proven:
             self.send(ha_handover.REQUEST)
-        leader = await ha_handover.read(self._reader, LeaderIntroduction)
+        leader = ha_handover.decode_introduction(await message_of(self._reader), LeaderIntroduction)
         history = replace(leader.history, start=0, end=0)
         self._frames = FrameReader(has_checksum=True)
         fields = ha_handover.fields_of(store_id, replace(history, **changes))
@@ -160,7 +169,7 @@ class Served:
 
     def confirm(self, offset: int = 1 << 40) -> None:
         """Confirm the log up to an offset, by default all that is ever stored."""
-        self.server.confirm(Confirmation(offset, in_sync=1))
+        self.server.connections.confirm(Confirmation(offset, in_sync=1))
 
     async def until(self, holds: Callable[[], bool]) -> None:
         while not holds():  # noqa: ASYNC110 - values of another task
@@ -239,7 +248,7 @@ def test_nothing_is_sent_before_the_first_report(root: Path) -> None:
         for byte in encode_report(0)[:7]:
             slave.send(bytes([byte]))
         await asyncio.sleep(0.05)
-        assert served.server.slaves == []
+        assert served.server.connections.slaves == []
         slave.send(encode_report(0)[7:])
         assert await slave.log_from(0, served.store.log.max_offset) == served.log
 
@@ -255,15 +264,17 @@ def test_two_slaves_copy_and_acknowledge_on_their_own(root: Path) -> None:
         first.report(100)
         second.report(1000)
         second.send(encode_report(2000) + encode_report(end) + b"\0\0")  # a part of a report
-        await served.until(lambda: served.server.acknowledged_by(1) == end)
+        await served.until(lambda: served.server.connections.acknowledged_by(1) == end)
         await served.until(
-            lambda: sorted(each.acknowledged for each in served.server.slaves) == [100, end]
+            lambda: (
+                sorted(each.acknowledged for each in served.server.connections.slaves) == [100, end]
+            )
         )
         second.close()
-        await served.until(lambda: served.server.acknowledged_by(1) == 100)
-        assert served.server.acknowledged_by(2) is None
+        await served.until(lambda: served.server.connections.acknowledged_by(1) == 100)
+        assert served.server.connections.acknowledged_by(2) is None
         first.close()
-        await served.until(lambda: served.server.acknowledged_by(1) is None)
+        await served.until(lambda: served.server.connections.acknowledged_by(1) is None)
 
     run_served(root, scenario)
 
@@ -307,7 +318,7 @@ def test_a_slave_ahead_of_the_log_is_disconnected(root: Path, later: bool) -> No
         put_some(served.store, 3)
         end = served.store.log.max_offset
         slave = await served.slave(end)
-        await served.until(lambda: served.server.acknowledged_by(1) == end)
+        await served.until(lambda: served.server.connections.acknowledged_by(1) == end)
         if not later:
             slave = await served.slave(None)
         slave.report(end + 1)
@@ -322,7 +333,7 @@ def test_a_slave_cannot_acknowledge_what_it_was_not_sent(root: Path) -> None:
         slave = await served.slave()
         await slave.frame()
         slave.report(served.store.log.max_offset)
-        await served.until(lambda: not served.server.slaves)
+        await served.until(lambda: not served.server.connections.slaves)
 
     run_served(root, scenario)
 
@@ -360,7 +371,7 @@ def test_a_slave_that_is_not_allowed_is_disconnected(root: Path) -> None:
 def test_the_server_ends_all_connections_when_it_closes(root: Path) -> None:
     async def scenario(served: Served) -> None:
         slave = await served.slave()
-        await served.until(lambda: bool(served.server.slaves))
+        await served.until(lambda: bool(served.server.connections.slaves))
         await served.server.close()
         assert await slave.ended()
 
@@ -374,12 +385,12 @@ def test_a_follower_has_the_name_that_it_gives_and_a_slave_its_address(root: Pat
         follower, slave = await served.slave(None), await served.slave()
         leader = await follower.introduce("mqstore-0-1")
         assert leader.store_id == served.store.store_id
-        await served.until(lambda: len(served.server.slaves) == 1)
+        await served.until(lambda: len(served.server.connections.slaves) == 1)
         follower.report(0)
         assert await follower.log_from(0, end) == await slave.log_from(0, end) == served.log
         follower.report(end)
-        await served.until(lambda: served.server.acknowledged_by(1) == end)
-        found = {each.is_replica: each for each in served.server.slaves}
+        await served.until(lambda: served.server.connections.acknowledged_by(1) == end)
+        found = {each.is_replica: each for each in served.server.connections.slaves}
         assert (found[True].name, found[True].acknowledged) == ("mqstore-0-1", end)
         assert found[False].name == found[False].address
 
@@ -392,10 +403,10 @@ def test_the_newest_connection_of_a_follower_ends_its_earlier_one(root: Path) ->
         for each in (first, second):
             await each.introduce("a")
             each.report(0)
-            await served.until(lambda: bool(served.server.slaves))
+            await served.until(lambda: bool(served.server.connections.slaves))
         with pytest.raises(EOFError):
             await first.until_fetch()
-        await served.until(lambda: len(served.server.slaves) == 1)
+        await served.until(lambda: len(served.server.connections.slaves) == 1)
 
     run_served(root, scenario)
 
@@ -405,10 +416,10 @@ def test_two_followers_of_one_name_are_a_mistake(root: Path) -> None:
         first, second = await served.slave(None), await served.slave(None)
         await first.introduce("a", "1" * 32)
         first.report(0)
-        await served.until(lambda: bool(served.server.slaves))
+        await served.until(lambda: bool(served.server.connections.slaves))
         await second.introduce("a", "2" * 32)
         assert await second.ended()
-        assert served.server.refused == 1
+        assert served.server.connections.refused == 1
 
     run_served(root, scenario)
 
@@ -419,7 +430,7 @@ def test_bytes_that_are_no_introduction_end_the_connection(root: Path) -> None:
         slave.send(ha_handover.REQUEST + encode_report(0) + encode_report(0))
         while await slave._read():
             pass
-        await served.until(lambda: served.server.refused == 1)
+        await served.until(lambda: served.server.connections.refused == 1)
 
     run_served(root, scenario)
 
@@ -440,7 +451,7 @@ def test_a_follower_with_another_history_is_disconnected(
         slave = await served.slave(None)
         await slave.introduce("a", **changes)
         assert await slave.ended()
-        assert served.server.refused == 1
+        assert served.server.connections.refused == 1
 
     run_served(root, scenario)
 

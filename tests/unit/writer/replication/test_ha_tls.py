@@ -12,13 +12,13 @@ import pytest
 import structlog
 import trustme
 
-from mqstore.service import ha_tls
 from mqstore.service.configuration_error import ConfigurationError
 from mqstore.service.ha_tls import HaTls
 from mqstore.service.settings import Settings
 from mqstore.storage.message_store import MessageStore
+from mqstore.storage.replication.connections import SLAVES_MAX
+from mqstore.storage.replication.leader_session import TLS_HELLO
 from mqstore.writer.replication import slave
-from mqstore.writer.replication.ha_server import SLAVES_MAX
 from tests.unit.storage.stores import put_some
 from tests.unit.writer.replication.test_ha_server import OPTIONS, RawSlave, Served, serving
 
@@ -92,8 +92,8 @@ def test_others_are_refused_with_one_line_and_the_leader_goes_on(
             refused = await connect(served, contexts[kind])
             refused.report(0)
             assert await refused.ended()
-            await served.until(lambda: served.server.refused == 1)
-            assert served.server.slaves == []
+            await served.until(lambda: served.server.connections.refused == 1)
+            assert served.server.connections.slaves == []
             follower = files(tmp_path / "c", authority).client()
             assert await copied(served.store, await connect(served, follower))
 
@@ -161,9 +161,9 @@ def test_a_leader_without_tls_names_the_reason_to_its_log(
     async def run() -> None:
         async with serving(root, OPTIONS) as served:
             follower = await connect(served, None)
-            follower.send(ha_tls.HELLO + b"\x01\x00\xf4\x01\x00\x00")
+            follower.send(TLS_HELLO + b"\x01\x00\xf4\x01\x00\x00")
             assert await follower.ended()
-            await served.until(lambda: served.server.refused == 1)
+            await served.until(lambda: served.server.connections.refused == 1)
 
     with structlog.testing.capture_logs() as lines:
         asyncio.run(run())

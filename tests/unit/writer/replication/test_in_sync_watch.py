@@ -12,8 +12,8 @@ import pytest
 
 from mqstore.service.events import Events
 from mqstore.storage.message_store import MessageStore
+from mqstore.storage.replication.in_sync import InSyncSet
 from mqstore.writer.replication import in_sync_watch
-from mqstore.writer.replication.in_sync import InSyncSet
 from mqstore.writer.replication.in_sync_watch import InSyncWatch
 from tests.unit.storage.stores import open_store, put_some
 

@@ -131,7 +131,7 @@ def test_followers_are_expected_for_a_while_where_slaves_are_allowed(
                 patched.setattr("mqstore.writer.replication.leader.FOLLOWERS_S", 0.0)
                 found.append(leader.may_have_followers)
                 if leader.ha is not None:
-                    leader.ha.has_had_followers = True
+                    leader.ha.connections.has_had_followers = True
                 found.append(leader.may_have_followers)
             await leader.stop()
         return found

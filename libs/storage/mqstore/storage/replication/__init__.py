@@ -1,10 +1,58 @@
-"""Replication: what a leader sends of its tables, and what a follower makes of log and tables.
+"""Replication: sessions of a leader and its followers, as bytes; the copies in sync.
 
-Used by store-writer. ``MessageStore.receiver`` and ``MessageStore.table_copies`` are there when the
-store was opened with ``StoreOptions.leader``.
+Used by store-writer, which has the sockets, threads and clocks; ``make simulate-shard`` has
+others. ``MessageStore.receiver`` and ``MessageStore.table_copies``, which a ``FollowerSession``
+uses, are there when the store was opened with ``StoreOptions.leader``.
 """
 
+from mqstore.storage.replication.connections import Connections
+from mqstore.storage.replication.follower_session import (
+    FollowerOptions,
+    FollowerSession,
+    LogDiverged,
+)
+from mqstore.storage.replication.ha_frames import (
+    BODY_SIZE_MAX,
+    FETCH_SIZE_MAX,
+    Frame,
+    FrameCorrupt,
+    FrameInvalid,
+)
+from mqstore.storage.replication.ha_proof import NONCE_SIZE, Keys, ProofRefused
+from mqstore.storage.replication.in_sync import InSyncSet
+from mqstore.storage.replication.in_sync_look import InSyncLook
+from mqstore.storage.replication.leader_session import (
+    LeaderOptions,
+    LeaderSession,
+    Peer,
+    Reading,
+    SlaveRefused,
+)
 from mqstore.storage.replication.receiver import LogReceiver
+from mqstore.storage.replication.stores import Step
 from mqstore.storage.replication.table_copies import TableCopies
 
-__all__ = ["LogReceiver", "TableCopies"]
+__all__ = [
+    "BODY_SIZE_MAX",
+    "FETCH_SIZE_MAX",
+    "NONCE_SIZE",
+    "Connections",
+    "FollowerOptions",
+    "FollowerSession",
+    "Frame",
+    "FrameCorrupt",
+    "FrameInvalid",
+    "InSyncLook",
+    "InSyncSet",
+    "Keys",
+    "LeaderOptions",
+    "LeaderSession",
+    "LogDiverged",
+    "LogReceiver",
+    "Peer",
+    "ProofRefused",
+    "Reading",
+    "SlaveRefused",
+    "Step",
+    "TableCopies",
+]

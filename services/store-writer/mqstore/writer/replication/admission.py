@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_address, ip_network
 
 from mqstore.service.configuration_error import ConfigurationError
-from mqstore.service.ha_proof import ReplicaSecret
+from mqstore.service.replica_secret import ReplicaSecret
 from mqstore.service.settings import Settings
 
 
@@ -86,6 +86,10 @@ class Admission:
     def may_connect(self, address: str) -> bool:
         """Whether a connection of this address is served until it has said who it is."""
         return self.secret is not None or address in self.allowed
+
+    def admits_slave(self, address: str) -> bool:
+        """Whether a slave of RocketMQ of this address may copy the log."""
+        return address in self.allowed
 
     def counts(self, address: str, name: str | None) -> bool:
         """Whether a copy counts that has proved a ``replicaName``, or None."""

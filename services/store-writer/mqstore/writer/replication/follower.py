@@ -1,9 +1,6 @@
-"""Copies a leader's log to the open store: the slave's side of RocketMQ's HA protocol.
+"""Copies a leader's log to the open store: the socket, tasks and threads of a ``FollowerSession``.
 
-Source: HAService.HAClient of 4.9.7. In other ways than that one, this follower reports where its
-log ends once it has connected, reports only what is on its disk (unless haFlushDiskType is
-ASYNC_FLUSH), and names the reason why it refuses a leader. A leader of mqstore introduces itself
-first (``ha_handover``).
+It names the reason why a leader is refused, and connects again.
 """
 
 from __future__ import annotations
@@ -12,27 +9,13 @@ import asyncio
 import contextlib
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import groupby
-from typing import Final
+from typing import Any, Final
 
-from mqstore.service import ha_handover, ha_proof, ha_tables, logs
+from mqstore.service import logs
 from mqstore.service.events import Events
-from mqstore.service.ha_frames import (
-    Fetch,
-    Frame,
-    FrameCorrupt,
-    FrameInvalid,
-    FrameReader,
-    Tables,
-    encode_fetched,
-    encode_report,
-    encode_tables_report,
-)
-from mqstore.service.ha_handover import FollowerIntroduction, LeaderIntroduction
-from mqstore.service.ha_proof import Challenge, ProofRefused, Proven, ReplicaSecret
 from mqstore.service.ha_tls import HaTls
 from mqstore.service.metrics import Traffic
 from mqstore.service.sockets import format_address
@@ -41,24 +24,26 @@ from mqstore.storage.errors import (
     FlushTimeout,
     LeaderLogRefused,
     QueuesIncomplete,
-    RecordExpired,
     StorageError,
     StoreFailed,
 )
-from mqstore.storage.status import common_end
+from mqstore.storage.replication import (
+    FollowerOptions,
+    FollowerSession,
+    FrameCorrupt,
+    FrameInvalid,
+    LogDiverged,
+    ProofRefused,
+)
 from mqstore.writer.durability import DurabilityWaiter
 
 log = logs.get(__name__)
 
 READ_SIZE: Final = 1 << 20
 """Bytes that one read takes from the connection; they are appended together."""
-INLINE_MAX: Final = 64 << 10
-"""Bytes that are appended on the event loop: it takes less time than the way to a thread."""
 UNSYNCED_MAX: Final = 64 << 20
 """Bytes that may be received and not on disk: beyond them the leader waits."""
 CONNECT_TIMEOUT_S: Final = 5.0
-INTRODUCTION_TIMEOUT_S: Final = 1.0
-"""Seconds without an introduction after which a leader is taken for a master of RocketMQ."""
 PAUSE_FIRST_S: Final = 0.5
 PAUSE_MAX_S: Final = 10.0
 """Pauses between two connections: doubled from the first one until bytes are received."""
@@ -76,16 +61,6 @@ class LinkState(StrEnum):
     """This log has a tail that the leader's lacks, and it is being cut; or queues of a topic that
     was deleted here only are being made again."""
     STOPPED = "stopped"
-
-
-class LogDiverged(Exception):
-    """The log has bytes from ``offset`` on that the leader's lacks."""
-
-    def __init__(self, offset: int, epoch: int) -> None:
-        """``epoch``: that of the leader."""
-        super().__init__(f"this log has bytes from {offset} on that the leader's lacks")
-        self.offset = offset
-        self.epoch = epoch
 
 
 Divergence = LogDiverged | QueuesIncomplete
@@ -134,52 +109,34 @@ class Follower:
         durability: DurabilityWaiter,
         events: Events,
         address: tuple[str, int],
+        options: FollowerOptions,
         *,
         heartbeat_s: float,
-        housekeeping_s: float,
-        name: str,
-        syncs: bool = True,
         tls: HaTls | None = None,
-        secret: ReplicaSecret | None = None,
-        is_proof_needed: bool = True,
         traffic: Traffic,
         on_diverged: Callable[[Divergence], None],
     ) -> None:
         """``on_diverged`` is called once, when following has ended: the store must be opened again.
-        ``heartbeat_s``: longest time between two reports; ``housekeeping_s``: longest time
-        without bytes of the leader; ``name``: its ``replicaName``; ``syncs``: whether bytes are
-        on the disk before they are acknowledged, or in the page cache; ``tls``: None for a leader
-        that is reached without; ``secret``: of the shard's replicas, or None; with one
-        ``is_proof_needed``, unless the leader is of a release that proves nothing; ``traffic``
-        counts the messages that are received."""
+        ``heartbeat_s``: longest time between two reports; ``tls``: None for a leader that is
+        reached without; ``traffic`` counts the messages that are received."""
         assert store.receiver is not None
-        assert store.table_copies is not None
         self._receiver = store.receiver
-        self._table_copies = store.table_copies
         self._store = store
         self._durability = durability
         self._events = events
         self._address = address
+        self._options = options
         self._heartbeat_s = heartbeat_s
-        self._housekeeping_s = housekeeping_s
-        self._name = name
-        self._syncs = syncs
         self._tls = tls
-        self._secret = secret
         self._traffic = traffic
-        self._is_proof_needed = secret is not None and is_proof_needed
         self._on_diverged = on_diverged
         self._pause_s = PAUSE_FIRST_S
         self._has_grown = asyncio.Event()
-        self._reported = 0
-        """The end of the log in the last report."""
         self.check_slave: Callable[[], Awaitable[None]] = self._check_nothing
         """Called before the log of a master of RocketMQ is received; raises LeaderLogRefused."""
         self.is_slave = asyncio.Event()
         """Set while the leader is a master of RocketMQ, which sends no tables on this connection,
         and does not say what is confirmed."""
-        self._tables_version = 0
-        """Version of the leader's tables that are here, in this connection."""
         self.tables = CopiedTables()
         self.corrupt_frames = 0
         """Frames whose bytes changed on the way; they were requested again."""
@@ -209,25 +166,20 @@ class Follower:
         end = await asyncio.to_thread(self._receiver.restart)
         await self._durability.wait(end)
         reader, writer = await self._connect()
+        session = FollowerSession(self._store, self._options, asyncio.get_running_loop().time)
         try:
-            leader = await self._await_introduction(reader, writer)
-            await asyncio.to_thread(self._compare, leader)
-            if leader is None:
-                await self.check_slave()
-            else:
-                writer.write(ha_handover.encode(self._introduce()))
-            writer.write(encode_report(end))
-            self._reported = end
+            writer.write(session.begin())
+            await self._introduce(session, reader, writer)
+            self.is_slave.set() if session.is_slave else self.is_slave.clear()
             async with asyncio.TaskGroup() as tasks:
-                self.is_slave.clear() if leader is not None else self.is_slave.set()
-                self._tables_version = 0
-                frames = FrameReader(has_checksum=leader is not None)
-                tasks.create_task(self._receive(reader, frames, writer))
-                tasks.create_task(self._report(writer))
+                tasks.create_task(self._receive(session, reader, writer))
+                tasks.create_task(self._report(session, writer))
         except ExceptionGroup as group:
             raise _first_of(group) from None
         finally:
             writer.transport.abort()
+            if session.tables_trouble is not None:
+                self.tables.note(session.tables_trouble)
 
     async def _check_nothing(self) -> None:
         """Accept every master, and note that nothing was looked at."""
@@ -245,173 +197,73 @@ class Follower:
         except ssl.SSLError as error:
             raise ConnectionError(f"no TLS with the leader, see haTlsCert: {error}") from error
 
-    async def _await_introduction(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> LeaderIntroduction | None:
-        """Request an introduction, after a mutual proof; None of a master of RocketMQ.
+    async def _introduce(
+        self, session: FollowerSession, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Exchange what comes before the log. Raises what the session does."""
+        while not session.is_introduced:
+            try:
+                data = await self._read(session, reader)
+            except TimeoutError:
+                session.expire()
+                await self.check_slave()
+                writer.write(session.begin_as_slave())
+                return
+            await self._take(session, data, writer)
 
-        Raises OSError, EOFError, FrameInvalid, ProofRefused."""
-        writer.write(ha_handover.REQUEST)
-        has_epochs = self._store.epochs.is_compared
-        first: Challenge | LeaderIntroduction | None = None
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(CONNECT_TIMEOUT_S if has_epochs else INTRODUCTION_TIMEOUT_S):
-                first = await ha_proof.read_first(reader)
-        if isinstance(first, Challenge):
-            async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                return await self._prove(first, reader, writer)
-        if self._is_proof_needed:
-            raise ProofRefused(
-                "the leader does not prove that it has the secret of this shard's replicas: set "
-                "replicaSecretFile there too, or here not where it is a broker"
-            )
-        return first
-
-    async def _prove(
-        self, challenge: Challenge, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> LeaderIntroduction:
-        if self._secret is None:
-            raise ProofRefused(
-                "the leader admits only followers that prove themselves: set replicaSecretFile here"
-            )
-        own = Proven(self._name, self._store.store_id)
-        await self._secret.prove(challenge, reader, writer, own)
-        leader = await ha_handover.read(reader, LeaderIntroduction)
-        if leader.store_id != challenge.store_id:
-            raise ProofRefused("the leader introduces itself as another store than it has proved")
-        return leader
-
-    def _introduce(self) -> FollowerIntroduction:
-        store = self._store
-        fields = ha_handover.fields_of(store.store_id, store.epochs.history)
-        return FollowerIntroduction(**fields, name=self._name)
-
-    def _compare(self, leader: LeaderIntroduction | None) -> None:
-        """Find out whether the leader has all bytes that this log has, and take over its epochs.
-
-        Raises LeaderLogRefused, LogDiverged, OSError.
-        """
-        epochs = self._store.epochs
-        if leader is None:
-            if epochs.is_compared:
-                raise LeaderLogRefused(
-                    "no-epochs",
-                    "the leader has not introduced itself as a store of mqstore does: a store that "
-                    "has led, or followed one of mqstore, cannot be compared with its log. Name "
-                    "the leader of this store's shard, or follow into an empty directory",
-                )
-            return
-        end = common_end(leader.history, epochs.history)
-        if end < self._receiver.end:
-            raise LogDiverged(end, leader.history.newest)
-        epochs.adopt(leader.history)
+    @staticmethod
+    async def _read(session: FollowerSession, reader: asyncio.StreamReader) -> bytes:
+        async with asyncio.timeout_at(session.deadline):
+            data = await reader.read(READ_SIZE)
+        if not data:
+            session.end()
+        return data
 
     async def _receive(
-        self, reader: asyncio.StreamReader, frames: FrameReader, writer: asyncio.StreamWriter
+        self, session: FollowerSession, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Append what the leader sends, and send it what it requests. Raises OSError, FrameInvalid,
-        StorageError."""
+        """Take what the leader sends, and reply. Raises what the session does."""
         while True:
-            async with asyncio.timeout(self._housekeeping_s):
-                data = await reader.read(READ_SIZE)
-            if not data:
-                raise ConnectionResetError("the leader closed the connection")
-            received = list(frames.feed(data))
-            if frames.confirmation is not None:
-                self._store.confirm(*frames.confirmation)
-            for is_log, items in groupby(received, lambda item: isinstance(item, Frame)):
-                if is_log:
-                    log_frames = [item for item in items if isinstance(item, Frame)]
-                    await self._take_log(log_frames, writer)
-                    continue
-                for item in items:
-                    if isinstance(item, Tables):
-                        await self._take_tables(item)
-                    elif isinstance(item, Fetch):
-                        data = await asyncio.to_thread(self._read_range, item)
-                        writer.write(encode_fetched(item.offset, data))
+            await self._take(session, await self._read(session, reader), writer)
 
-    async def _take_log(self, frames: Sequence[Frame], writer: asyncio.StreamWriter) -> None:
-        if self._is_quick(frames):
-            end = self._append_all(frames)
-        else:
-            end = await asyncio.to_thread(self._append_all, frames)
-        self._note_received(frames)
-        if self._syncs and end > self._reported:
-            self._has_grown.set()
-        elif end > self._reported:
-            self._report_end(writer)
-        if end - self._store.log.flushed_offset > UNSYNCED_MAX:
-            await self._durability.wait(end)
-
-    def _read_range(self, wanted: Fetch) -> bytes:
-        """Read a range of the log on disk; nothing where a part is missing. Raises OSError."""
-        if wanted.offset + wanted.size > self._store.log.flushed_offset:
-            return b""
-        try:
-            return self._store.log_stream.read(*wanted)  # within a segment
-        except RecordExpired:
-            return b""
-
-    async def _take_tables(self, tables: Tables) -> None:
-        """Take changes of the leader's tables. A failure ends the connection: the next one begins
-        with all tables."""
-        try:
-            batch = await asyncio.to_thread(ha_tables.decode, tables.text)
-            await asyncio.to_thread(self._table_copies.take, batch)
-        except (FrameInvalid, StorageError, OSError) as error:
-            self.tables.note(str(error))
-            raise
-        if batch.version:
+    async def _take(
+        self, session: FollowerSession, data: bytes, writer: asyncio.StreamWriter
+    ) -> None:
+        tables = session.tables_version
+        for step in session.receive(data):
+            result = step.run() if step.is_quick else await run_to_end(step.run)
+            if reply := step.reply(result):
+                writer.write(reply)
+            if session.has_news:
+                self._has_grown.set()
+        if session.is_following:
+            self._note_received(session)
+        if session.tables_version != tables:
             self.tables.note(None)
-            self._tables_version = batch.version
-            self._has_grown.set()
+        if session.unsynced > UNSYNCED_MAX:
+            await self._durability.wait(self._receiver.end)
 
-    def _is_quick(self, frames: Sequence[Frame]) -> bool:
-        """Whether frames are few bytes, and need no other segment."""
-        size = sum(len(frame.body) for frame in frames)
-        return size <= INLINE_MAX and self._receiver.has_room(size)
-
-    def _append_all(self, frames: Sequence[Frame]) -> int:
-        end = self._receiver.end
-        for frame in frames:
-            end = self._receiver.append(frame.offset, frame.body)
-        return end
-
-    def _note_received(self, frames: Sequence[Frame]) -> None:
+    def _note_received(self, session: FollowerSession) -> None:
         for topic, (count, size) in self._receiver.take_counts().items():
             self._traffic.count(topic.decode("utf-8", "replace"), "", count, size)
-        last = frames[-1]
-        self.note_leader_end(last.offset + len(last.body))
+        self.note_leader_end(session.leader_end)
         self._note(LinkState.FOLLOWING, None)
-        if any(frame.body for frame in frames):
+        if session.has_received:
             self._pause_s = PAUSE_FIRST_S
 
-    async def _report(self, writer: asyncio.StreamWriter) -> None:
+    async def _report(self, session: FollowerSession, writer: asyncio.StreamWriter) -> None:
         """Report what is on disk after each sync, either end as a heartbeat, and which tables are
         here."""
-        tables = 0
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._heartbeat_s):
                     await self._has_grown.wait()
             self._has_grown.clear()
-            if self._syncs:
+            if self._options.syncs:
                 with contextlib.suppress(FlushTimeout):
                     await self._durability.wait(self._receiver.end)
-            self._report_end(writer)
-            if self._tables_version > tables:
-                tables = self._tables_version
-                writer.write(encode_tables_report(tables))
+            writer.write(session.report())
             await writer.drain()
-
-    def _report_end(self, writer: asyncio.StreamWriter) -> None:
-        """Report up to where the log is on disk, or in the page cache."""
-        end = self._store.log.flushed_offset if self._syncs else self._receiver.end
-        self._reported = end
-        if self.is_slave.is_set():
-            self._store.confirm(end, 0)
-        writer.write(encode_report(end))
 
     def note_leader_end(self, end: int) -> None:
         """Note where the leader's log ends, at least."""
@@ -434,6 +286,22 @@ class Follower:
         figures = {"leader": link.leader, "offset": self._receiver.end}
         report("replication", state=state.value, reason=reason, **figures)
         self._events.publish("replication", state=state.value, reason=reason, **figures)
+
+
+async def run_to_end(run: Callable[[], Any]) -> Any:
+    """Run in a thread, and return at its end only, also where the task is cancelled: a step for an
+    earlier leader must not end after one for a later leader."""
+    running = asyncio.ensure_future(asyncio.to_thread(run))
+    is_cancelled = False
+    while not running.done():
+        try:
+            await asyncio.wait({running})
+        except asyncio.CancelledError:
+            is_cancelled = True
+    if is_cancelled:
+        running.exception()  # it is of no interest any more
+        raise asyncio.CancelledError
+    return running.result()
 
 
 def _first_of(group: ExceptionGroup[Exception]) -> Exception:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from mqstore.service.events import Events
-from mqstore.service.ha_proof import ReplicaSecret
 from mqstore.service.ha_tls import HaTls
 from mqstore.service.metrics import Traffic
 from mqstore.service.remoting import RemotingClient
+from mqstore.service.replica_secret import ReplicaSecret
 from mqstore.service.settings import Settings, split_address
 from mqstore.storage import MessageStore
+from mqstore.storage.replication import NONCE_SIZE, FollowerOptions
 from mqstore.storage.settings import FlushDiskType
 from mqstore.writer.durability import DurabilityWaiter
 from mqstore.writer.replication.follower import Divergence, Follower, LinkState
@@ -42,17 +45,21 @@ class Following:
     ) -> None:
         """``leader`` is the address of its log. Those of a master's tables are ``masterAddress``;
         a leader of mqstore sends them. ``name`` is that of this replica; the others as of
-        ``Follower``."""
+        ``Follower``. ``secret`` is that of the shard's replicas; with one ``is_proof_needed``,
+        unless the leader is of a release that proves nothing."""
         self.follower = follower = Follower(
             *(store, durability, events, split_address(leader)),
+            FollowerOptions(
+                name=name,
+                housekeeping_s=settings.ha_housekeeping_interval / 1000,
+                nonce=partial(secrets.token_hex, NONCE_SIZE),
+                syncs=settings.ha_flush_disk_type is FlushDiskType.SYNC,
+                keys=None if secret is None else secret.keys,
+                is_proof_needed=secret is not None and is_proof_needed,
+            ),
             heartbeat_s=settings.ha_send_heartbeat_interval / 1000,
-            housekeeping_s=settings.ha_housekeeping_interval / 1000,
-            name=name,
-            syncs=settings.ha_flush_disk_type is FlushDiskType.SYNC,
             tls=tls,
-            secret=secret,
             traffic=traffic,
-            is_proof_needed=is_proof_needed,
             on_diverged=on_diverged,
         )
         runs = [follower.run()]

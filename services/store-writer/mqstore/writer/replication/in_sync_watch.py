@@ -1,4 +1,4 @@
-"""Runs the ``InSyncSet`` of a leader: feeds it, publishes its changes, and confirms.
+"""Runs the ``InSyncLook`` of a leader: timers and syncs, publications, events.
 
 Called from ``leader``. The set is looked at after each report of a slave, and many times a second.
 """
@@ -14,12 +14,9 @@ from typing import Final
 
 from mqstore.service import logs
 from mqstore.service.events import Events
-from mqstore.service.ha_frames import Confirmation
 from mqstore.storage import MessageStore
 from mqstore.storage.puts import OffsetRequest
-from mqstore.writer.replication.ha_server import HaServer
-from mqstore.writer.replication.in_sync import InSyncSet
-from mqstore.writer.replication.slave import Slave
+from mqstore.storage.replication import Connections, InSyncLook, InSyncSet, LeaderSession
 
 log = logs.get(__name__)
 
@@ -37,7 +34,7 @@ RATE_INTERVAL_S: Final = 1.0
 class _Connection:
     """A copy while it is connected."""
 
-    slave: Slave
+    slave: LeaderSession
     since_ms: int
     rate: float = 0.0
     measured: int = 0
@@ -80,33 +77,30 @@ class InSyncWatch:
         self,
         copies: InSyncSet,
         store: MessageStore,
-        ha: HaServer | None,
+        connections: Connections | None,
         events: Events,
         publish: Publish = publish_nowhere,
         *,
         syncs: bool = False,
     ) -> None:
-        """``ha`` is None where no slave may connect. ``syncs``: sync the log as soon as it grows,
-        since readers see no more than what is confirmed."""
-        self._syncs = syncs
+        """``connections`` is None where no slave may connect. ``syncs``: sync the log as soon as it
+        grows, since readers see no more than what is confirmed."""
         self._is_syncing = False
         self._is_stopped = False
         self.copies = copies
         self._store = store
-        self._ha = ha
         self._events = events
         self._publish = publish
         self._loop = asyncio.get_running_loop()
+        self._look = InSyncLook(copies, store, connections, self._loop.time, syncs=syncs)
+        self._look.on_change = self._note_change
         self._connections: dict[str, _Connection] = {}
         self._since_ms = {name: _now_ms() for name in copies.names}
         """When the members joined, by name."""
-        self._confirmed: Confirmation | None = None
-        self._tables = 0
-        """Version of the tables that all copies in sync had at the last look."""
         self._timer: asyncio.TimerHandle | None = None
         self._publishing: asyncio.Task[None] | None = None
-        if ha is not None:
-            ha.listeners.insert(0, self.look)  # before those that wait for what it finds
+        if connections is not None:
+            connections.listeners.insert(0, self.look)  # before those that wait for what it finds
 
     @property
     def states(self) -> list[CopyState]:
@@ -151,25 +145,13 @@ class InSyncWatch:
         """Feed the set what the leader and the connected copies have now; confirm."""
         if self._is_stopped:
             return
-        now, copies, log_ = self._loop.time(), self.copies, self._store.log
-        slaves = {} if self._ha is None else {each.name: each for each in self._ha.slaves}
-        for name in [name for name in self._connections if name not in slaves]:
-            self._note_lost(name)
-        flushed = log_.flushed_offset
-        copies.note_own(log_.max_offset, flushed, now, tables=self._store.table_feed.version)
-        for name, slave in slaves.items():
-            copies.note_report(
-                *(name, slave.acknowledged, now),
-                tables=slave.tables,
-                may_join=slave.is_replica and slave.counts,
-            )
-            self._note_connected(name, slave, now)
-        self._confirm()
-        awaited = max((each.awaits_confirmed for each in slaves.values()), default=0)
-        needed = log_.max_offset if self._syncs else awaited
-        if flushed < needed and not self._is_syncing:
+        self._look.look()
+        now = self._loop.time()
+        for each in self._connections.values():
+            each.measure(now)
+        if (wanted := self._look.wanted_sync) and not self._is_syncing:
             self._is_syncing = True
-            self._store.flush.request(needed).add_done_callback(self._note_synced)
+            self._store.flush.request(wanted).add_done_callback(self._note_synced)
 
     def _note_synced(self, request: OffsetRequest) -> None:
         """Look again after a sync. Called from the thread of the flush service."""
@@ -182,58 +164,35 @@ class InSyncWatch:
 
     def _tick(self) -> None:
         self.look()
-        names = self.copies.wanted(self._loop.time())
-        if names is not None and self._publishing is None:
-            self.copies.begin(names)  # before another acknowledgement counts
+        names = self._look.begin_change()
+        if names is not None:
             self._publishing = self._loop.create_task(self._change(names))
-            self._publishing.add_done_callback(self._note_published)
-        if self._ha is not None and self.copies.tables_replicated > self._tables:
-            self._tables = self.copies.tables_replicated
-            self._ha.notify()
+        self._look.note_tables()
         self._timer = self._loop.call_later(LOOK_INTERVAL_S, self._tick)
 
     async def _change(self, names: frozenset[str]) -> None:
-        before = self.copies.names
+        is_published = True
         try:
             await self._publish(names)
         except Exception as error:
+            is_published = False
             log.warning("the copies in sync cannot be published", names=sorted(names), error=error)
             await asyncio.sleep(RETRY_S)
-            return
-        self.copies.settle(names, self._loop.time())
-        for name in sorted(names - before):
+        self._look.end_change(names, is_published=is_published)
+
+    def _note_change(self, change: str, name: str) -> None:
+        if change == "connected":
+            slave = self._look.connected[name]
+            self._connections[name] = _Connection(
+                slave, _now_ms(), measured=slave.acknowledged, measured_at=self._loop.time()
+            )
+        elif change == "joined":
             self._since_ms[name] = _now_ms()
-            self._report("joined", name)
-        for name in sorted(before - names):
+        elif change == "left":
             self._since_ms.pop(name, None)
-            self._report("left", name)
-        self._confirm()
-        if self._ha is not None:
-            self._ha.notify()
-
-    def _note_published(self, _: asyncio.Task[None]) -> None:
-        self._publishing = None
-
-    def _confirm(self) -> None:
-        found = Confirmation(self.copies.confirmed, len(self.copies.names))
-        if found != self._confirmed:
-            self._confirmed = found
-            self._store.confirm(*found)
-            if self._ha is not None:
-                self._ha.confirm(found)
-
-    def _note_connected(self, name: str, slave: Slave, now: float) -> None:
-        known = self._connections.get(name)
-        if known is None or known.slave is not slave:
-            known = _Connection(slave, _now_ms(), measured=slave.acknowledged, measured_at=now)
-            self._connections[name] = known
-            self._report("connected", name)
-        known.measure(now)
-
-    def _note_lost(self, name: str) -> None:
-        self.copies.note_lost(name)
-        self._report("lost", name)
-        del self._connections[name]
+        self._report(change, name)
+        if change == "lost":
+            del self._connections[name]
 
     def _report(self, change: str, name: str) -> None:
         known = self._connections.get(name)

@@ -19,9 +19,9 @@ from mqstore.service.remoting import RemotingServer
 from mqstore.service.settings import Settings
 from mqstore.service.sockets import address_of, bind
 from mqstore.storage import MessageStore
+from mqstore.storage.replication import Connections, InSyncSet
 from mqstore.writer.replication.admission import Admission
 from mqstore.writer.replication.ha_server import HaServer
-from mqstore.writer.replication.in_sync import InSyncSet
 from mqstore.writer.replication.in_sync_watch import InSyncWatch, Publish, publish_nowhere
 from mqstore.writer.replication.slave import HaOptions
 from mqstore.writer.replication.table_requests import handlers
@@ -67,6 +67,11 @@ class Leader:
         """None where no slave may connect, and readers see all that is stored."""
 
     @property
+    def connections(self) -> Connections | None:
+        """The copies that are connected; None where none may connect."""
+        return None if self.ha is None else self.ha.connections
+
+    @property
     def in_sync(self) -> int:
         """Number of copies in sync, this one included."""
         return 1 if self.watch is None else len(self.watch.copies.names)
@@ -82,7 +87,7 @@ class Leader:
         Any thread."""
         if not self.admission:
             return False
-        was_connected = self.ha is not None and self.ha.has_had_followers
+        was_connected = self.ha is not None and self.ha.connections.has_had_followers
         return was_connected or time.monotonic() - self._started_at < FOLLOWERS_S
 
     def acknowledged(self) -> int | None:
@@ -91,7 +96,7 @@ class Leader:
         if self._settings.waits_for_all_in_sync:
             return None if self.watch is None else self.watch.copies.replicated
         count = max(1, self._settings.in_sync_replicas - 1)
-        return None if self.ha is None else self.ha.acknowledged_by(count)
+        return None if self.ha is None else self.ha.connections.acknowledged_by(count)
 
     def tables_acknowledged(self) -> int | None:
         """Return the version of the tables that all copies in sync have; None where none may
@@ -116,7 +121,7 @@ class Leader:
                 now=asyncio.get_running_loop().time(),
             )
             self.watch = InSyncWatch(
-                *(copies, store, self.ha, self._events, self._publish),
+                *(copies, store, self.connections, self._events, self._publish),
                 syncs=settings.read_up_to_confirmed_offset,
             )
             self.watch.start()

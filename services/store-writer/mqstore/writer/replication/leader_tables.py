@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -18,7 +19,7 @@ from mqstore.service.remoting import CommandRefused, RemotingClient, RemotingErr
 from mqstore.storage import MessageStore
 from mqstore.storage.errors import StorageError
 from mqstore.storage.status import TableName
-from mqstore.writer.replication.follower import CopiedTables
+from mqstore.writer.replication.follower import CopiedTables, run_to_end
 
 INTERVAL_S: Final = 10.0
 """Seconds between two copies, as in RocketMQ."""
@@ -93,7 +94,7 @@ class LeaderTables:
         """Copy each table once. Raises RemotingError, StorageError, OSError, UnicodeDecodeError."""
         for code, table in TABLES:
             response = await self._client.request(code)
-            await asyncio.to_thread(self._take, table, response.body.decode())
+            await run_to_end(partial(self._take, table, response.body.decode()))
         await self._look_at_end()
 
     async def _look_at_end(self) -> None:

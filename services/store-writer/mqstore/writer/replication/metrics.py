@@ -80,7 +80,7 @@ class ReplicationMetrics(Collector):
             "mqstore_replication_refused",
             "Connections that were closed because the slave cannot copy this log from its end, as "
             "the log of store-writer says.",
-            value=0 if server is None else server.refused,
+            value=0 if server is None else server.connections.refused,
         )
         yield from self._of_follower(self._follower())
         yield from self._of_followed()

@@ -12,9 +12,10 @@ from mqstore.service.election import Addresses, ElectionError
 from mqstore.service.ha_tls import HaTls
 from mqstore.storage import MessageStore
 from mqstore.storage.errors import RepairRefused, StorageError
+from mqstore.storage.replication import LogDiverged
 from mqstore.storage.status import NEXT_EPOCH
 from mqstore.writer.replication.elected import Elected, HandOverFailed, replica_name
-from mqstore.writer.replication.follower import Divergence, LogDiverged
+from mqstore.writer.replication.follower import Divergence
 from mqstore.writer.replication.following import Following
 from mqstore.writer.replication.leader import Leader, wanted_replicas
 from mqstore.writer.replication.roles import Following as FollowingRole
@@ -162,7 +163,8 @@ class Replica:
 
     def acknowledged(self) -> dict[str, int]:
         """See ``elected.Store``."""
-        slaves = [] if self.leader.ha is None else self.leader.ha.slaves
+        connections = self.leader.connections
+        slaves = [] if connections is None else connections.slaves
         return {each.name: each.acknowledged for each in slaves}
 
     def note_successor(self, follower: str | None) -> None:
@@ -172,12 +174,12 @@ class Replica:
 
     def has_all(self, follower: str) -> bool:
         """See ``elected.Store``."""
-        store, ha = self._service.store, self.leader.ha
+        store, connections = self._service.store, self.leader.connections
         store.table_feed.refresh()
         place = store.log.max_offset, store.table_feed.version
-        return ha is not None and any(
+        return connections is not None and any(
             each.name == follower and each.acknowledged >= place[0] and each.tables >= place[1]
-            for each in ha.slaves
+            for each in connections.slaves
         )
 
     def leave(self, reason: str) -> None:

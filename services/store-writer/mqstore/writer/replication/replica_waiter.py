@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from mqstore.service.slave_errors import SlaveNotAvailable, SlaveTimeout
 from mqstore.storage.errors import FlushTimeout
-from mqstore.writer.replication.ha_server import HaServer
-from mqstore.writer.waits import Callback, Waiter, WaitError
+from mqstore.storage.replication import Connections
+from mqstore.writer.waits import Callback, Loop, Timer, Waiter, WaitError
 
 
 class _Wait(NamedTuple):
@@ -30,26 +30,27 @@ class ReplicaWaiter(Waiter):
 
     def __init__(
         self,
-        ha: HaServer | None,
+        connections: Connections | None,
         timeout_s: float,
         fall_behind_max: int,
         acknowledged: Callable[[], int | None],
+        loop: Loop | None = None,
     ) -> None:
-        """``ha`` is None where no slave may connect. ``acknowledged`` returns up to where as many
-        slaves as are waited for have the log, None where there are fewer. A wait that needs
-        ``fall_behind_max`` bytes more is not begun."""
-        self._ha = ha
+        """``connections`` is None where no slave may connect. ``acknowledged`` returns up to where
+        as many slaves as are waited for have the log, None where there are fewer. A wait that needs
+        ``fall_behind_max`` bytes more is not begun. ``loop`` is by default the running one."""
+        self._connections = connections
         self._acknowledged = acknowledged
         self._timeout_s = timeout_s
         self._fall_behind_max = fall_behind_max
-        self._loop = asyncio.get_running_loop()
+        self._loop: Loop = loop or asyncio.get_running_loop()
         self._waiting: list[_Wait] = []
         """A heap."""
         self._number = 0
-        self._expiry: asyncio.TimerHandle | None = None
+        self._expiry: Timer | None = None
         self._is_requested = False
-        if ha is not None:
-            ha.listeners.append(self._finish)
+        if connections is not None:
+            connections.listeners.append(self._finish)
 
     def add(self, end: int, callback: Callback) -> None:
         """See ``Waiter``. The error is SlaveNotAvailable, soon, or SlaveTimeout."""
@@ -69,8 +70,8 @@ class ReplicaWaiter(Waiter):
     def _request(self) -> None:
         """Have the slaves sent what is waited for; finish what they had already."""
         self._is_requested = False
-        if self._ha is not None:
-            self._ha.send_now()
+        if self._connections is not None:
+            self._connections.send_now()
         self._finish()
 
     def _finish(self) -> None:
@@ -101,7 +102,7 @@ class ReplicaWaiter(Waiter):
             self._call(each.callback, SlaveTimeout(text))
 
     def _not_available(self, end: int, acknowledged: int | None) -> FlushTimeout:
-        if self._ha is None:
+        if self._connections is None:
             return SlaveNotAvailable(
                 "the messages are stored, and no slave may connect: set replicaSecretFile or "
                 "haAllowedSlaves"

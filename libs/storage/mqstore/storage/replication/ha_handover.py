@@ -12,13 +12,12 @@ A message is a header as of a frame, of offset -1, and as many bytes of JSON.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-from mqstore.service.ha_frames import HEADER, FrameInvalid, encode_report
-from mqstore.storage.status import Epoch, LogHistory
+from mqstore.storage.metadata.log_history import Epoch, LogHistory
+from mqstore.storage.replication.ha_frames import HEADER, FrameInvalid, encode_report
 
 OFFSET: Final = -1
 """Offset of the request, and in the header of an introduction."""
@@ -60,13 +59,22 @@ def encode(message: msgspec.Struct) -> bytes:
     return HEADER.pack(OFFSET, len(text)) + text
 
 
-async def read_text(reader: asyncio.StreamReader, size_max: int = SIZE_MAX) -> bytes:
-    """Read the JSON of a message. Raises FrameInvalid, IncompleteReadError (an EOFError),
-    OSError."""
-    offset, size = HEADER.unpack(await reader.readexactly(HEADER.size))
+def take_text(data: bytearray, size_max: int = SIZE_MAX) -> bytes | None:
+    """Take the JSON of a message from the begin of what has come; None while it is not all here.
+
+    Raises FrameInvalid.
+    """
+    if len(data) < HEADER.size:
+        return None
+    offset, size = HEADER.unpack_from(data)
     if offset != OFFSET or not 0 <= size <= size_max:
         raise FrameInvalid(f"{size} bytes at offset {offset} came instead of an introduction")
-    return await reader.readexactly(size)
+    end = HEADER.size + size
+    if len(data) < end:
+        return None
+    text = bytes(data[HEADER.size : end])
+    del data[:end]
+    return text
 
 
 def decode(text: bytes, kind: type[Message]) -> Message:
@@ -83,11 +91,6 @@ def decode_introduction(text: bytes, kind: type[Introduction]) -> Introduction:
     if not found.epochs or found.epochs != tuple(sorted(found.epochs)) or found.end < found.start:
         raise FrameInvalid("the other side's introduction has no epochs, or none in order")
     return found
-
-
-async def read(reader: asyncio.StreamReader, kind: type[Introduction]) -> Introduction:
-    """Read an introduction. Raises FrameInvalid, IncompleteReadError (an EOFError), OSError."""
-    return decode_introduction(await read_text(reader), kind)
 
 
 def fields_of(store_id: str, history: LogHistory) -> dict[str, Any]:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.service import ha_tables
-from mqstore.service.ha_frames import FrameInvalid
-from mqstore.service.ha_tables import TablesTooLong
+from mqstore.storage.replication import ha_tables
+from mqstore.storage.replication.ha_frames import FrameInvalid
+from mqstore.storage.replication.ha_tables import TablesTooLong
 from mqstore.storage.status import TableBatch, TableName, TableUpdate
 
 UPDATES = st.builds(

@@ -18,7 +18,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from mqstore.storage.formats import crc32c
+from mqstore.storage._kernel import crc32c
 
 REPORT: Final = struct.Struct(">q")
 HEADER: Final = struct.Struct(">qi")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from mqstore.writer.replication.in_sync import NEAR_S, InSyncSet
+from mqstore.storage.replication.in_sync import NEAR_S, InSyncSet
 
 BEHIND_MAX_S = 15.0
 

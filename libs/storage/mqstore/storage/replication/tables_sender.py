@@ -1,26 +1,24 @@
 """Changes of a leader's tables on their way to one follower of mqstore.
 
-Called from ``slave``.
+Called from ``leader_session``.
 """
 
 from __future__ import annotations
 
-import asyncio
-
-from mqstore.service import ha_tables
-from mqstore.storage.reads import LogStream
-from mqstore.storage.status import BEFORE_LOG, NOTHING, TableFeed
+from mqstore.storage.replication import ha_tables
+from mqstore.storage.replication.stores import ReadLog
+from mqstore.storage.replication.table_feed import BEFORE_LOG, NOTHING, TableFeed
 
 
 class TablesSender:
-    """Decides which texts are sent, and where in the log. Used on one event loop.
+    """Decides which texts are sent, and where in the log.
 
     Those that a follower needs before the log are sent before the log that was read with them. The
     others refer to messages, and are sent behind the log up to its end when they were taken, once
     that is confirmed: no later leader lacks these messages, whatever tail a follower cuts.
     """
 
-    def __init__(self, feed: TableFeed, stream: LogStream) -> None:
+    def __init__(self, feed: TableFeed, stream: ReadLog) -> None:
         self.sent = NOTHING
         """The version that was sent last."""
         self._feed = feed
@@ -30,23 +28,32 @@ class TablesSender:
         self._taken: tuple[int, bytes] | None = None
         """Changes, and the end of the log that is to be sent before."""
 
-    async def take(self) -> None:
-        """Take the changes since, unless some are on their way."""
-        if self._taken is None and self._feed.version > self.sent:
-            self._taken = await asyncio.to_thread(self._take)
+    @property
+    def has_more(self) -> bool:
+        """Whether ``take`` takes changes: some are new, and none are on their way."""
+        return self._taken is None and self._feed.version > self.sent
 
-    def _take(self) -> tuple[int, bytes]:
-        batch = self._feed.take(self.sent)
-        self.sent = batch.version
-        return self._stream.end, ha_tables.encode(batch)
+    def take(self) -> None:
+        """Take the changes since, if there are any. Long tables take time. Raises OSError,
+        TablesTooLong."""
+        if self.has_more:
+            batch = self._feed.take(self.sent)
+            self.sent = batch.version
+            self._taken = self._stream.end, ha_tables.encode(batch)
 
-    async def before_log(self) -> bytes | None:
-        """Return changes that come before what was read of the log; None without one."""
+    @property
+    def has_before_log(self) -> bool:
+        """Whether changes come before what was read of the log."""
+        return self._feed.changed(self._before_log, BEFORE_LOG) != self._before_log
+
+    def before_log(self) -> bytes | None:
+        """Return changes that come before what was read of the log; None without one. Raises
+        OSError, TablesTooLong."""
         changed = self._feed.changed(self._before_log, BEFORE_LOG)
         if changed == self._before_log:
             return None
         self._before_log = changed
-        return await asyncio.to_thread(lambda: ha_tables.encode(self._feed.take_before_log()))
+        return ha_tables.encode(self._feed.take_before_log())
 
     def awaited(self, sent: int) -> int:
         """Return the end of the log, of which ``sent`` is sent, that is to be confirmed before more

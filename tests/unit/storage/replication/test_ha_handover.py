@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
-from mqstore.service import ha_handover
-from mqstore.service.ha_frames import HEADER, FrameInvalid
-from mqstore.service.ha_handover import SIZE_MAX, FollowerIntroduction
+from mqstore.storage.replication import ha_handover
+from mqstore.storage.replication.ha_frames import HEADER, FrameInvalid
+from mqstore.storage.replication.ha_handover import SIZE_MAX, FollowerIntroduction
 from mqstore.storage.status import Epoch, LogHistory
 
 
 def _read(data: bytes) -> FollowerIntroduction:
-    async def read() -> FollowerIntroduction:
-        reader = asyncio.StreamReader()
-        reader.feed_data(data)
-        reader.feed_eof()
-        return await ha_handover.read(reader, FollowerIntroduction)
-
-    return asyncio.run(read())
+    text = ha_handover.take_text(bytearray(data))
+    assert text is not None
+    return ha_handover.decode_introduction(text, FollowerIntroduction)
 
 
 def test_the_request_is_no_offset_of_a_slave() -> None:
@@ -56,6 +50,12 @@ def test_other_bytes_are_refused(data: bytes) -> None:
         _read(data)
 
 
-def test_an_introduction_that_ends_early_is_an_end() -> None:
-    with pytest.raises(EOFError):
-        _read(HEADER.pack(-1, 50) + b"{")
+def test_a_message_is_taken_once_it_is_complete_and_what_follows_stays() -> None:
+    whole = HEADER.pack(-1, 2) + b"{}"
+    for size in range(len(whole)):
+        begun = bytearray(whole[:size])
+        assert ha_handover.take_text(begun) is None
+        assert begun == whole[:size]
+    begun = bytearray(whole + b"behind")
+    assert ha_handover.take_text(begun) == b"{}"
+    assert begun == b"behind"

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.service import ha_frames
-from mqstore.service.ha_frames import (
+from mqstore.storage.formats import crc32c
+from mqstore.storage.replication import ha_frames
+from mqstore.storage.replication.ha_frames import (
     BODY_SIZE_MAX,
     CHECKSUM,
     FETCH_SIZE_MAX,
@@ -31,7 +32,6 @@ from mqstore.service.ha_frames import (
     encode_tables,
     encode_tables_report,
 )
-from mqstore.storage.formats import crc32c
 
 OFFSETS = st.integers(0, (1 << 63) - 1)
 FRAMES = st.lists(st.tuples(OFFSETS, st.binary(max_size=100)), max_size=8)

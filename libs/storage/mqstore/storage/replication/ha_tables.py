@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from mqstore.service.ha_frames import TABLES_SIZE_MAX, FrameInvalid
-from mqstore.storage.status import TableBatch
+from mqstore.storage.replication.ha_frames import TABLES_SIZE_MAX, FrameInvalid
+from mqstore.storage.replication.table_feed import TableBatch
 
 _decode = msgspec.json.Decoder(TableBatch).decode
 
