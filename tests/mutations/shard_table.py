@@ -11,8 +11,11 @@ _ROLES: Final = "mqstore.writer.replication.roles"
 _IN_SYNC: Final = "mqstore.storage.replication.in_sync"
 _HISTORY: Final = "mqstore.storage.metadata.log_history"
 _DELETED: Final = "mqstore.storage.metadata.deleted_topics"
-_LEADER: Final = "tests.simulation.shard.model_leader"
-_FOLLOWER: Final = "tests.simulation.shard.model_follower"
+_LOOK: Final = "mqstore.storage.replication.in_sync_look"
+_LEADER: Final = "mqstore.storage.replication.leader_session"
+_FOLLOWER: Final = "mqstore.storage.replication.follower_session"
+_TABLES: Final = "mqstore.storage.replication.tables_sender"
+_WAITS: Final = "mqstore.writer.waits"
 _SCHEDULES: Final = (
     "tests/simulation/test_shard_schedules.py"
     "::test_what_is_acknowledged_as_replicated_is_kept_whatever_happens"
@@ -53,15 +56,15 @@ _ELECTIONS: Final = (
 _ACKNOWLEDGEMENTS: Final = (
     _of(
         "The leader acknowledges before its sync",
-        _LEADER,
-        "self._acknowledge(min(copies.replicated, self.log.flushed))",
-        "self._acknowledge(copies.replicated)",
+        _WAITS,
+        "        DISK | REPLICA: WaiterForBoth(disk, replica),\n",
+        "        DISK | REPLICA: replica,\n",
     ),
     _of(
         "A follower reports before its sync",
         _FOLLOWER,
-        "            end = self._log.flushed if self._replica.shard.syncs else self._log.end\n",
-        "            end = self._log.end\n",
+        "self._store.log.flushed_offset if self._options.syncs else self._receiver.end\n",
+        "self._receiver.end\n",
     ),
     _of(
         "The nearest member confirms for all",
@@ -101,15 +104,15 @@ _ACKNOWLEDGEMENTS: Final = (
     ),
     _of(
         "Tables are sent before the log that they refer to",
-        _LEADER,
-        "        held_at = min(self._sent, leader.copies.confirmed)\n",
-        "        held_at = leader.copies.confirmed\n",
+        _TABLES,
+        "        if self._taken is None or self._taken[0] > min(sent, confirmed):\n",
+        "        if self._taken is None or self._taken[0] > confirmed:\n",
     ),
     _of(
         "Tables are sent before what they refer to is confirmed",
-        _LEADER,
-        "        held_at = min(self._sent, leader.copies.confirmed)\n",
-        "        held_at = self._sent\n",
+        _TABLES,
+        "        if self._taken is None or self._taken[0] > min(sent, confirmed):\n",
+        "        if self._taken is None or self._taken[0] > sent:\n",
     ),
     _of(
         "A publication in doubt is not repeated",
@@ -119,9 +122,21 @@ _ACKNOWLEDGEMENTS: Final = (
     ),
     _of(
         "A new leader does not wait for the members of the set that was published",
-        _LEADER,
-        "            lease.in_sync,\n",
-        "            (),\n",
+        _IN_SYNC,
+        "        self.names = frozenset({own, *members})\n",
+        "        self.names = frozenset({own})\n",
+    ),
+    _of(
+        "A publication that failed counts as made",
+        _LOOK,
+        "        if not is_published:\n            return\n",
+        "",
+    ),
+    _of(
+        "A leader that lost its lease acknowledges what waited",
+        _WAITS,
+        "        callback(LeadLost() if error is None and not self._leads() else error)\n",
+        "        callback(error)\n",
     ),
 )
 
@@ -131,6 +146,12 @@ _TAILS: Final = (
         _HISTORY,
         "    end = min(ends[shared[-1]], other[shared[-1]]) if shared else -1\n",
         "    end = follower.end if shared else -1\n",
+    ),
+    _of(
+        "A follower does not look for a diverged tail",
+        _FOLLOWER,
+        "        if end < self._receiver.end:\n",
+        "        if False:\n",
     ),
     _of(
         "An earlier leader is followed again",
@@ -146,13 +167,20 @@ _TAILS: Final = (
     ),
     _of(
         "A tail that is cut is not kept",
-        "tests.simulation.shard.model_log",
-        "        self._quarantine += self._records[offset:]\n",
+        "tests.simulation.shard.memory_log",
+        "        self._quarantine += "
+        "[record for at, record in self.records.items() if at >= offset]\n",
         "",
     ),
 )
 
 _DELETIONS: Final = (
+    _of(
+        "Deletions are not sent before the log that follows them",
+        _LEADER,
+        "        return Reading(found, self._tables.before_log() if self.is_replica else None)\n",
+        "        return Reading(found)\n",
+    ),
     _of(
         "A deletion that the leader lacks is kept",
         _DELETED,

@@ -13,7 +13,7 @@ import pytest
 from tests.long_runs import few_first
 from tests.simulation.shard import __main__ as command
 from tests.simulation.shard.ledger import Broken, Ledger
-from tests.simulation.shard.model_shard import ModelShard
+from tests.simulation.shard.schedule import Schedule
 from tests.simulation.shard.schedules import ScheduleBroken, run_all
 from tests.simulation.shard.store_log import StoreLog
 
@@ -40,7 +40,7 @@ def test_replicas_with_real_stores_keep_it_and_become_equal(part: int) -> None:
 
 @pytest.mark.parametrize("seed", [3, 1515])
 def test_a_schedule_is_the_same_each_time(seed: int) -> None:
-    first, second = ModelShard(seed), ModelShard(seed)
+    first, second = Schedule(seed), Schedule(seed)
     for each in (first, second):
         each.run()
     assert first.faults == second.faults

@@ -15,15 +15,15 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from typing import Final
 
-from tests.simulation.shard.model_log import ModelLog
-from tests.simulation.shard.model_shard import ModelShard
+from tests.simulation.shard.memory_log import MemoryLog
+from tests.simulation.shard.schedule import Schedule
 from tests.simulation.shard.schedules import ScheduleBroken, run_all
 from tests.simulation.shard.store_log import StoreLog
 
 SCHEDULES_DEFAULT: Final = 10_000
 PART: Final = 50
 """Schedules that one process runs at a time."""
-Kind = type[ModelLog] | type[StoreLog]
+Kind = type[MemoryLog] | type[StoreLog]
 USAGE: Final = "usage: python -m tests.simulation.shard [SCHEDULES=n] [SEED=n] [STORES=1] [JOBS=n]"
 
 
@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
         jobs = int(named.pop("JOBS", "") or os.cpu_count() or 1)
         first = int(seed or random.SystemRandom().randrange(10**9))
         schedules = int(count or SCHEDULES_DEFAULT)
-        kind = StoreLog if named.pop("STORES", "") else ModelLog
+        kind = StoreLog if named.pop("STORES", "") else MemoryLog
         if named:
             raise ValueError(f"unknown {', '.join(named)}")
     except ValueError as error:
@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _show(seed: int, kind: Kind) -> int:
-    schedule = ModelShard(seed, kind)
+    schedule = Schedule(seed, kind)
     for fault in schedule.faults:
         _print_line(str(fault))
     try:

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tests.simulation.shard.model_tables import ModelTables
     from tests.simulation.shard.replica_log import ReplicaLog
 
 Record = tuple[int, int]
 """Epoch in which it was put, and its number."""
+LogPlace = tuple[int, Record]
+"""A record with its offset."""
 
 
 class Broken(AssertionError):
@@ -38,7 +39,7 @@ class Ledger:
     lost: set[Record] = field(default_factory=set)
     """Records that one log at least lost with the power or the volume of its machine."""
 
-    def note_leader(self, epoch: int, process: str, log: ReplicaLog, tables: ModelTables) -> None:
+    def note_leader(self, epoch: int, process: str, log: ReplicaLog) -> None:
         """Note that a process begins to lead with a log and tables. Raises Broken where it lacks a
         record or a change, has tables ahead of its log, or another process leads in the epoch."""
         leader = self.leaders.setdefault(epoch, process)
@@ -47,9 +48,7 @@ class Ledger:
             raise Broken(f"{leader} and {process} both lead in epoch {epoch}")
         who = f"{process}, which leads in epoch {epoch},"
         self.check_has_all(who, log.records)
-        self.check_has_changes(who, tables.changes)
-        self.check_refers(who, tables, log)
-        self.check_has_deletion(who, log)
+        self.check_tables(who, log)
 
     def acknowledge_synced(self, epoch: int, process: str) -> None:
         """Note that a leader acknowledges what is on its own disk. Raises Broken."""
@@ -81,6 +80,13 @@ class Ledger:
             if offset >= end and log.get(offset) == record:
                 raise Broken(f"{who} cuts {record} at offset {offset}, which was acknowledged")
 
+    def check_tables(self, who: str, log: ReplicaLog) -> None:
+        """Raise Broken unless tables have all that was acknowledged, and are not ahead of their
+        log."""
+        self.check_has_changes(who, log.changes)
+        self.check_refers(who, log)
+        self.check_has_deletion(who, log)
+
     def check_has_changes(self, who: str, changes: Collection[int]) -> None:
         """Raise Broken unless tables have all changes that were acknowledged."""
         if missing := self.changes.difference(changes):
@@ -94,12 +100,12 @@ class Ledger:
                 f"{self.deleted_below} was acknowledged"
             )
 
-    def check_refers(self, who: str, tables: ModelTables, log: ReplicaLog) -> None:
+    def check_refers(self, who: str, log: ReplicaLog) -> None:
         """Raise Broken where tables refer to a record that a log lacks: messages would be skipped,
         or another one's offset taken for that of one that was consumed."""
-        if tables.refers_to is None:
+        if log.refers_to is None:
             return
-        offset, record = tables.refers_to
+        offset, record = log.refers_to
         if (found := log.records.get(offset)) != record:
             raise Broken(f"{who} has tables that refer to {record} at {offset}, where {found} is")
 

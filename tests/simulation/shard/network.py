@@ -18,6 +18,8 @@ DELAY_S: Final = 0.002
 SLOW_S: Final = 0.4
 """Longest time of a slow packet: a loss and its retransmission."""
 SLOW_CHANCE: Final = 0.03
+PIECES_CHANCE: Final = 0.1
+"""How often bytes arrive in two pieces."""
 RETRY_S: Final = 0.3
 """Time after which a sender tries again to reach the other side of a partition."""
 
@@ -39,7 +41,16 @@ class End:
         self._is_armed = False
 
     def send(self, item: object) -> None:
-        """Send bytes, or any value, to the other end; nothing on a closed connection."""
+        """Send bytes, or any value, to the other end; nothing on a closed connection. Bytes may
+        arrive in two pieces."""
+        rng = self._network.events.rng
+        if isinstance(item, bytes) and len(item) > 1 and rng.random() < PIECES_CHANCE:
+            at = rng.randrange(1, len(item))
+            self._send(item[:at])
+            item = item[at:]
+        self._send(item)
+
+    def _send(self, item: object) -> None:
         if self.is_open:
             due = self._network.events.now + self._network.delay()
             if self._in_flight:

@@ -1,37 +1,41 @@
-"""The log of a replica: in memory (``model_log``) or a real store's (``store_log``)."""
+"""The log of a replica: in memory (``memory_log``) or a real store's (``store_log``)."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, Protocol
 
-from mqstore.storage.metadata.log_history import LogHistory
+from mqstore.storage.replication.stores import ReplicaStore
 from tests.simulation.driver import TOPICS
-from tests.simulation.shard.ledger import Record
+from tests.simulation.shard.ledger import LogPlace, Record
 
 TOPIC: Final = TOPICS[0]
 """The topic that is deleted now and then."""
 
 
 class ReplicaLog(Protocol):
-    """The log of one volume, over all processes that use it."""
+    """The log and tables of one volume, over all processes that use it."""
 
     @property
-    def end(self) -> int:
-        """The end of the log."""
-
-    @property
-    def flushed(self) -> int:
-        """The end of the bytes on disk."""
-
-    @property
-    def history(self) -> LogHistory:
-        """The epochs and bounds that replicas compare."""
+    def store(self) -> ReplicaStore:
+        """The open store, for the sessions of replication."""
 
     @property
     def records(self) -> Mapping[int, Record]:
         """All records by offset."""
+
+    @property
+    def readable(self) -> int:
+        """The end of what readers of confirmed messages see."""
+
+    @property
+    def changes(self) -> Collection[int]:
+        """The numbers of the changes of tables."""
+
+    @property
+    def refers_to(self) -> LogPlace | None:
+        """The last record that the tables refer to."""
 
     @property
     def deleted_below(self) -> int:
@@ -49,29 +53,20 @@ class ReplicaLog(Protocol):
     def put(self, record: Record) -> int:
         """Append a record; returns its offset."""
 
-    def sync(self, end: int) -> None:
-        """Have the log on disk, up to ``end`` at least if it reaches so far."""
-
-    def read(self, offset: int) -> Sized:
-        """Return some of the log from an offset on, for a follower; nothing at the end."""
-
-    def append(self, offset: int, data: object) -> None:
-        """Append what a leader has read at an offset."""
+    def change(self, number: int, refers_to: LogPlace | None) -> None:
+        """Change a table, durably: it refers to a record of the log."""
 
     def delete_topic(self) -> None:
         """Delete ``TOPIC``, durably, if it has records in a queue."""
 
-    def deletions(self) -> object:
-        """Return the deletions for ``adopt_deletions`` of a follower."""
+    def sync(self) -> None:
+        """Have the log on disk."""
 
-    def adopt_deletions(self, deletions: object) -> bool:
-        """Take over the deletions of a leader; return whether the log was opened again for it."""
-
-    def adopt(self, leader: LogHistory) -> None:
-        """Take over the epochs of a leader."""
+    def restart(self) -> None:
+        """Forget the begin of an incomplete record, before a connection to a leader."""
 
     def cut(self, offset: int, epoch: int) -> None:
-        """Cut what a leader of ``epoch`` lacks into quarantine."""
+        """Cut what a leader of ``epoch`` lacks into quarantine, and open the log again."""
 
     def check_equal(self, other: ReplicaLog) -> None:
         """Raise Broken unless another log of the same kind has the same bytes, queues and

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
-from tests.simulation.shard.model_log import ModelLog
-from tests.simulation.shard.model_shard import ModelShard
+from tests.simulation.shard.memory_log import MemoryLog
+from tests.simulation.shard.schedule import Schedule
 from tests.simulation.shard.store_log import StoreLog
 
 _STORES: Final = " STORES=1"
@@ -17,12 +17,12 @@ class ScheduleBroken(AssertionError):
     """A schedule broke a promise; the text says how to see it again."""
 
 
-def run_all(seeds: Iterable[int], kind: type[ModelLog] | type[StoreLog] = ModelLog) -> int:
+def run_all(seeds: Iterable[int], kind: type[MemoryLog] | type[StoreLog] = MemoryLog) -> int:
     """Run schedules, and return how many messages they acknowledged. Raises ScheduleBroken."""
     logging.disable(logging.CRITICAL)
     acknowledged = 0
     for seed in seeds:
-        schedule = ModelShard(seed, kind)
+        schedule = Schedule(seed, kind)
         try:
             schedule.run()
         except Exception as error:

@@ -6,40 +6,38 @@ import contextlib
 import random
 import re
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
+from mqstore.storage.admin.topics import TopicChange
 from mqstore.storage.codec import properties
 from mqstore.storage.codec.record import Message
-from mqstore.storage.errors import QueuesIncomplete, TopicUnknown
+from mqstore.storage.errors import TopicUnknown
 from mqstore.storage.layout import MAGIC_BLANK, StoreFormat
 from mqstore.storage.message_store import MessageStore, StoreOptions
 from mqstore.storage.metadata.deleted_topics import DeletedTopics
-from mqstore.storage.metadata.log_history import LogHistory
 from mqstore.storage.metadata.quarantine import Quarantine
 from mqstore.storage.paths import StorePaths
-from mqstore.storage.replication.table_feed import TableBatch
 from tests.simulation import SimulatedDisk, SimulatedMachine
 from tests.simulation.driver import CONFIG, KEYS, QUEUES, TOPICS
 from tests.simulation.follower import entries_of, found_by_keys, log_bytes
 from tests.simulation.inode import Loss
-from tests.simulation.shard.ledger import Broken, Record
+from tests.simulation.shard.ledger import Broken, LogPlace, Record
 from tests.simulation.shard.replica_log import TOPIC, ReplicaLog
 from tests.simulation.world import ROOT
 
 LEADER: Final = "leader:10912"
-FRAME_SIZE: Final = 700
-"""Bytes of a frame at most: some records, and a part of one."""
 STEP_CHANCE: Final = 0.2
 """How often the wall clock has been stepped when a process starts."""
 STEP_MAX_MS: Final = 20_000
 FORMAT: Final = StoreFormat.V5_X
 _BODY: Final = re.compile(rb"<(\d+)\.(\d+)>")
+_CHANGE: Final = re.compile(r"change_(\d+)_(-?\d+)_(\d+)_(\d+)")
 _HEAD: Final = struct.Struct(">iI")
 
 
 class StoreLog:
-    """``ReplicaLog`` of a ``MessageStore``: recovery, receiver, epochs and quarantine are real."""
+    """``ReplicaLog`` of a ``MessageStore``: all but its disk is real."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -49,6 +47,8 @@ class StoreLog:
         self._store: MessageStore | None = None
         self._records: dict[int, Record] = {}
         self._known_end = 0
+        self._last_tables: dict[int, LogPlace | None] = {}
+        """The changes of tables when the last process ended."""
         self._flushed = 0
         """The end of the log that the last process had on disk."""
 
@@ -60,19 +60,27 @@ class StoreLog:
         return self._store
 
     @property
-    def end(self) -> int:
+    def readable(self) -> int:
         """See ``ReplicaLog``."""
-        return self.store.log.max_offset
+        return self.store.state.max_offset
 
     @property
-    def flushed(self) -> int:
+    def changes(self) -> Collection[int]:
         """See ``ReplicaLog``."""
-        return self.store.log.flushed_offset
+        return self._tables.keys()
 
     @property
-    def history(self) -> LogHistory:
+    def refers_to(self) -> LogPlace | None:
         """See ``ReplicaLog``."""
-        return self.store.epochs.history
+        return max((each for each in self._tables.values() if each is not None), default=None)
+
+    @property
+    def _tables(self) -> dict[int, LogPlace | None]:
+        """The number of each change, and the record that it refers to."""
+        if self._store is not None:
+            found = (_CHANGE.fullmatch(topic.name) for topic in self._store.topics())
+            self._last_tables = dict(_change_of(each) for each in found if each is not None)
+        return self._last_tables
 
     @property
     def records(self) -> Mapping[int, Record]:
@@ -110,6 +118,7 @@ class StoreLog:
             pid=1,
             leader=LEADER if leads_in is None else None,
             epoch=leads_in,
+            bounds_reads=True,
         )
         self._store = MessageStore.open(ROOT, CONFIG, machine.seams, options)
         self._records, self._known_end = {}, 0
@@ -130,50 +139,25 @@ class StoreLog:
         )
         return placement.physical_offset
 
-    def sync(self, end: int) -> None:
-        """See ``ReplicaLog``."""
-        self._machine.scheduler.run_some(3)
-        self.store.flush.flush_all()
-
-    def read(self, offset: int) -> bytes:
-        """See ``ReplicaLog``."""
-        return self.store.log_stream.read(offset, FRAME_SIZE)
-
-    def append(self, offset: int, data: object) -> None:
-        """See ``ReplicaLog``."""
-        assert isinstance(data, bytes)
-        receiver = self.store.receiver
-        assert receiver is not None
-        self._machine.scheduler.run_some(3)
-        receiver.append(offset, data)
+    def change(self, number: int, refers_to: LogPlace | None) -> None:
+        """See ``ReplicaLog``: make a topic, whose name says what it refers to."""
+        offset, (epoch, of) = refers_to or (-1, (0, 0))
+        self.store.put_topic(f"change_{number}_{offset}_{epoch}_{of}", TopicChange())
 
     def delete_topic(self) -> None:
         """See ``ReplicaLog``."""
         with contextlib.suppress(TopicUnknown):
             self.store.delete_topic(TOPIC)
 
-    def deletions(self) -> TableBatch:
+    def sync(self) -> None:
         """See ``ReplicaLog``."""
-        return self.store.table_feed.take_before_log()
+        self._machine.scheduler.run_some(3)
+        self.store.flush.flush_all()
 
-    def adopt_deletions(self, deletions: object) -> bool:
+    def restart(self) -> None:
         """See ``ReplicaLog``."""
-        assert isinstance(deletions, TableBatch)
-        copies = self.store.table_copies
-        assert copies is not None
-        try:
-            copies.take(deletions)
-        except QueuesIncomplete:
-            self.open(None, self._monotonic)
-            return True
-        return False
-
-    def adopt(self, leader: LogHistory) -> None:
-        """See ``ReplicaLog``."""
-        receiver = self.store.receiver
-        assert receiver is not None
-        receiver.restart()
-        self.store.epochs.adopt(leader)
+        assert self.store.receiver is not None
+        self.store.receiver.restart()
 
     def cut(self, offset: int, epoch: int) -> None:
         """See ``ReplicaLog``."""
@@ -206,6 +190,7 @@ class StoreLog:
     def _end(self, disk: SimulatedDisk) -> None:
         if self._store is not None:
             self._read_records()
+            self._last_tables = self._tables
             self._flushed = self._store.log.flushed_offset
         self._machine = self._machine.restart(disk)
         self._store = None
@@ -220,6 +205,11 @@ class StoreLog:
                 self._records[at] = _record_of(found)
             at += size
         self._known_end = at
+
+
+def _change_of(found: re.Match[str]) -> tuple[int, LogPlace | None]:
+    number, offset, epoch, of = map(int, found.groups())
+    return number, None if offset < 0 else (offset, (epoch, of))
 
 
 def _record_of(found: re.Match[bytes]) -> Record:

@@ -1,4 +1,4 @@
-"""A schedule: three model replicas, their faults, producers and readers, all from one seed."""
+"""A schedule: three replicas, their faults, producers and readers, all from one seed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from tests.simulation.shard.events import Events
 from tests.simulation.shard.faults import FAULTS_MAX, NAMES, Fault, Kind, draw
 from tests.simulation.shard.leases import SERVICE, LeaseService
 from tests.simulation.shard.ledger import Broken, Ledger
-from tests.simulation.shard.model_log import ModelLog
-from tests.simulation.shard.model_replica import ModelReplica, Surroundings, Volume
+from tests.simulation.shard.memory_log import MemoryLog
 from tests.simulation.shard.network import Network
+from tests.simulation.shard.replica import SimulatedReplica, Surroundings, Volume
+from tests.simulation.shard.replica_log import ReplicaLog
 from tests.simulation.shard.store_log import StoreLog
 
 FAULTS_AT: Final = (1.5, 9.0)
@@ -35,10 +36,10 @@ RATES: Final = (0.96, 1.04)
 """Slowest and fastest clock of a machine."""
 
 
-class ModelShard:
+class Schedule:
     """One schedule."""
 
-    def __init__(self, seed: int, kind: type[ModelLog] | type[StoreLog] = ModelLog) -> None:
+    def __init__(self, seed: int, kind: type[MemoryLog] | type[StoreLog] = MemoryLog) -> None:
         self.events = events = Events(seed)
         rng = self._rng = events.rng
         self.faults = draw(rng, rng.randint(1, FAULTS_MAX), *FAULTS_AT)
@@ -76,10 +77,8 @@ class ModelShard:
             {name: log.records for name, log in logs.items()},
             {record for log in logs.values() for record in log.quarantine},
         )
-        for name, volume in self.volumes.items():
-            self.ledger.check_has_changes(name, volume.tables.changes)
-            self.ledger.check_refers(name, volume.tables, volume.log)
-            self.ledger.check_has_deletion(name, volume.log)
+        for name, log in logs.items():
+            self.ledger.check_tables(name, log)
         first, *others = logs.values()
         for other in others:
             first.check_equal(other)
@@ -94,14 +93,15 @@ class ModelShard:
         if not self._is_healed:
             self.events.after(self._rng.random() * 2 * PUT_INTERVAL_S, self._use)
 
-    def _use_one(self, replica: ModelReplica) -> None:
+    def _use_one(self, replica: SimulatedReplica) -> None:
         if replica.leading is not None:
             replica.leading.put()
             if self._rng.random() < CHANGE_CHANCE:
                 replica.leading.change_tables()
             if self._rng.random() < DELETION_CHANCE:
                 replica.leading.delete_topic()
-        below = [each for each in replica.log.records.items() if each[0] < replica.confirmed]
+        readable = replica.log.readable
+        below = [each for each in replica.log.records.items() if each[0] < readable]
         for offset, record in below[-READ_AT_ONCE:]:
             self.ledger.read(replica.id, offset, record)
 
@@ -218,9 +218,16 @@ class ModelShard:
         leader = leaders[0]
         return leader.replica.candidate.leads and (
             len(leader.copies.names) == len(NAMES)
-            and all(
-                (volume.log.flushed, volume.log.history, volume.tables.changes)
-                == (leader.log.end, leader.log.history, leader.replica.volume.tables.changes)
-                for volume in self.volumes.values()
-            )
+            and all(_is_as(volume.log, leader.log) for volume in self.volumes.values())
         )
+
+
+def _is_as(log: ReplicaLog, leader: ReplicaLog) -> bool:
+    """Whether a log has on its disk what the leader's has, and its tables."""
+    end, history = leader.store.log.max_offset, leader.store.epochs.history
+    own = log.store
+    return (own.log.flushed_offset, own.epochs.history, set(log.changes)) == (
+        end,
+        history,
+        set(leader.changes),
+    )

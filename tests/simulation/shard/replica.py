@@ -1,16 +1,19 @@
-"""A replica of a shard: the real decisions, over a log in memory and connections of values.
+"""A replica of a shard: the code of store-writer, over simulated sockets, threads, disks and time.
 
-Real are ``Candidate``, ``next_role`` and ``why_not_take``; ``model_leader`` and ``model_follower``
-have ``InSyncSet`` and ``common_end``. The threads and sockets around them are modelled.
+What a replica decides, sends and acknowledges is production's. ``Elected``, which runs the roles,
+``Follower``, ``HaServer``, ``Slave`` and ``InSyncWatch``, which have sockets and timers, have their
+counterparts here, in ``follower`` and in ``leader``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from mqstore.service.election import Addresses, Candidate, ElectionError, Lease, Margins
+from mqstore.storage.replication import Keys
 from mqstore.writer.replication.roles import (
     Ended,
     Following,
@@ -21,11 +24,10 @@ from mqstore.writer.replication.roles import (
     why_not_take,
 )
 from tests.simulation.shard.events import Events, Machine, Process
+from tests.simulation.shard.follower import SimulatedFollower
+from tests.simulation.shard.leader import PORT, SimulatedLeader
 from tests.simulation.shard.leases import LeaseClient, LeaseService
 from tests.simulation.shard.ledger import Ledger
-from tests.simulation.shard.model_follower import ModelFollower
-from tests.simulation.shard.model_leader import PORT, ModelLeader
-from tests.simulation.shard.model_tables import ModelTables
 from tests.simulation.shard.network import Network
 from tests.simulation.shard.replica_log import ReplicaLog
 
@@ -58,7 +60,15 @@ class Surroundings:
             volume = self.volumes[name.partition("/")[0]]
             if name == volume.replica_name:  # else it was lost just now
                 self.ledger.check_has_all(name, volume.log.records)
-                self.ledger.check_has_changes(name, volume.tables.changes)
+                self.ledger.check_has_changes(name, volume.log.changes)
+
+    def nonce(self) -> str:
+        """Return a nonce for a proof."""
+        return f"{self.events.rng.getrandbits(256):064x}"
+
+    def keys(self) -> Keys:
+        """Return the secret of the replicas."""
+        return (b"secret",)
 
 
 class Volume:
@@ -72,12 +82,11 @@ class Volume:
         self.machine = Machine(shard.events, name, rate)
         self._new_log = new_log
         self.log = new_log()
-        self.tables = ModelTables()
         self.sync_s = shard.events.rng.choice(SYNC_MAX_S)
         self.incarnation = 0
         """Number of volumes before this one."""
         self.processes = 0
-        self.replica: ModelReplica | None = None
+        self.replica: SimulatedReplica | None = None
 
     @property
     def name(self) -> str:
@@ -94,7 +103,7 @@ class Volume:
         if self.replica is None:
             self.processes += 1
             self.machine.is_up = True
-            self.replica = ModelReplica(self)
+            self.replica = SimulatedReplica(self)
 
     def end(self, *, power: bool) -> None:
         """End the process at once; with ``power`` lose some of what was not synced, too."""
@@ -111,17 +120,16 @@ class Volume:
                 self.log.kill()
         if power and not keeps_all:
             self.shard.ledger.lost |= self.log.lose_power(self.shard.events.rng)
-            self.tables.lose_power()
 
     def lose(self) -> None:
         """Lose the volume: the next process finds an empty one."""
         self.end(power=True)
         self.shard.ledger.lost |= {*self.log.records.values(), *self.log.quarantine}
-        self.log, self.tables = self._new_log(), ModelTables()
+        self.log = self._new_log()
         self.incarnation += 1
 
 
-class ModelReplica:
+class SimulatedReplica:
     """One process."""
 
     def __init__(self, volume: Volume) -> None:
@@ -132,10 +140,10 @@ class ModelReplica:
         self.name = volume.replica_name
         self.id = f"{self.name}#{volume.processes}"
         self.role: Role = Waiting()
-        self.leading: ModelLeader | None = None
-        self.following: ModelFollower | None = None
-        self.confirmed = 0
-        """The confirmed offset as far as this replica knows."""
+        self.leading: SimulatedLeader | None = None
+        self.following: SimulatedFollower | None = None
+        self._is_changing = False
+        """Whether a change of the role waits for what the former one still does."""
         self._client = LeaseClient(self.shard.leases, self.process)
         self.candidate = Candidate(
             self._client,
@@ -144,7 +152,7 @@ class ModelReplica:
             self._why_not_take,
             MARGINS,
             self._client.monotonic,
-            lambda: self.log.history.newest,
+            lambda: self.log.store.epochs.history.newest,
         )
         self.log.open(None, self.process.monotonic)
         self.process.after(self.shard.events.rng.random(), self._step)
@@ -179,7 +187,7 @@ class ModelReplica:
             lease,
             self.name,
             is_founder=self.volume.name == self.shard.founder,
-            newest_epoch=self.log.history.newest,
+            newest_epoch=self.log.store.epochs.history.newest,
         )
 
     def _step(self) -> None:
@@ -191,24 +199,28 @@ class ModelReplica:
     def _take_role(self) -> None:
         candidate = self.candidate
         found = next_role(self.role, self.name, candidate.lease, leads=candidate.leads)
-        if found == self.role:
+        if found == self.role or self._is_changing:
             return
-        self.role = found
         if isinstance(found, Ended):
             self.end()
-        elif isinstance(found, Leading):
-            self._lead(found.epoch)
         elif isinstance(found, Following):
-            self._follow_none()
-            self.following = ModelFollower(self, found.addresses.log)
+            self.role = found
+            self._stop_following(partial(self._follow, found))
+        elif isinstance(found, Leading):
+            self._stop_following(partial(self._lead, found))
 
-    def _follow_none(self) -> None:
-        if self.following is not None:
-            self.following.close()
-            self.following = None
+    def _stop_following(self, then: Callable[[], object]) -> None:
+        following, self.following = self.following, None
+        self._is_changing = True
+        then() if following is None else following.close(then)
 
-    def _lead(self, epoch: int) -> None:
-        self._follow_none()
-        self.log.open(epoch, self.process.monotonic)
-        self.shard.ledger.note_leader(epoch, self.id, self.log, self.volume.tables)
-        self.leading = ModelLeader(self, epoch)
+    def _follow(self, role: Following) -> None:
+        self._is_changing = False
+        self.following = SimulatedFollower(self, role.addresses.log)
+
+    def _lead(self, role: Leading) -> None:
+        self._is_changing = False
+        self.role = role
+        self.log.open(role.epoch, self.process.monotonic)
+        self.shard.ledger.note_leader(role.epoch, self.id, self.log)
+        self.leading = SimulatedLeader(self, role.epoch)
