@@ -54,6 +54,10 @@ def settings_of(rng: random.Random, *, is_5: bool) -> dict[str, Any]:
         drawn |= {"enableCalcFilterBitMap": True, "enablePropertyFilter": True}
     drawn |= {"enableMultiDispatch": drawn["enableLmq"], "messageDelayLevel": LEVELS}
     if is_5:
+        if drawn["enablePopBufferMerge"]:
+            # With both, a restart of a broker may deliver again what was acknowledged:
+            # docs/rocketmq-observed.md.
+            drawn["appendAckAsync"] = False
         drawn["transactionOpBatchInterval"] = 100  # else an end of the broker waits for it
         drawn["timerWheelSnapshotIntervalMs"] = 100  # else a snapshot is made after ten seconds
     return {**SIZES, **drawn}
