@@ -10,11 +10,12 @@ import socket
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import httpx
 import pytest
 
-from tests.services.service_processes import Process, writer
+from tests.services.service_processes import Process, Run, writer
 
 HEADER_SIZE = 4096
 TIMEOUT_S = 1.0
@@ -217,3 +218,35 @@ def test_what_a_broker_made_keeps_its_permissions(tmp_path: Path) -> None:
         pass
     modes = [path.stat().st_mode & 0o777 for path in (store, store / "config", lock)]
     assert modes == [0o755, 0o775, 0o664]
+
+
+_MESSAGES: Final = "topics/{topic}/messages"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "name"),
+    [
+        (_MESSAGES, '{"messages":[{"body":"a","body":"b"}]}', "body"),
+        (_MESSAGES, '{"messages":[{"body":"a","properties":{"p":"1","p":"2"}}]}', "p"),
+        (_MESSAGES, '{"messages":[{"body":"a"}],"messages":[{"body":"b"}]}', "messages"),
+        (
+            "groups/g:receive",
+            '{"topics":{"orders":{}},"max":1,"max":2}',
+            "max",
+        ),
+        ("groups/g:ack", '{"receipts":["a"],"receipts":["b"]}', "receipts"),
+        (
+            "transactions",
+            '{"producerGroup":"g","topic":"a","topic":"b","messages":[{"body":"a"}]}',
+            "topic",
+        ),
+        ("groups/g/offsets:reset", '{"topic":"orders","to":"earliest","to":"latest"}', "to"),
+    ],
+)
+def test_a_member_that_is_there_twice_is_refused_and_named(
+    services: Run, topic: str, path: str, body: str, name: str
+) -> None:
+    url = f"{services.writer_url}/v1/{path.format(topic=topic)}"
+    answer = httpx.post(url, content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 400, answer.text
+    assert f"member '{name}' is twice" in answer.json()["detail"]

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mqstore.service import bodies
 from mqstore.service.http import HotRequest
@@ -49,6 +52,9 @@ def test_a_body_becomes_a_struct(media_type: bytes) -> None:
         (b"{}", "body-invalid", "missing required field `name`"),
         (b'{"name": "a", "other": 1}', "body-invalid", "unknown field `other`"),
         (b'{"name": "a", "parts": [{"number": "x"}]}', "body-invalid", "at `$.parts[0].number`"),
+        (b'{"name": "a", "name": "b"}', "bad-json", "member 'name' is twice in one object"),
+        (b'{"name":"a","n\\u0061me":"b"}', "bad-json", "member 'name' is twice"),
+        (b'{"name":"a","parts":[{"number":1},{"number":1,"number":2}]}', "bad-json", "'number'"),
     ],
 )
 def test_what_is_wrong_with_a_body_is_said(body: bytes, kind: str, detail: str) -> None:
@@ -62,3 +68,18 @@ def test_another_media_type_is_refused() -> None:
     with pytest.raises(Problem) as caught:
         bodies.read(DECODER, request(b"text/plain"), b'{"name": "a"}')
     assert caught.value.kind.name == "unsupported-media-type"
+
+
+@given(st.recursive(st.text(), lambda each: st.lists(each) | st.dictionaries(st.text(), each)))
+def test_a_body_without_a_repeated_member_is_accepted(value: Any) -> None:
+    bodies.require_distinct(json.dumps(value).encode())
+
+
+@given(st.dictionaries(st.text(), st.integers(), min_size=1), st.data())
+def test_a_repeated_member_is_named(table: dict[str, int], data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(sorted(table)))
+    pairs = data.draw(st.permutations([*table.items(), (name, 0)]))
+    text = ",".join(f"{json.dumps(key)}: {value}" for key, value in pairs)
+    with pytest.raises(Problem) as caught:
+        bodies.require_distinct(f'[{{"in": {{{text}}}}}]'.encode())
+    assert repr(name) in caught.value.detail

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
@@ -28,14 +30,53 @@ def read(decoder: msgspec.json.Decoder[Body], request: HotRequest, body: bytes) 
     return decode(decoder, body)
 
 
-def decode(decoder: msgspec.json.Decoder[Body], body: bytes) -> Body:
-    """Decode JSON. Raises Problem: 400 for invalid JSON, 422 for a mismatch with the schema."""
+def decode(decoder: msgspec.json.Decoder[Body], body: bytes, *, is_distinct: bool = False) -> Body:
+    """Decode JSON. Raises Problem: 400 for invalid JSON, and as ``require_distinct``, unless the
+    caller does that (``is_distinct``); 422 for a mismatch with the schema."""
     try:
-        return decoder.decode(body)
+        found = decoder.decode(body)
     except msgspec.ValidationError as error:
         raise Problem(problems.BODY_INVALID, lower_first(str(error))) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem(problems.BAD_JSON, f"the body is no JSON: {_defect(body, error)}") from None
+    if not is_distinct:
+        require_distinct(body)
+    return found
+
+
+def require_distinct(body: bytes) -> None:
+    """Raise Problem (400) where an object has a member twice: a reader takes the last one alone.
+
+    Invalid JSON is left to the reader.
+    """
+    if body.count(b":") < 2:
+        return
+    try:
+        _DISTINCT.decode(body.decode())
+    except _Repeated as repeated:
+        raise Problem(
+            problems.BAD_JSON,
+            f"member {repeated.args[0]!r} is twice in one object of the body; send it once",
+        ) from None
+    except (ValueError, RecursionError):
+        return
+
+
+class _Repeated(Exception):
+    """A member that an object has twice."""
+
+
+def _check_members(members: list[tuple[str, object]]) -> None:
+    names = {name for name, _ in members}
+    if len(names) < len(members):
+        counts = Counter(name for name, _ in members)
+        raise _Repeated(counts.most_common(1)[0][0])
+
+
+_DISTINCT: Final = json.JSONDecoder(
+    object_pairs_hook=_check_members, parse_int=len, parse_float=len, parse_constant=len
+)
+"""Makes nothing of a text but its check."""
 
 
 def check_values(body: bytes, most: int) -> None:

@@ -16,6 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import Field, TypeAdapter, ValidationError
 
+from mqstore.service import bodies
 from mqstore.service.http import refuse_repeated, refuse_unknown
 from mqstore.wire.base import INT32_MAX
 
@@ -72,6 +73,8 @@ class ColdRoute(APIRoute):
             self.authenticate(request)
             self._check_parameters(request)
             await self.check(request)
+            if self.body_field is not None:
+                bodies.require_distinct(await request.body())
             response = await handle(request)
             await self.settle()
             return response

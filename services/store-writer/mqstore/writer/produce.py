@@ -80,6 +80,8 @@ class _Outline(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 _Request: Final = struct_of(ProduceRequest)
 _decoder = msgspec.json.Decoder(_Request)
+_MEMBERS: Final = (b'"messages"', b'"durability"')
+"""Members of a large request; those of its messages are looked at with each."""
 _outline_decoder = msgspec.json.Decoder(_Outline)
 _message_decoder = msgspec.json.Decoder(struct_of(NewMessage))
 _MESSAGE_PATH: Final = re.compile(r"`\$\.messages\[(\d+)\]")
@@ -171,7 +173,9 @@ def _decode_heavy(body: bytes, max_count: int) -> ProduceRequest:
     Raises what ``decode_request`` raises.
     """
     bodies.check_values(body, VALUES_MAX)
-    outline = bodies.decode(_outline_decoder, body)
+    outline = bodies.decode(_outline_decoder, body, is_distinct=True)
+    if any(body.count(name) > 1 for name in _MEMBERS):
+        bodies.require_distinct(body)
     check_count(len(outline.messages), max_count)
     messages = []
     for number, raw in enumerate(outline.messages):
