@@ -8,7 +8,7 @@ import json
 import random
 import struct
 from collections.abc import Callable, Collection, Mapping
-from typing import Final, Self
+from typing import Any, Final
 
 from mqstore.storage.errors import QueuesIncomplete
 from mqstore.storage.metadata.deleted_topics import DeletedTopic, Deletions, adopted
@@ -38,6 +38,8 @@ class MemoryLog:
     once, and stay in it over the end of a process."""
 
     def __init__(self, rng: random.Random) -> None:
+        self.store: Any = self
+        self.epochs = self.log = self.log_stream = self.receiver = self
         self.store_id = f"{rng.getrandbits(32):032x}"
         self.flushed_offset = 0
         self.is_compared = True
@@ -63,27 +65,7 @@ class MemoryLog:
             }
         )
 
-    # see ReplicaStore
-
-    @property
-    def epochs(self) -> Self:
-        """``ComparedLog``."""
-        return self
-
-    @property
-    def log(self) -> Self:
-        """``HeldLog``."""
-        return self
-
-    @property
-    def log_stream(self) -> Self:
-        """``ReadLog``."""
-        return self
-
-    @property
-    def receiver(self) -> Self:
-        """``ReceivedLog``."""
-        return self
+    # see ReplicaStore: each part of it is the log itself
 
     @property
     def history(self) -> LogHistory:
@@ -144,11 +126,6 @@ class MemoryLog:
                 raise Broken(f"tables come before {self.refers_to}, which they refer to")
 
     # see ReplicaLog
-
-    @property
-    def store(self) -> Self:
-        """See ``ReplicaLog``."""
-        return self
 
     @property
     def records(self) -> Mapping[int, Record]:

@@ -1,4 +1,4 @@
-"""The parts of a store that sessions use: those of ``MessageStore``, or of a simulated one."""
+"""The parts of a store that sessions use, and the steps that they cause."""
 
 from __future__ import annotations
 
@@ -7,110 +7,24 @@ from typing import Any, Protocol
 
 import msgspec
 
-from mqstore.storage.metadata.log_history import LogHistory
-from mqstore.storage.replication.table_feed import TableBatch, TableFeed
-
-
-class ReadLog(Protocol):
-    """``LogStream``."""
-
-    @property
-    def start(self) -> int:
-        """The first offset."""
-
-    @property
-    def end(self) -> int:
-        """The end of the readable bytes."""
-
-    @property
-    def last_segment(self) -> int:
-        """The first offset of the last segment."""
-
-    def take(self, offset: int, size: int) -> bytes | None:
-        """Return up to ``size`` bytes if they need no disk, else None. Raises RecordExpired."""
-
-    def read(self, offset: int, size: int) -> bytes:
-        """Read up to ``size`` bytes. Raises RecordExpired, OSError."""
-
-
-class ReceivedLog(Protocol):
-    """``LogReceiver``."""
-
-    @property
-    def end(self) -> int:
-        """The end of the whole records."""
-
-    def has_room(self, size: int) -> bool:
-        """Whether the next ``size`` bytes need no other segment."""
-
-    def append(self, offset: int, data: bytes) -> int:
-        """Append a leader's bytes; returns the end of the whole records."""
-
-
-class CopiedTables(Protocol):
-    """``TableCopies``."""
-
-    def take(self, batch: TableBatch) -> None:
-        """Take the changes of a leader, durably where they are forced."""
-
-
-class HeldLog(Protocol):
-    """``CommitLog``."""
-
-    @property
-    def max_offset(self) -> int:
-        """The end of the log."""
-
-    @property
-    def flushed_offset(self) -> int:
-        """The end of the bytes on disk."""
-
-
-class ComparedLog(Protocol):
-    """``LogEpochs``."""
-
-    @property
-    def history(self) -> LogHistory:
-        """The epochs and bounds of the log."""
-
-    @property
-    def is_compared(self) -> bool:
-        """Whether the log has epochs by which it is compared with that of a leader."""
-
-    def adopt(self, leader: LogHistory) -> None:
-        """Take over the epochs of a leader, durably. Raises OSError."""
+from mqstore.storage.log.commit_log import CommitLog
+from mqstore.storage.lookup.log_stream import LogStream
+from mqstore.storage.replication.log_epochs import LogEpochs
+from mqstore.storage.replication.receiver import LogReceiver
+from mqstore.storage.replication.table_copies import TableCopies
+from mqstore.storage.replication.table_feed import TableFeed
 
 
 class ReplicaStore(Protocol):
-    """``MessageStore``."""
+    """``MessageStore``, or a simulated one. A store that leads has neither receiver nor copies."""
 
-    @property
-    def store_id(self) -> str:
-        """Id of the store."""
-
-    @property
-    def epochs(self) -> ComparedLog:
-        """The epochs of the log."""
-
-    @property
-    def log(self) -> HeldLog:
-        """The log."""
-
-    @property
-    def log_stream(self) -> ReadLog:
-        """Its bytes."""
-
-    @property
-    def table_feed(self) -> TableFeed:
-        """The changes of a leader's tables."""
-
-    @property
-    def receiver(self) -> ReceivedLog | None:
-        """Appends the bytes of a leader; None where the store leads."""
-
-    @property
-    def table_copies(self) -> CopiedTables | None:
-        """Takes the tables of a leader; None where the store leads."""
+    store_id: str
+    epochs: LogEpochs
+    log: CommitLog
+    log_stream: LogStream
+    table_feed: TableFeed
+    receiver: LogReceiver | None
+    table_copies: TableCopies | None
 
     def confirm(self, offset: int, in_sync: int) -> None:
         """Publish what all copies in sync have, and their number."""

@@ -5,8 +5,8 @@ Called from ``leader_session``.
 
 from __future__ import annotations
 
+from mqstore.storage.lookup.log_stream import LogStream
 from mqstore.storage.replication import ha_tables
-from mqstore.storage.replication.stores import ReadLog
 from mqstore.storage.replication.table_feed import BEFORE_LOG, NOTHING, TableFeed
 
 
@@ -18,7 +18,7 @@ class TablesSender:
     that is confirmed: no later leader lacks these messages, whatever tail a follower cuts.
     """
 
-    def __init__(self, feed: TableFeed, stream: ReadLog) -> None:
+    def __init__(self, feed: TableFeed, stream: LogStream) -> None:
         self.sent = NOTHING
         """The version that was sent last."""
         self._feed = feed
