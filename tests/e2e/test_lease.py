@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from kubernetes import client, config
 
-from mqstore.service.election import Addresses, Candidate, Lease, LeaseConflict, Margins
 from mqstore.service.election_thread import ElectionThread, clock
 from mqstore.service.kube_lease import KubeLease
+from mqstore.storage.replication.election import Addresses, Candidate, Lease, LeaseConflict, Margins
 
 pytestmark = [
     pytest.mark.cluster,

@@ -6,8 +6,8 @@ from typing import Final
 
 from tests.mutations.breaking import Mutation
 
-_ELECTION: Final = "mqstore.service.election"
-_ROLES: Final = "mqstore.writer.replication.roles"
+_ELECTION: Final = "mqstore.storage.replication.election"
+_ROLES: Final = "mqstore.storage.replication.roles"
 _IN_SYNC: Final = "mqstore.storage.replication.in_sync"
 _HISTORY: Final = "mqstore.storage.metadata.log_history"
 _DELETED: Final = "mqstore.storage.metadata.deleted_topics"

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from mqstore.client import Client, ClientError, Replication, Target
-from mqstore.service.election import Addresses, Lease
 from mqstore.service.file_lease import FileLease
+from mqstore.storage.replication.election import Addresses, Lease
 from tests.free_ports import free_port
 from tests.services.service_processes import Process, service
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from mqstore.service.election import Lease, LeaseConflict, LeaseUnavailable
+from mqstore.storage.replication.election import Lease, LeaseConflict, LeaseUnavailable
 from tests.simulation.shard.events import Events, Process
 from tests.simulation.shard.network import Network
 

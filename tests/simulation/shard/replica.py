@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from mqstore.service.election import Addresses, Candidate, ElectionError, Lease, Margins
 from mqstore.storage.replication import Keys
-from mqstore.writer.replication.roles import (
+from mqstore.storage.replication.election import Addresses, Candidate, ElectionError, Lease, Margins
+from mqstore.storage.replication.roles import (
     Ended,
     Following,
     Leading,

@@ -11,7 +11,7 @@ import pytest
 
 from mqstore.client import AsyncClient
 from mqstore.client.base_client import POLL_SLACK_S, TIMEOUT_S
-from mqstore.service.election import DURATION_S
+from mqstore.storage.replication.election import DURATION_S
 from mqstore.wire.limits import POLL_S
 
 

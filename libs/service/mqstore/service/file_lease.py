@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from mqstore.service.election import Lease, LeaseConflict, LeaseUnavailable
+from mqstore.storage.replication import Lease, LeaseConflict, LeaseUnavailable
 
 KEPT: Final = 1_000
 """Versions that are kept: a process that was suspended for more writes does not lead any more."""

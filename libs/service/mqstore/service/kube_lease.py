@@ -14,14 +14,14 @@ from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
-from mqstore.service.election import (
+from mqstore.service.kube_access import BOUNDED, PATCH, api_client, own_namespace, why
+from mqstore.storage.replication import (
     DURATION_S,
     Addresses,
     Lease,
     LeaseConflict,
     LeaseUnavailable,
 )
-from mqstore.service.kube_access import BOUNDED, PATCH, api_client, own_namespace, why
 
 URL: Final = "mqstore/url"
 LOG: Final = "mqstore/log"

@@ -28,11 +28,10 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from mqstore.service.configuration_error import ConfigurationError
-from mqstore.service.election import Margins
 from mqstore.storage import StoreConfig
 from mqstore.storage.formats import StoreFormat
 from mqstore.storage.host import PRIVATE_UMASK
-from mqstore.storage.replication import BODY_SIZE_MAX
+from mqstore.storage.replication import BODY_SIZE_MAX, Margins
 from mqstore.storage.settings import (
     FlushDiskType,
     broker_lacks,

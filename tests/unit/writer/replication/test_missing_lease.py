@@ -16,9 +16,9 @@ import structlog
 
 from mqstore.service.events import Events
 from mqstore.service.settings import Settings
+from mqstore.storage.replication.roles import Leading
 from mqstore.writer.replication import elected
 from mqstore.writer.replication.elected import Elected
-from mqstore.writer.replication.roles import Leading
 from tests.unit.chart.api_server import write_kubeconfig
 from tests.unit.storage.stores import open_store
 

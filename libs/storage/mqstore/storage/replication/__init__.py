@@ -1,4 +1,4 @@
-"""Replication: sessions of a leader and its followers, as bytes; the copies in sync.
+"""Replication: sessions of a leader and its followers, as bytes; the copies in sync; elections.
 
 Used by store-writer, which has the sockets, threads and clocks; ``make simulate-shard`` has
 others. ``MessageStore.receiver`` and ``MessageStore.table_copies``, which a ``FollowerSession``
@@ -6,6 +6,17 @@ uses, are there when the store was opened with ``StoreOptions.leader``.
 """
 
 from mqstore.storage.replication.connections import Connections
+from mqstore.storage.replication.election import (
+    DURATION_S,
+    Addresses,
+    Candidate,
+    ElectionError,
+    Lease,
+    LeaseConflict,
+    LeaseStore,
+    LeaseUnavailable,
+    Margins,
+)
 from mqstore.storage.replication.follower_session import (
     FollowerOptions,
     FollowerSession,
@@ -29,16 +40,32 @@ from mqstore.storage.replication.leader_session import (
     SlaveRefused,
 )
 from mqstore.storage.replication.receiver import LogReceiver
+from mqstore.storage.replication.roles import (
+    Ended,
+    Following,
+    Leading,
+    Role,
+    Waiting,
+    choose_successor,
+    next_role,
+    why_not_take,
+)
 from mqstore.storage.replication.stores import Step
 from mqstore.storage.replication.table_copies import TableCopies
 
 __all__ = [
     "BODY_SIZE_MAX",
+    "DURATION_S",
     "FETCH_SIZE_MAX",
     "NONCE_SIZE",
+    "Addresses",
+    "Candidate",
     "Connections",
+    "ElectionError",
+    "Ended",
     "FollowerOptions",
     "FollowerSession",
+    "Following",
     "Frame",
     "FrameCorrupt",
     "FrameInvalid",
@@ -47,12 +74,23 @@ __all__ = [
     "Keys",
     "LeaderOptions",
     "LeaderSession",
+    "Leading",
+    "Lease",
+    "LeaseConflict",
+    "LeaseStore",
+    "LeaseUnavailable",
     "LogDiverged",
     "LogReceiver",
+    "Margins",
     "Peer",
     "ProofRefused",
     "Reading",
+    "Role",
     "SlaveRefused",
     "Step",
     "TableCopies",
+    "Waiting",
+    "choose_successor",
+    "next_role",
+    "why_not_take",
 ]

@@ -14,15 +14,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from mqstore.service import logs
-from mqstore.service.election import Addresses, Candidate, ElectionError, Lease, LeaseStore
 from mqstore.service.election_thread import ElectionThread, clock
 from mqstore.service.events import Events
 from mqstore.service.file_lease import FileLease
 from mqstore.service.settings import Settings
 from mqstore.service.sockets import format_address
 from mqstore.storage import MessageStore
-from mqstore.writer.replication import roles
-from mqstore.writer.replication.roles import Ended, Following, Leading, Role, Waiting
+from mqstore.storage.replication import (
+    Addresses,
+    Candidate,
+    ElectionError,
+    Ended,
+    Following,
+    Leading,
+    Lease,
+    LeaseStore,
+    Role,
+    Waiting,
+    choose_successor,
+    next_role,
+    why_not_take,
+)
 
 if TYPE_CHECKING:
     from mqstore.service.pod_roles import PodRoles
@@ -199,7 +211,7 @@ class Elected:
         lease = self._candidate.lease
         in_sync = () if lease is None else lease.in_sync
         try:
-            return roles.choose_successor(self._service.acknowledged(), in_sync, self.name, wanted)
+            return choose_successor(self._service.acknowledged(), in_sync, self.name, wanted)
         except ValueError as error:
             raise HandOverFailed(str(error)) from None
 
@@ -214,7 +226,7 @@ class Elected:
             raise HandOverFailed(f"{successor} did not catch up within {CATCH_UP_S:g} s")
 
     def _why_not_take(self, lease: Lease | None) -> str | None:
-        why = roles.why_not_take(
+        why = why_not_take(
             *(lease, self.name), is_founder=self._is_founder, newest_epoch=self._newest_epoch
         )
         return self._why_not_make() if lease is None and why is None else why
@@ -245,7 +257,7 @@ class Elected:
             self._has_stepped.clear()
             candidate = self._candidate
             self._report_trouble()
-            role = roles.next_role(self.role, self.name, candidate.lease, leads=candidate.leads)
+            role = next_role(self.role, self.name, candidate.lease, leads=candidate.leads)
             if role != self.role:
                 await self._take(role)
             elif self._pods is not None:

@@ -8,17 +8,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mqstore.service import logs
-from mqstore.service.election import Addresses, ElectionError
 from mqstore.service.ha_tls import HaTls
 from mqstore.storage import MessageStore
 from mqstore.storage.errors import RepairRefused, StorageError
-from mqstore.storage.replication import LogDiverged
+from mqstore.storage.replication import Addresses, ElectionError, LogDiverged
+from mqstore.storage.replication import Following as FollowingRole
 from mqstore.storage.status import NEXT_EPOCH
 from mqstore.writer.replication.elected import Elected, HandOverFailed, replica_name
 from mqstore.writer.replication.follower import Divergence
 from mqstore.writer.replication.following import Following
 from mqstore.writer.replication.leader import Leader, wanted_replicas
-from mqstore.writer.replication.roles import Following as FollowingRole
 
 if TYPE_CHECKING:
     from mqstore.writer.service import WriterService

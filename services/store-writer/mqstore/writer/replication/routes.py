@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from mqstore.service.app import Api
-from mqstore.service.election import ElectionError
 from mqstore.service.endpoint import Endpoint
 from mqstore.service.problems import SWITCHOVER_REFUSED, Problem
+from mqstore.storage.replication import ElectionError
 from mqstore.wire import replication as operations
 from mqstore.wire.replication import (
     Election,

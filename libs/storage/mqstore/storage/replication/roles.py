@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from mqstore.service.election import Addresses, Lease
+from mqstore.storage.replication.election import Addresses, Lease
 
 
 @dataclass(frozen=True, slots=True)

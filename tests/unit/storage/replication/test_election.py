@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.service.election import (
+from mqstore.service.file_lease import FileLease
+from mqstore.storage.replication.election import (
     Addresses,
     Candidate,
     ElectionError,
@@ -22,7 +23,6 @@ from mqstore.service.election import (
     Margins,
     NotLeading,
 )
-from mqstore.service.file_lease import FileLease
 
 MARGINS = Margins(duration_s=8.0, renewal_deadline_s=5.0, retry_s=1.0)
 

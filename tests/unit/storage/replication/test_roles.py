@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mqstore.service.election import Addresses, Lease
-from mqstore.writer.replication.roles import (
+from mqstore.storage.replication.election import Addresses, Lease
+from mqstore.storage.replication.roles import (
     NEAR,
     Ended,
     Following,
