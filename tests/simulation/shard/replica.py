@@ -222,5 +222,6 @@ class SimulatedReplica:
         self._is_changing = False
         self.role = role
         self.log.open(role.epoch, self.process.monotonic)
-        self.shard.ledger.note_leader(role.epoch, self.id, self.log)
+        if self.candidate.leads_in(role.epoch):  # else the lease was lost meanwhile
+            self.shard.ledger.note_leader(role.epoch, self.id, self.log)
         self.leading = SimulatedLeader(self, role.epoch)
