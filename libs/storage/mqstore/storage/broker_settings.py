@@ -189,7 +189,8 @@ autoCreateSubscriptionGroup autoCreateTopicEnable cleanFileForciblyEnable
 clearRetryTopicWhenDeleteTopic duplicationEnable enableCalcFilterBitMap enableConsumeQueueExt
 enableControllerMode enableDLegerCommitLog enableLmq enableMultiDispatch enabledAppendPropCRC
 fastFailIfNoBufferInStorePool filterSupportRetry haFlowControlEnable indexFileWriteEnable
-indexRocksDBEnable messageIndexEnable popConsumerKVServiceEnable rejectTransactionMessage
+indexRocksDBEnable messageIndexEnable popConsumerKVServiceEnable priorityOrderAsc
+rejectTransactionMessage
 rocksdbCQDoubleWriteEnable syncFromLastFile timerInterceptDelayLevel timerRocksDBEnable
 timerStopDequeue timerStopEnqueue timerWheelEnable timerWheelSnapshotFlush transRocksDBEnable
 transientStorePoolEnable useStaticSubscription warmMapedFileEnable
@@ -341,6 +342,7 @@ HANDLED: Final = (
         "the timer wheel is made of timerlog, and is in timerwheel; snapshots are removed",
         copies=False,
     ),
+    _named("priorityOrderAsc", "true", "receives take the highest queue of a priority topic first"),
     _named("timerWheelEnable", "true", "messages with a time are accepted and delivered"),
     _named("timerStopEnqueue", "false", "messages with a time are delivered"),
     _named("timerStopDequeue", "false", "messages with a time are delivered"),

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.storage.admin.topics import TopicChange
+from mqstore.storage.layout import StoreFormat
 from mqstore.storage.shared_groups import ReceiptStatus, decode_receipts
 from tests.unit.storage.puts import put_message
 from tests.unit.storage.shared_groups.test_leases_of_a_store import Consumers, places
@@ -88,6 +89,18 @@ def test_a_group_without_retry_queues_drops_what_is_returned_as_a_broker_does(
     consumers.clock.time_s += LEASE_S
     again = consumers.receive().messages
     assert [each.record.body for each in again] == [each.record.body for each in given]
+
+
+def test_a_receive_takes_the_highest_queue_of_a_priority_topic_first(tmp_path: Path) -> None:
+    """As PopMessageProcessor does; the others of its topics keep their turn."""
+    with open_store(tmp_path / "store", format=StoreFormat.V5_X) as store:
+        store.create_topic("T", queues=4)
+        store.put_topic("T", TopicChange(attributes={"message.type": "PRIORITY"}))
+        for queue_id in (0, 3, 1, 2):
+            put_message(store, message(store, queue_id, queue_id=queue_id))
+        consumers = Consumers(store)
+        given = [consumers.receive(count=1).messages[0].record.queue_id for _ in range(4)]
+        assert given == [3, 2, 1, 0]
 
 
 def test_retries_of_a_topic_that_was_made_again_come_to_an_end(consumers: Consumers) -> None:

@@ -70,7 +70,7 @@ PROPERTIES: Final[tuple[State, ...]] = (
         "priority",
         "_SYS_MSG_PRIORITY_",
         "a priority, which decided the queue",
-        "receives take all queues in turn",
+        "receives take the highest queue of a priority topic first; puts cannot have one",
         verdict=Verdict.NAMED,
         versions=V5,
     ),

@@ -90,8 +90,8 @@ ATTRIBUTES: Final[tuple[State, ...]] = (
         "priority-topic",
         "message.type=PRIORITY",
         "messages with a priority, in the queue of their number",
-        "a receive takes all queues in turn, not the queue of the highest priority first; a put "
-        "goes to the queue that it names",
+        "a receive takes the queue of the highest priority first; a put goes to the queue that it "
+        "names, whatever its priority",
         verdict=Verdict.NAMED,
     ),
     _attribute(
@@ -184,7 +184,7 @@ GROUPS: Final[tuple[State, ...]] = (
         "priority-factor",
         "priority.factor",
         "how often POP takes the highest priority first",
-        "receives take all queues in turn",
+        "each receive does",
         pattern="priority.factor=.*",
         verdict=Verdict.NAMED,
         versions=V5,

@@ -50,6 +50,7 @@ from mqstore.storage.shared_groups.results import (
 from mqstore.storage.shared_groups.saved_leases import Place
 from mqstore.storage.shared_groups.settling import acknowledge, settle_queue
 from mqstore.storage.shared_groups.storing import Copies, retry_topics
+from mqstore.storage.shared_groups.turns import in_turn
 from mqstore.storage.tables.subscription_groups import GroupConfig
 from mqstore.storage.topic_names import RETRY_PREFIX
 
@@ -187,8 +188,7 @@ class SharedGroups:
             for queue_id in queue_ids(group, each.topic)
         ]
         self._turn += 1
-        start = self._turn % len(found) if found else 0
-        found = found[start:] + found[:start]
+        found = in_turn(self._store, found, self._turn)
         for topic, wanted in reversed(retries.items()):
             with suppress(TopicUnknown, TopicNotReadable):
                 self._store.topic(topic).require_readable()
