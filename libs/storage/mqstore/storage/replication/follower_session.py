@@ -113,6 +113,8 @@ class FollowerSession:
         """Whether bytes of the log came."""
         self.tables_trouble: str | None = None
         """Why the leader's tables were not taken; the connection is to end then."""
+        self.has_news = False
+        """Whether the leader does not know of bytes or tables that are here."""
         self.tables_version = NOTHING
         """Version of the leader's tables that are here."""
         self._reported = self._receiver.end
@@ -186,14 +188,10 @@ class FollowerSession:
         """Bytes that were received and are not on disk."""
         return self._receiver.end - self._store.log.flushed_offset
 
-    @property
-    def has_news(self) -> bool:
-        """Whether the leader does not know of bytes or tables that are here."""
-        return self._receiver.end > self._reported or self.tables_version > self._reported_tables
-
     def report(self) -> bytes:
         """Return a report of what is on disk, or in the page cache, and which tables are here."""
         data = self._report_end()
+        self.has_news = self._receiver.end > self._reported
         if self.tables_version > self._reported_tables:
             self._reported_tables = self.tables_version
             data += encode_tables_report(self._reported_tables)
@@ -298,8 +296,12 @@ class FollowerSession:
         last = frames[-1]
         self.leader_end = max(self.leader_end, last.offset + len(last.body))
         self.has_received |= any(frame.body for frame in frames)
-        is_new = self._receiver.end > self._reported
-        return self._report_end() if is_new and not self._options.syncs else b""
+        if self._receiver.end <= self._reported:
+            return b""
+        if not self._options.syncs:
+            return self._report_end()
+        self.has_news = True
+        return b""
 
     def _take_tables(self, tables: Tables) -> int:
         """Take changes of the leader's tables. The connection after a failure begins with all
@@ -313,7 +315,8 @@ class FollowerSession:
         return batch.version
 
     def _note_tables(self, version: int) -> bytes:
-        self.tables_version = version or self.tables_version
+        if version:
+            self.tables_version, self.has_news = version, True
         return b""
 
     def _read_range(self, wanted: Fetch) -> bytes:

@@ -291,13 +291,11 @@ class LeaderSession:
 
     def take(self) -> Reading | None:
         """Read what comes next, if that takes no time; None: call ``read``. Raises SlaveRefused."""
-        if self.is_replica and self._tables.has_more:
-            return None
         try:
             found = self._stream.take(self.sent, self._options.batch_size)
         except RecordExpired as error:
             raise self._expired(error) from None
-        if found is None or (self.is_replica and self._tables.has_before_log):
+        if found is None or (self.is_replica and self._tables.has_news):
             return None
         return Reading(found)
 

@@ -25,26 +25,32 @@ class TablesSender:
         self._stream = stream
         self._before_log = NOTHING
         """Version of the last change of tables that are sent before the log."""
+        self._seen = NOTHING
+        """A version up to which nothing is to be sent before the log."""
         self._taken: tuple[int, bytes] | None = None
         """Changes, and the end of the log that is to be sent before."""
 
     @property
-    def has_more(self) -> bool:
-        """Whether ``take`` takes changes: some are new, and none are on their way."""
-        return self._taken is None and self._feed.version > self.sent
+    def has_news(self) -> bool:
+        """Whether ``take`` or ``before_log`` would find something. Looked at after the log was
+        read."""
+        version = self._feed.version
+        if version > self.sent and self._taken is None:
+            return True
+        if version == self._seen:
+            return False
+        if self._feed.changed(self._before_log, BEFORE_LOG) != self._before_log:
+            return True
+        self._seen = version
+        return False
 
     def take(self) -> None:
-        """Take the changes since, if there are any. Long tables take time. Raises OSError,
-        TablesTooLong."""
-        if self.has_more:
+        """Take the changes since, unless some are on their way. Long tables take time. Raises
+        OSError, TablesTooLong."""
+        if self._taken is None and self._feed.version > self.sent:
             batch = self._feed.take(self.sent)
             self.sent = batch.version
             self._taken = self._stream.end, ha_tables.encode(batch)
-
-    @property
-    def has_before_log(self) -> bool:
-        """Whether changes come before what was read of the log."""
-        return self._feed.changed(self._before_log, BEFORE_LOG) != self._before_log
 
     def before_log(self) -> bytes | None:
         """Return changes that come before what was read of the log; None without one. Raises

@@ -203,28 +203,27 @@ class Follower:
         """Exchange what comes before the log. Raises what the session does."""
         while not session.is_introduced:
             try:
-                data = await self._read(session, reader)
+                async with asyncio.timeout_at(session.deadline):
+                    data = await reader.read(READ_SIZE)
             except TimeoutError:
                 session.expire()
                 await self.check_slave()
                 writer.write(session.begin_as_slave())
                 return
+            if not data:
+                session.end()
             await self._take(session, data, writer)
-
-    @staticmethod
-    async def _read(session: FollowerSession, reader: asyncio.StreamReader) -> bytes:
-        async with asyncio.timeout_at(session.deadline):
-            data = await reader.read(READ_SIZE)
-        if not data:
-            session.end()
-        return data
 
     async def _receive(
         self, session: FollowerSession, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """Take what the leader sends, and reply. Raises what the session does."""
         while True:
-            await self._take(session, await self._read(session, reader), writer)
+            async with asyncio.timeout_at(session.deadline):
+                data = await reader.read(READ_SIZE)
+            if not data:
+                session.end()
+            await self._take(session, data, writer)
 
     async def _take(
         self, session: FollowerSession, data: bytes, writer: asyncio.StreamWriter

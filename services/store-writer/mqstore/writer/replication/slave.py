@@ -169,7 +169,8 @@ class Slave:
         while session.requested is None:
             await self._has_more.wait()
             self._has_more.clear()
-        log.info("a slave copies the log", slave=session.name, at=session.requested)
+        where = {"at": session.requested, "sent": session.sent}
+        log.info("a slave copies the log", slave=session.name, **where)
         while True:
             self._has_more.clear()
             if confirmation := session.begin_turn():
