@@ -19,6 +19,7 @@ from mqstore.storage._kernel import (
     Placement,
     QueueTurns,
     QueueWindow,
+    Reason,
     SendLane,
     StateWords,
     StoredSend,
@@ -140,8 +141,8 @@ class Batches:
             return
         assert messages is not None, "the kernel takes what Python refuses"
         self._check(found, messages, rules)
-        placed = end.put_batch(found)
-        if placed is None:
+        placed = end.put(found)
+        if isinstance(placed, Reason):
             assert is_tight or template.queue_id != 0 or template.topic != "Topic"
             self._room.is_untouched()
         else:

@@ -20,7 +20,6 @@ from mqstore.storage import _kernel
 from mqstore.storage._kernel import Defect, IndexWindow, QueueWindow, StoredRecord
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Message
-from mqstore.storage.layout import SysFlag
 from tests.unit.storage import kernel_model as model
 from tests.unit.storage.record_examples import (
     INT64,
@@ -86,17 +85,6 @@ def test_encode_writes_the_models_bytes(
     assert size == len(expected)
 
 
-@given(st.lists(messages(), max_size=5))
-def test_a_batch_is_its_messages_one_after_another(batch: list[Message]) -> None:
-    expected = b""
-    for number, message in enumerate(batch):
-        expected += model.encode(message, 1, number, 1000 + len(expected), TIME)
-    out = bytearray(len(expected) + 3)
-    sizes = _kernel.encode_batch(out, 3, batch, [1] * len(batch), range(len(batch)), 1000, TIME)
-    assert bytes(out[3:]) == expected
-    assert sum(sizes) == len(expected)
-
-
 def test_a_large_body_is_encoded_alike() -> None:
     message = ordinary(body=bytes(range(256)) * 1024)
     expected = model.encode(message, 1, 0, 0, TIME)
@@ -140,63 +128,6 @@ def test_encode_refuses_what_its_fields_cannot_hold(fields: dict[str, object]) -
     with pytest.raises((ValueError, TypeError, OverflowError)):
         _kernel.encode_record(out, 0, message, 1, 0, 0, TIME)
     assert bytes(out[:8]) == bytes(8), "no magic code, so nothing stands there"
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"topic": "unknown"},
-        {"topic": "t" * 128},
-        {"topic": "\ud800"},
-        {"queue_id": -1},
-        {"queue_id": 2**31},
-        {"properties": b"no separator"},
-        {"properties": b"a\x01\0"},
-        {"properties": bytes(32768)},
-        {"body": bytes(2000)},
-        {"sys_flag": SysFlag.TRANSACTION_PREPARED},
-        {"sys_flag": SysFlag.TRANSACTION_ROLLBACK},
-        {"store_host": Host(b"1234", 65536)},
-    ],
-)
-def test_what_is_not_ordinary_is_left_to_python(fields: dict[str, object]) -> None:
-    plain, odd = ordinary(), ordinary()
-    for name, value in fields.items():
-        setattr(odd, name, value)
-    out = bytearray(40_000)
-    table = {("t" * 128, 0): 5, (plain.topic, plain.queue_id): 5}
-    before = table.copy()
-    batch = [plain, odd]
-    assert _kernel.put_ordinary_batch(out, 0, len(out), 0, batch, table, 2000, 22, TIME) is None
-    assert not any(out), "the whole record before the odd one is gone again"
-    assert table == before
-
-
-def test_an_ordinary_batch_is_numbered_and_contiguous() -> None:
-    batch = [ordinary(), ordinary(body=b"longer"), ordinary()]
-    expected = b""
-    for number, message in enumerate(batch):
-        expected += model.encode(message, 1, 3 + number, 1000 + len(expected), TIME)
-    out = bytearray(len(expected))
-    table = {(batch[0].topic, batch[0].queue_id): 3}
-    placed = _kernel.put_ordinary_batch(out, 0, len(out), 1000, batch, table, 3000, 22, TIME)
-    assert placed is not None
-    assert [each.queue_offset for each in placed] == [3, 4, 5]
-    assert [each.physical_offset for each in placed] == [
-        1000,
-        *(each.end for each in placed[:-1]),
-    ]
-    assert placed[-1].end == 1000 + len(expected)
-    assert bytes(out) == expected
-    assert list(table.values()) == [6]
-    assert _kernel.put_ordinary_batch(out, 0, len(out), 0, [], table, 3000, 22, TIME) is None
-
-
-def test_a_batch_with_one_that_does_not_fit_leaves_nothing() -> None:
-    out = bytearray(500)
-    with pytest.raises(ValueError):
-        _kernel.encode_batch(out, 0, [ordinary()] * 9, [1] * 9, range(9), 0, TIME)
-    assert not any(out)
 
 
 @pytest.mark.parametrize("version", [0, 3])

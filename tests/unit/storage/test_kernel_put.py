@@ -1,8 +1,9 @@
-"""A whole put in one call of the kernel, beside its slow model."""
+"""The one put of the kernel, beside its slow model."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, field
 
 import pytest
@@ -11,11 +12,13 @@ from hypothesis import strategies as st
 
 from mqstore.storage._kernel import (
     DispatchEnd,
+    EncodedBatch,
     FilePositions,
     IndexWindow,
     LogEnd,
     Placement,
     QueueWindow,
+    Reason,
     StateWords,
     load_u32,
     load_u64,
@@ -164,9 +167,9 @@ def test_a_put_is_the_models_record_entry_and_items_or_nothing_at_all(
     for number, message in enumerate(puts):
         expected = case.put(message, TIME + number)
         kernel.clock.step(1 if number else 0)
-        got = kernel.end.put(message)
+        got = kernel.end.put_message(message)
         if expected is None:
-            assert got is None
+            assert isinstance(got, Reason)
         else:
             placed += 1
             offset, size, queue_offset, time = expected
@@ -177,47 +180,123 @@ def test_a_put_is_the_models_record_entry_and_items_or_nothing_at_all(
     assert kernel.dispatch.records == placed
 
 
+@given(cases())
+def test_a_batch_is_the_models_records_or_nothing_at_all(
+    drawn: tuple[model.PutModel, list[Message]],
+) -> None:
+    case, puts = drawn
+    if case.index is not None and case.index.data is not None:
+        case.index = model.IndexModel(bytearray(40 + 4 * 7 + 20 * 600), 7, 600)
+    case.skip_index_below = 0
+    kernel, whole = Kernel(case), deepcopy(case)
+    expected = [whole.put(message, TIME) for message in puts]
+    batch = kernel.end.encode(puts)
+    got = kernel.end.put(batch) if isinstance(batch, EncodedBatch) else batch
+    if isinstance(got, Reason):
+        assert None in expected
+    else:
+        assert None not in expected
+        kernel.case = whole
+        assert [
+            (each.physical_offset, each.size, each.queue_offset, each.store_timestamp_ms)
+            for each in got
+        ] == expected
+        assert kernel.published == (whole.max_offset, whole.max_offset, 1)
+    kernel.agree()
+
+
+@given(st.lists(messages(), min_size=1, max_size=6), st.booleans())
+def test_with_the_put_lock_all_that_fits_is_stored(puts: list[Message], is_pooled: bool) -> None:
+    case = roomy(T=3)
+    kernel = Kernel(case)
+    kernel.end.attach(kernel.segment, memoryview(kernel.log), is_pooled)
+    kernel.end.refused, kernel.end.holders = True, 1
+    kernel.next_offsets.clear()
+    versions = [2 if len(message.topic.encode()) > 127 else 1 for message in puts]
+    batch = kernel.end.encode(puts, False, versions)
+    assert isinstance(batch, EncodedBatch)
+    if batch.counts:
+        assert kernel.end.put(batch, True) is Reason.NEEDS_QUEUE
+    kernel.next_offsets.update(dict.fromkeys(batch.counts, 9))
+    numbers, expected = dict.fromkeys(batch.counts, 9), b""
+    for message, version in zip(puts, versions, strict=True):
+        queue, number = (message.topic, message.queue_id), 0
+        if queue in numbers and message.sys_flag & 0xC in (0, 8):
+            number, numbers[queue] = numbers[queue], numbers[queue] + 1
+        expected += model.encode(message, version, number, 7000 + len(expected), TIME)
+    placements = kernel.end.put(batch, True)
+    assert isinstance(placements, list)
+    assert len(expected) == batch.size == placements[-1].end - 7000
+    assert kernel.log[5 : 5 + len(expected)] == expected
+    assert not any(kernel.log[5 + len(expected) :])
+    assert kernel.next_offsets == numbers
+    assert kernel.end.max_offset == 7000 + len(expected)
+    wrote, published = (5, 0) if is_pooled else (5 + len(expected), 7000 + len(expected))
+    assert kernel.segment.wrote_position == wrote
+    assert kernel.published[0] == published
+
+
 @pytest.mark.parametrize(
-    "fields",
+    ("fields", "reason"),
     [
-        {"topic": "unknown"},
-        {"topic": "t" * 128},
-        {"topic": "\ud800"},
-        {"topic": "SCHEDULE_TOPIC_XXXX"},
-        {"topic": None},
-        {"queue_id": -1},
-        {"queue_id": 2**31},
-        {"properties": b"no separator"},
-        {"properties": b"a\x01\0"},
-        {"properties": b"a\x01" + b"b" * 32766},
-        {"properties": b"DELAY\x011"},
-        {"properties": b"INNER_MULTI_DISPATCH\x01%LMQ%a"},
-        {"properties": None},
-        {"body": bytes(2000)},
-        {"body": "text"},
-        {"sys_flag": SysFlag.TRANSACTION_PREPARED},
-        {"sys_flag": SysFlag.TRANSACTION_ROLLBACK},
-        {"sys_flag": SysFlag.INNER_BATCH},
-        {"store_host": Host(b"1234", 65536)},
-        {"born_host": "127.0.0.1"},
+        ({"topic": "unknown"}, Reason.NEEDS_QUEUE),
+        ({"topic": "t" * 128}, Reason.NEEDS_CHECK),
+        ({"topic": "\ud800"}, Reason.NEEDS_CHECK),
+        ({"topic": "SCHEDULE_TOPIC_XXXX"}, Reason.NEEDS_DISPATCH),
+        ({"topic": None}, Reason.NEEDS_CHECK),
+        ({"queue_id": -1}, Reason.NEEDS_CHECK),
+        ({"queue_id": 2**31}, Reason.NEEDS_CHECK),
+        ({"properties": b"no separator"}, Reason.NEEDS_CHECK),
+        ({"properties": b"a\x01\0"}, Reason.NEEDS_CHECK),
+        ({"properties": b"a\x01" + b"b" * 32766}, Reason.NEEDS_CHECK),
+        ({"properties": b"DELAY\x011"}, Reason.NEEDS_DELAY),
+        ({"properties": b"INNER_MULTI_DISPATCH\x01%LMQ%a"}, Reason.NEEDS_DISPATCH),
+        ({"properties": None}, Reason.NEEDS_CHECK),
+        ({"body": bytes(2000)}, Reason.NEEDS_CHECK),
+        ({"body": "text"}, Reason.NEEDS_CHECK),
+        ({"sys_flag": SysFlag.TRANSACTION_PREPARED}, Reason.NEEDS_DISPATCH),
+        ({"sys_flag": SysFlag.TRANSACTION_ROLLBACK}, Reason.NEEDS_DISPATCH),
+        ({"sys_flag": SysFlag.INNER_BATCH}, Reason.NEEDS_DISPATCH),
+        ({"store_host": Host(b"1234", 65536)}, Reason.NEEDS_CHECK),
+        ({"born_host": "127.0.0.1"}, Reason.NEEDS_CHECK),
     ],
 )
-def test_what_is_not_plain_is_left_to_python(fields: dict[str, object]) -> None:
+def test_a_reason_names_what_is_missing(fields: dict[str, object], reason: Reason) -> None:
     odd = ordinary()
     for name, value in fields.items():
         setattr(odd, name, value)
     case = roomy(T=5, SCHEDULE_TOPIC_XXXX=5)
-    case.next_offsets["t" * 128, 0] = 5
     kernel = Kernel(case)
-    assert kernel.end.put(odd) is None
+    assert kernel.end.put_message(odd) is reason
+    both = kernel.end.encode([ordinary(), odd])
+    if reason is not Reason.NEEDS_DELAY:
+        assert (kernel.end.put(both) if isinstance(both, EncodedBatch) else both) is reason
     kernel.agree()
-    assert kernel.end.put(ordinary()) is not None
+    assert not isinstance(kernel.end.put_message(ordinary()), Reason)
 
 
-def test_a_body_that_is_copied_without_the_gil_is_left_to_python() -> None:
+@pytest.mark.parametrize(
+    "fields", [{"topic": "U"}, {"queue_id": 1}, {"sys_flag": 4}, {"sys_flag": 8}]
+)
+def test_a_batch_is_of_one_queue_without_transaction_types(fields: dict[str, object]) -> None:
+    kernel = Kernel(roomy(T=5))
+    puts = [ordinary(), ordinary().replace(**fields)]
+    assert kernel.end.encode(puts, True) is Reason.NEEDS_CHECK
+    assert isinstance(kernel.end.encode(puts), EncodedBatch)
+    assert kernel.end.encode([], True) is Reason.NEEDS_CHECK
+
+
+def test_a_batch_has_one_limit_for_all_of_its_messages() -> None:
+    kernel = Kernel(roomy(body_max=300, T=5))
+    puts = [ordinary(body=bytes(100), properties=b"")] * 2
+    assert isinstance(kernel.end.encode(puts, True), EncodedBatch)
+    assert kernel.end.encode([*puts, puts[0]], True) is Reason.NEEDS_CHECK
+
+
+def test_a_body_that_is_copied_without_the_gil_needs_the_lock() -> None:
     kernel = Kernel(roomy(body_max=1 << 20, T=0))
-    assert kernel.end.put(ordinary(body=bytes(65536))) is None
-    assert kernel.end.put(ordinary(body=bytes(65535))) is not None
+    assert kernel.end.put_message(ordinary(body=bytes(65536))) is Reason.NEEDS_LOCK
+    assert not isinstance(kernel.end.put_message(ordinary(body=bytes(65535))), Reason)
 
 
 def refuse(kernel: Kernel) -> None:
@@ -257,18 +336,20 @@ def set_forward(kernel: Kernel) -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "reason"),
     [
-        *(refuse, hold, dispatch, fall_behind, detach, overstate_room, misplace),
-        *(set_back, set_forward),
+        *((change, Reason.NEEDS_LOCK) for change in (refuse, hold)),
+        *((change, Reason.NEEDS_DISPATCH) for change in (dispatch, fall_behind)),
+        *((change, Reason.NEEDS_ROOM) for change in (detach, overstate_room, misplace)),
+        *((change, Reason.NEEDS_CLOCK) for change in (set_back, set_forward)),
     ],
 )
-def test_a_put_is_left_to_python_while_it_may_not_be_whole(
-    change: Callable[[Kernel], None],
+def test_nothing_is_put_while_it_may_not_be_whole(
+    change: Callable[[Kernel], None], reason: Reason
 ) -> None:
     kernel = Kernel(roomy(T=0))
     change(kernel)
-    assert kernel.end.put(ordinary()) is None
+    assert kernel.end.put_message(ordinary()) is reason
     assert kernel.published == (0, 0, 0)
     assert not any(kernel.log)
     assert kernel.next_offsets == {("T", 0): 0}
@@ -278,7 +359,7 @@ def test_a_log_end_without_a_place_to_publish_puts_nothing() -> None:
     end = LogEnd({("T", 0): 0}, 1000, SimulatedClock(TIME))
     end.attach(FilePositions(), memoryview(bytearray(1000)))
     end.room_end = 1000
-    assert end.put(ordinary()) is None
+    assert end.put_message(ordinary()) is Reason.NEEDS_DISPATCH
 
 
 def test_on_populate_is_called_after_the_put_is_published() -> None:
@@ -286,7 +367,11 @@ def test_on_populate_is_called_after_the_put_is_published() -> None:
     calls: list[tuple[int, int, int]] = []
     kernel.end.on_populate = lambda: calls.append(kernel.published)
     kernel.segment.populate_at = 200
-    ends = [placed.end for _ in range(3) if (placed := kernel.end.put(ordinary()))]
+    ends = []
+    for _ in range(3):
+        placed = kernel.end.put_message(ordinary())
+        assert isinstance(placed, Placement)
+        ends.append(placed.end)
     assert calls == [(end, end, 2 + number) for number, end in enumerate(ends[1:])]
 
 

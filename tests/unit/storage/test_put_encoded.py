@@ -1,4 +1,4 @@
-"""Batches put as their producers encoded them, beside those that Python decodes."""
+"""Batches put as their producers encoded them, beside their messages."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.storage._kernel import EncodedBatch, NameRules, key_digests
+from mqstore.storage._kernel import EncodedBatch, NameRules, Reason, key_digests
 from mqstore.storage.codec import properties
-from mqstore.storage.codec.batch import encode_batch
+from mqstore.storage.codec.batch import decode_batch, encode_batch
 from mqstore.storage.codec.record import Message
 from mqstore.storage.errors import MessageInvalid, MessageTooLarge, OriginalsUnread
 from mqstore.storage.layout import SysFlag
 from mqstore.storage.message_store import MessageStore
 from tests.simulation import SimulatedMachine
-from tests.unit.storage.puts import put_encoded, put_message
+from tests.unit.storage.puts import put_batch, put_encoded, put_message
 from tests.unit.storage.record_examples import plain_messages, raw_properties
 from tests.unit.storage.stores import CONFIG, message, open_store
 from tests.unit.storage.test_put_in_one_call import log_and_derived, open_simulated
@@ -41,16 +41,18 @@ def opened(path: Path) -> MessageStore:
 
 
 @given(st.lists(st.lists(plain_messages(), min_size=1, max_size=12), max_size=12))
-def test_they_leave_the_bytes_that_python_would_leave(batches: list[list[Message]]) -> None:
+def test_they_leave_the_bytes_that_their_messages_leave(batches: list[list[Message]]) -> None:
     left, placements = [], []
-    for in_one_call in (True, False):
+    for is_encoded in (True, False):
         machine = SimulatedMachine(1)
         store = open_simulated(machine)
-        store.log.end.refused = not in_one_call
         placed = []
         for number, batch in enumerate(batches):
-            one = template(store, queue_id=number % 2)
-            placed += put_encoded(store, encode_batch(batch), one)
+            one, data = template(store, queue_id=number % 2), encode_batch(batch)
+            if is_encoded:
+                placed += put_encoded(store, data, one)
+            else:
+                placed += put_batch(store, decode_batch(data, one, store_format=store.format))
         store.close()
         left.append(log_and_derived(machine))
         placements.append(placed)
@@ -64,8 +66,8 @@ def test_a_plain_batch_goes_through_the_kernel_alone(tmp_path: Path) -> None:
         assert batch is not None
         assert (len(batch), batch.message) == (3, template(store))
         assert batch.digests == key_digests("T", batch.keys)
-        placed = store.log.end.put_batch(batch)
-        assert placed is not None
+        placed = store.log.end.put(batch)
+        assert isinstance(placed, list)
         assert [each.queue_offset for each in placed] == [1, 2, 3]
         assert store.state.dispatched_offset == placed[-1].end == store.log.max_offset
         assert store.lookups.by_unique_key("T", batch.keys[2]).queue_offset == 3
@@ -143,12 +145,12 @@ def test_nothing_is_stored_while_it_may_not_be_whole(tmp_path: Path) -> None:
         new_queue = store.log.end.read_batch(template(store, queue_id=9), encoded(store, 1))
         assert batch is not None and new_queue is not None
         end = store.log.max_offset
-        assert store.log.end.put_batch(new_queue) is None
+        assert store.log.end.put(new_queue) is Reason.NEEDS_QUEUE
         store.log.end.holders += 1
-        assert store.log.end.put_batch(batch) is None
+        assert store.log.end.put(batch) is Reason.NEEDS_LOCK
         store.log.end.holders -= 1
         store.log.end.room_end = store.log.end.position + 100
-        assert store.log.end.put_batch(batch) is None
+        assert store.log.end.put(batch) is Reason.NEEDS_ROOM
         assert (store.log.max_offset, store.state.max_offset) == (end, end)
 
 

@@ -1,4 +1,4 @@
-"""Puts that the kernel does whole, beside those that go through Python, in one store."""
+"""Puts without the put lock, beside those with it, in one store."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mqstore.storage._kernel import Placement
 from mqstore.storage.codec.record import Record, scan
 from mqstore.storage.message_store import MessageStore, StoreOptions
 from mqstore.storage.paths import StorePaths
@@ -43,14 +44,12 @@ def log_and_derived(machine: SimulatedMachine) -> dict[Path, bytes]:
     st.lists(st.tuples(st.integers(0, 2), st.sampled_from([0, 0, 0, 8, 4, 12])), max_size=150),
     st.integers(0, 3),
 )
-def test_it_leaves_the_bytes_that_python_would_leave(
-    puts: list[tuple[int, int]], often: int
-) -> None:
+def test_both_leave_the_same_bytes(puts: list[tuple[int, int]], often: int) -> None:
     left = []
-    for in_one_call in (True, False):
+    for is_locked in (True, False):
         machine = SimulatedMachine(1)
         store = open_simulated(machine)
-        store.log.end.refused = not in_one_call
+        store.log.end.refused = is_locked  # what needs the lock gets it
         for number, (queue_id, sys_flag) in enumerate(puts):
             store.append(message(store, number, queue_id=queue_id).replace(sys_flag=sys_flag))
             if number % 7 < often:
@@ -106,10 +105,10 @@ def test_puts_of_many_threads_never_interleave(tmp_path: Path) -> None:
         assert store.dispatcher.records == len(records)
 
 
-def test_a_plain_put_goes_through_the_kernel_alone(tmp_path: Path) -> None:
+def test_a_plain_put_needs_no_lock(tmp_path: Path) -> None:
     with open_store(tmp_path / "store") as store:
         store.append(message(store, 0))
-        assert store.log.end.put(message(store, 1)) is not None
+        assert isinstance(store.log.end.put_message(message(store, 1)), Placement)
         queue = store.queues.get("T", 0)
         assert queue is not None
         assert queue.max_index == 2

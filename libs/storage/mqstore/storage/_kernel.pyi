@@ -8,9 +8,6 @@ from mqstore.storage.kernel.answers import (
     placements_json as placements_json,
 )
 from mqstore.storage.kernel.batch import (
-    EncodedBatch as EncodedBatch,
-)
-from mqstore.storage.kernel.batch import (
     NameRules as NameRules,
 )
 from mqstore.storage.kernel.blocks import (
@@ -155,6 +152,9 @@ from mqstore.storage.kernel.put import (
     LogEnd as LogEnd,
 )
 from mqstore.storage.kernel.put import (
+    Reason as Reason,
+)
+from mqstore.storage.kernel.put import (
     StateWords as StateWords,
 )
 from mqstore.storage.kernel.put import (
@@ -186,6 +186,9 @@ from mqstore.storage.kernel.read import (
 )
 from mqstore.storage.kernel.receipts import (
     receipts_by_queue as receipts_by_queue,
+)
+from mqstore.storage.kernel.records import (
+    EncodedBatch as EncodedBatch,
 )
 from mqstore.storage.kernel.search import (
     RecordSearch as RecordSearch,
@@ -224,13 +227,7 @@ from mqstore.storage.kernel.write import (
     Placement as Placement,
 )
 from mqstore.storage.kernel.write import (
-    encode_batch as encode_batch,
-)
-from mqstore.storage.kernel.write import (
     encode_record as encode_record,
-)
-from mqstore.storage.kernel.write import (
-    put_ordinary_batch as put_ordinary_batch,
 )
 from mqstore.storage.kernel.write import (
     write_blank as write_blank,

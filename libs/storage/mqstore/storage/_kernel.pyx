@@ -27,6 +27,8 @@ from mqstore.storage.codec.hosts import unpack_host
 from mqstore.storage.codec.message_id import encode as encode_message_id
 
 cdef extern from "Python.h":
+    ctypedef struct PyObject:
+        pass
     bint PyUnicode_IS_ASCII(object text)
 
 cdef extern from "_kernel.h":
@@ -411,6 +413,7 @@ def futex_wake(view not None, int64_t offset):
         PyBuffer_Release(&page)
 
 
+include "kernel/records.pxi"
 include "kernel/batch.pxi"
 include "kernel/put.pxi"
 include "kernel/segment.pxi"

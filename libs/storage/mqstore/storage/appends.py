@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from mqstore.storage._kernel import EncodedBatch, Reason
 from mqstore.storage.codec.properties import decode
 from mqstore.storage.codec.record import Message
 from mqstore.storage.config import FlushDiskType, StoreConfig
@@ -44,7 +45,7 @@ class Appends:
         is_sync = config.flush_disk_type is FlushDiskType.SYNC
         self._durability = Durability.SYNC if is_sync else Durability.ASYNC
         self._log = log
-        self._put_plain = log.end.put
+        self._end = log.end
         self._commits = log.commits
         self._dispatcher = dispatcher
         self._format = store_format
@@ -53,11 +54,10 @@ class Appends:
         self._wake_dispatch = wake_dispatch
         self._clock = clock
 
-    def append_closely(self, message: Message) -> Placement:
-        """Append one message that the kernel does not put alone (``LogEnd.put``).
+    def append(self, message: Message) -> Placement:
+        """Append one message; one with a delay is appended to where it waits.
 
-        One with a delay is appended to where it waits. Raises PutRefused, StoreFailed,
-        FilePending.
+        Raises PutRefused, StoreFailed, FilePending.
         """
         put = self._delayed(message) if message.has_delay else message
         return self._placement(self._append_single(put), message, put)
@@ -67,12 +67,24 @@ class Appends:
 
         Raises PutRefused, StoreFailed, FilePending.
         """
+        if not messages:
+            raise MessageInvalid("batch is empty; send one message or more")
         if as_batch:
-            return self._append_batch(messages)
-        if len(messages) != 1:
-            return self._append_run(messages)
-        placement = self._put_plain(messages[0])
-        return [self.append_closely(messages[0]) if placement is None else placement]
+            return self.put(self._log.encode(messages, as_batch=True))
+        if len(messages) == 1:
+            return [self.append(messages[0])]
+        put = [self._delayed(each) if each.has_delay else each for each in messages]
+        placements = self.put(self._log.encode(put))
+        return [self._placement(*each) for each in zip(placements, messages, put, strict=True)]
+
+    def put(self, batch: EncodedBatch) -> list[Placement]:
+        """Append encoded messages, contiguous and all or none. Raises as ``append_all``."""
+        placements = self._end.put(batch)
+        if not isinstance(placements, Reason):
+            return placements
+        if self._ahead is not None:
+            self._ahead.require(batch.counts)
+        return self._dispatched(self._log.put(batch))
 
     def put_copy(self, message: Message) -> None:
         """Append a delivered copy, which is due whatever its DELAY says, and wait for its dispatch.
@@ -98,7 +110,7 @@ class Appends:
 
     def dispatch(self, end: int) -> None:
         """Dispatch up to a physical offset, now or in the background."""
-        if not self._dispatcher.run_inline(end):
+        if self._dispatcher.position < end and not self._dispatcher.run_inline(end):
             self._wake_dispatch()
 
     def _delayed(self, message: Message) -> Message:
@@ -111,23 +123,11 @@ class Appends:
         return placement_in(put.topic, placement, decode(put.properties), self._levels)
 
     def _append_single(self, message: Message) -> Placement:
+        if not self._log.multi_dispatch.applies_to(message):
+            return self.put(self._log.encode([message]))[0]
         if self._ahead is not None:
-            self._ahead.require_all([message])
+            self._ahead.require_all(message)
         return self._dispatched([self._log.append(message)])[0]
-
-    def _append_batch(self, messages: Sequence[Message]) -> list[Placement]:
-        if self._ahead is not None and messages:
-            self._ahead.require(messages[0].topic, messages[0].queue_id, len(messages))
-        return self._dispatched(self._log.append_batch(messages))
-
-    def _append_run(self, messages: Sequence[Message]) -> list[Placement]:
-        if not messages:
-            raise MessageInvalid("batch is empty; send one message or more")
-        put = [self._delayed(each) if each.has_delay else each for each in messages]
-        if self._ahead is not None:
-            self._ahead.require_all(put)
-        placements = self._dispatched(self._log.append_run(put))
-        return [self._placement(*each) for each in zip(placements, messages, put, strict=True)]
 
     def _dispatched(self, placements: list[Placement]) -> list[Placement]:
         end = placements[-1].end

@@ -349,11 +349,17 @@ class StoreParts:
             raise StoreNotWritable("follower", why_follower(self.options))
 
     def _make_dedup(self, levels: DelayLevels) -> DeduplicatedPuts | None:
-        core, append = self.core, self.appends.append_all
+        core, appends = self.core, self.appends
         if core.read_keys is None:
             return None
         return DeduplicatedPuts(
-            core.read_keys, core.log, core.queues, core.dispatcher, append, levels
+            core.read_keys,
+            core.log,
+            core.queues,
+            core.dispatcher,
+            appends.append_all,
+            appends.put,
+            levels,
         )
 
     def _make_delays(self, levels: DelayLevels, offsets: DelayOffsets) -> DelayedMessages:

@@ -112,7 +112,7 @@ class MessageStore:
         """Use ``open``. Starts the services of ``parts``; OSError when the disk refuses."""
         directory, core = parts.directory, parts.core
         self._parts = parts
-        self._put_plain = core.log.end.put
+        self._put_message = core.log.end.put_message
         self._closing = Lock()
         self._closed = False
         self.config: StoreConfig = directory.config
@@ -211,8 +211,8 @@ class MessageStore:
         ``idempotency`` UniqueKeyTaken and OriginalsUnread. Nothing is stored then.
         """
         if type(batch) is Message:
-            placement = self._put_plain(batch)
-            return self._parts.appends.append_closely(batch) if placement is None else placement
+            placement = self._put_message(batch)
+            return placement if type(placement) is Placement else self._parts.appends.append(batch)
         if type(batch) is EncodedBatch:
             return self._append_encoded(batch, idempotency, reads_max)
         if idempotency is None or self.dedup is None:
@@ -224,11 +224,10 @@ class MessageStore:
     def _append_encoded(
         self, batch: EncodedBatch, idempotency: Keys | None, reads_max: int | None
     ) -> Put:
-        """In one call of the kernel, unless a message is a duplicate or a closer look is due."""
+        """Append without decoding, unless a message may be a duplicate."""
         if idempotency is None or self.dedup is None:
-            placements = self.log.end.put_batch(batch)
-        else:
-            placements = self.dedup.append_encoded(batch)
+            return self._parts.appends.put(batch), NO_REPEATS
+        placements = self.dedup.append_encoded(batch)
         if placements is not None:
             return placements, NO_REPEATS
         refuse_reads(len(batch), reads_max)

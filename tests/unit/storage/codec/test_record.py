@@ -323,38 +323,6 @@ def test_what_no_record_can_hold_has_no_size(
         record.size_of(sample(**fields), version)
 
 
-def test_a_batch_stands_one_record_after_another() -> None:
-    batch = [sample(body=b"x" * number) for number in range(4)]
-    size = sum(record.size_of(message, 1) for message in batch)
-    out = bytearray(size)
-    sizes = record.encode_batch_into(
-        out,
-        0,
-        batch,
-        versions=[1] * 4,
-        queue_offsets=[5, 6, 7, 8],
-        physical_offset=4096,
-        store_timestamp_ms=1,
-    )
-    found = list(record.scan(out, 0, size, 4096))
-    assert [read.queue_offset for read in found if isinstance(read, Record)] == [5, 6, 7, 8]
-    assert [read.size for read in found if isinstance(read, Record)] == sizes
-
-
-def test_a_batch_needs_a_version_and_an_offset_for_each_message() -> None:
-    for versions, offsets in [([1], [1, 2]), ([1, 1], [1])]:
-        with pytest.raises(ValueError):
-            record.encode_batch_into(
-                bytearray(1000),
-                0,
-                [sample(), sample()],
-                versions=versions,
-                queue_offsets=offsets,
-                physical_offset=0,
-                store_timestamp_ms=1,
-            )
-
-
 def log(*records: bytes) -> bytes:
     """Records moved to where they stand, offsets from 1000 on."""
     data = bytearray()

@@ -187,7 +187,9 @@ def test_a_record_that_would_leave_less_goes_to_the_next_segment(opened: Opened)
 
 def test_a_batch_that_does_not_fit_goes_to_the_next_segment_whole(opened: Opened) -> None:
     opened.log.append(of_size(SEGMENT - 1000))
-    placements = opened.log.append_batch([of_size(400), of_size(400), of_size(193)])
+    placements = opened.log.put(
+        opened.log.encode([of_size(400), of_size(400), of_size(193)], as_batch=True)
+    )
     assert [p.physical_offset for p in placements] == [SEGMENT, SEGMENT + 400, SEGMENT + 800]
     assert [p.queue_offset for p in placements] == [1, 2, 3]
 
@@ -204,7 +206,7 @@ def test_a_brokers_sparse_segment_gets_its_blocks_before_bytes(end: int) -> None
     config = StoreConfig(mapped_file_size_commit_log=size)
     log = CommitLog(files, config, V4, machine.seams, Marks())
     assert log.append(message()).physical_offset == (end if end < 1000 else size)
-    assert log.append_batch([message(b"x" * 60_000)] * 3)[-1].size > 60_000
+    assert log.put(log.encode([message(b"x" * 60_000)] * 3, as_batch=True))[-1].size > 60_000
     log.flush.flush_all()
     assert machine.disk.holes_written == []
 
@@ -237,7 +239,9 @@ def test_a_last_record_that_left_no_reserve_does_not_stop_the_log(opened: Opened
 def test_a_batch_is_contiguous_and_shares_its_time(opened: Opened) -> None:
     opened.log.append(message())
     bodies = [b"a", b"", b"ccc"]
-    placements = opened.log.append_batch([message(body) for body in bodies])
+    placements = opened.log.put(
+        opened.log.encode([message(body) for body in bodies], as_batch=True)
+    )
     assert [p.queue_offset for p in placements] == [1, 2, 3]
     assert len({p.store_timestamp_ms for p in placements}) == 1
     assert [r.body for r in opened.records()[1:]] == bodies
@@ -252,7 +256,7 @@ def test_a_run_may_mix_topics_and_transaction_types(opened: Opened) -> None:
         message(topic="a", sys_flag=ROLLBACK),
         message(topic="a", sys_flag=COMMIT),
     ]
-    assert [p.queue_offset for p in opened.log.append_run(run)] == [0, 0, 0, 1]
+    assert [p.queue_offset for p in opened.log.put(opened.log.encode(run))] == [0, 0, 0, 1]
     assert opened.log.offsets.as_dict() == {("a", 0): 2, ("b", 2): 1}
 
 
@@ -260,7 +264,7 @@ def test_a_batch_ignores_multi_dispatch_as_rocketmq_does(make: Callable[..., Ope
     config = CONFIG.model_copy(update={"enable_multi_dispatch": True, "enable_lmq": True})
     opened = make(V4, config)
     put = message(properties=b"INNER_MULTI_DISPATCH\x01%LMQ%a")
-    opened.log.append_batch([put])
+    opened.log.put(opened.log.encode([put], as_batch=True))
     assert opened.records()[0].raw_properties == put.properties
 
 
@@ -362,14 +366,14 @@ def test_a_refusal_writes_nothing(
     opened.log.append(message())
     before = opened.bytes(), opened.log.max_offset, opened.log.offsets.as_dict()
     with pytest.raises(error):
-        opened.log.append_batch([put]) if batch else opened.log.append(put)
+        opened.log.put(opened.log.encode([put], as_batch=True)) if batch else opened.log.append(put)
     assert (opened.bytes(), opened.log.max_offset, opened.log.offsets.as_dict()) == before
     assert opened.log.append(message()).queue_offset == 1
 
 
 def test_a_batch_that_fits_no_segment_is_refused_whole(opened: Opened) -> None:
     with pytest.raises(MessageTooLarge, match="fit no segment"):
-        opened.log.append_batch([of_size(SEGMENT // 2)] * 2)
+        opened.log.put(opened.log.encode([of_size(SEGMENT // 2)] * 2, as_batch=True))
     assert opened.files.files == ()
 
 

@@ -76,7 +76,7 @@ def test_whatever_is_placed_is_scanned_back(
             before = opened.log.max_offset
             try:
                 placements = (
-                    opened.log.append_run(run)
+                    opened.log.put(opened.log.encode(run))
                     if isinstance(put, list)
                     else [opened.log.append(put)]
                 )

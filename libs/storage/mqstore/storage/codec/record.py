@@ -6,7 +6,7 @@ The layout is RocketMQ's (docs/formats.md): V1 and, in 5.x stores, V2 with a two
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from isal import isal_zlib
@@ -208,13 +208,6 @@ def size_of(message: Message, version: int) -> int:
     return size + v6_hosts * RECORD_IPV6_EXTRA_SIZE
 
 
-def size_bound(message: Message) -> int:
-    """Return an upper bound of the size in bytes of a message's record; cheaper than the size."""
-    body = message.body
-    size = _OVERHEAD_MAX + len(message.properties)
-    return size if body is None else size + len(body)
-
-
 def _topic_length(topic: str, version: int) -> int:
     try:
         length = len(topic) if topic.isascii() else len(topic.encode())
@@ -244,22 +237,6 @@ def encode_into(
     """
     return _kernel.encode_record(
         view, position, message, version, queue_offset, physical_offset, store_timestamp_ms
-    )
-
-
-def encode_batch_into(
-    view: memoryview | bytearray,
-    position: int,
-    messages: Sequence[Message],
-    *,
-    versions: Sequence[int],
-    queue_offsets: Sequence[int],
-    physical_offset: int,
-    store_timestamp_ms: int,
-) -> list[int]:
-    """Write adjacent records, the first at ``physical_offset``; returns their sizes in bytes."""
-    return _kernel.encode_batch(
-        view, position, messages, versions, queue_offsets, physical_offset, store_timestamp_ms
     )
 
 

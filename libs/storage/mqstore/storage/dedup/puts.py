@@ -60,6 +60,7 @@ class DeduplicatedPuts:
         queues: ConsumeQueues,
         dispatcher: Dispatcher,
         append: Append,
+        put: Callable[[EncodedBatch], list[Placement]],
         levels: DelayLevels,
     ) -> None:
         """``read`` loads the keys that were put before the store was opened."""
@@ -67,6 +68,7 @@ class DeduplicatedPuts:
         """Number of duplicates that were not stored."""
         self._log = log
         self._append = append
+        self._put = put
         self._levels = levels
         self._queues = queues
         self._dispatcher = dispatcher
@@ -147,14 +149,13 @@ class DeduplicatedPuts:
 
     def append_encoded(self, batch: EncodedBatch) -> list[Placement] | None:
         """Append an encoded batch; None, with nothing stored, when ``append`` must handle it: a key
-        is known or given twice, or the batch cannot be put in one call now."""
+        is known or given twice."""
         keys = batch.keys
         with self.lock:
             if self._known().find(batch.digests) is not None or not _all_differ(keys):
                 return None
-            placements = self._log.end.put_batch(batch)
-            if placements is not None:
-                self._known().add(batch.digests, placements)
+            placements = self._put(batch)
+            self._known().add(batch.digests, placements)
             return placements
 
     def remember(self, topic: str, keys: Keys, placements: list[Placement]) -> None:

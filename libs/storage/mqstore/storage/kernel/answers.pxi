@@ -153,30 +153,29 @@ cdef bytes _messages_text = b'{"messages":['
 cdef Text MESSAGES_JSON = text_of(_messages_text)
 
 
-cdef bytes batch_json(EncodedBatch batch, const BatchPlace *first, int64_t shard):
-    """The reply to a batch: an object with the ``placements_json`` of its messages, whose keys need
+cdef bytes batch_json(const Records *r, int64_t shard):
+    """The reply to a put: an object with the ``placements_json`` of its messages, whose keys need
     no escapes."""
-    cdef Parts *m = &batch.shared
-    cdef int64_t offset = first.offset
+    cdef int64_t offset = r.offset
     cdef Py_ssize_t room = MESSAGES_JSON.length + 2, i
-    cdef Item *item
+    cdef const Item *item
     cdef char *base
     cdef char *p
-    for i in range(batch.count):
-        room += PLACED_MAX + 2 + batch.items[i].uniq_key.length
+    for i in range(r.count):
+        room += PLACED_MAX + 2 + r.items[i].uniq_key.length
     base = <char *> malloc(room)
     if base == NULL:
         raise MemoryError("no memory for an answer")
     p = add_text(base, MESSAGES_JSON)
-    for i in range(batch.count):
-        item = &batch.items[i]
-        p = add_id(add_text(p, ID_JSON), m.stored, m.stored_port, offset)
+    for i in range(r.count):
+        item = &r.items[i]
+        p = add_id(add_text(p, ID_JSON), item.parts.stored, item.parts.stored_port, offset)
         p = add_text(p, KEY_JSON)
         p[0] = c'"'
         p = add_text(p + 1, item.uniq_key)
         p[0] = c'"'
         p = add_numbers(
-            p + 1, m.queue_id, first.queue_offset + i, offset, item.size, first.time, shard
+            p + 1, item.parts.queue_id, item.queue_offset, offset, item.size, r.time, shard
         )
         p[0], p[1], p = c"}", c",", p + 2
         offset += item.size

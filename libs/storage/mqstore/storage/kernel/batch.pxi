@@ -4,27 +4,10 @@
 
 
 cdef enum:
-    BATCH_ITEM = 22  # bytes of one message beside its body and properties
     BATCH_MAX = 1 << 20  # longer ones would keep the GIL for too long
 
 
-cdef struct Item:
-    Text body
-    Text properties
-    Text uniq_key
-    int64_t size  # of its record
-    int32_t flag
-    uint32_t tags_hash
-    int32_t hashes  # how many, of those that follow one another in the batch's
-
-
-cdef struct BatchPlace:  # of the first message of a batch
-    int64_t queue_offset
-    int64_t offset
-    int64_t time
-
-
-cdef inline int64_t read_item(const uint8_t *p, int64_t left, Item *item) noexcept nogil:
+cdef inline int64_t read_item(const uint8_t *p, int64_t left, Parts *m) noexcept nogil:
     """The size of the first message in so many bytes, or 0 where its parts do not add up."""
     cdef int64_t total, body, properties
     if left < BATCH_ITEM:
@@ -35,18 +18,18 @@ cdef inline int64_t read_item(const uint8_t *p, int64_t left, Item *item) noexce
     properties = <int64_t> p[20 + body] << 8 | p[21 + body]
     if properties > PROPERTIES_MAX or total != BATCH_ITEM + body + properties:
         return 0
-    item.flag = <int32_t> get32(p + 12)
-    item.body.at, item.body.length = p + 20, <uint32_t> body
-    item.properties.at, item.properties.length = p + BATCH_ITEM + body, <uint32_t> properties
+    m.flag = <int32_t> get32(p + 12)
+    m.body.at, m.body.length = p + 20, <uint32_t> body
+    m.properties.at, m.properties.length = p + BATCH_ITEM + body, <uint32_t> properties
     return total
 
 
 cdef int64_t count_items(const uint8_t *p, int64_t size) noexcept nogil:
     """How many messages there are; 0 where they do not add up to ``size`` bytes."""
-    cdef Item item
+    cdef Parts m
     cdef int64_t count = 0, taken
     while size > 0:
-        taken = read_item(p, size, &item)
+        taken = read_item(p, size, &m)
         if taken == 0:
             return 0
         p, size, count = p + taken, size - taken, count + 1
@@ -118,133 +101,53 @@ cdef class NameRules:
         return True
 
 
-@cython.final
-@cython.no_gc
-cdef class EncodedBatch:
-    cdef readonly Message message
-    cdef readonly bytes data, digests
-    cdef tuple kept  # what the texts lie in
+cdef EncodedBatch read_batch(
+    Message message, bytes data, int64_t body_max, bint index_tags, NameRules rules
+):
+    """A batch in RocketMQ's encoding, whose other fields ``message`` has; None where it is not
+    plain."""
+    cdef int64_t size = PyBytes_GET_SIZE(data)
+    cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(data)
+    cdef EncodedBatch batch = EncodedBatch.__new__(EncodedBatch)
+    cdef Records *r = &batch.records
     cdef Parts shared
-    cdef Item *items
-    cdef Py_ssize_t count, hash_count, hash_room
-    cdef uint32_t *hashes
-    cdef int64_t size  # of all records
-
-    def __dealloc__(self):
-        free(self.items)
-        free(self.hashes)
-
-    def __len__(self):
-        return self.count
-
-    @property
-    def keys(self):
-        cdef list found = []
-        cdef Py_ssize_t i
-        for i in range(self.count):
-            found.append(decoded(self.items[i].uniq_key))
-        return found
-
-    cdef int reserve(self, Py_ssize_t more) except -1:
-        cdef Py_ssize_t room = self.hash_room
-        cdef void *grown
-        if self.hash_count + more > room:
-            room = 2 * room + more
-            grown = realloc(self.hashes, room * sizeof(uint32_t))
-            if grown == NULL:
-                raise MemoryError("no memory for a batch")
-            self.hashes, self.hash_room = <uint32_t *> grown, room
-        return 0
-
-    cdef bint read(
-        self, Message message, bytes data, int64_t body_max, bint index_tags, NameRules rules
-    ) except -1:
-        """False where the batch is not plain."""
-        cdef int64_t size = PyBytes_GET_SIZE(data)
-        cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(data)
-        cdef Py_ssize_t i
-        self.kept = read_parts(message, &self.shared)
-        self.message, self.data, self.size = message, data, 0
-        self.count = count_items(p, size) if size <= min(body_max, <int64_t> BATCH_MAX) else 0
-        if self.count == 0 or self.shared.sys_flag & <int32_t> TRANSACTION:
-            return False
-        self.items = <Item *> calloc(self.count, sizeof(Item))
-        if self.items == NULL:
-            raise MemoryError("no memory for a batch")
-        self.reserve(4 * self.count)
-        for i in range(self.count):
-            p += read_item(p, size, &self.items[i])
-            if not self.check(&self.items[i], body_max, index_tags, rules):
-                return False
-        self.digests = self.digest()
-        return True
-
-    cdef bint check(
-        self, Item *item, int64_t body_max, bint index_tags, NameRules rules
-    ) except -1:
-        cdef Parts *m = &self.shared
-        cdef Facts f
-        cdef Hashes hashes
-        m.body, m.properties, m.flag = item.body, item.properties, item.flag
+    cdef Parts *m
+    cdef Facts facts
+    cdef Hashes hashes
+    cdef tuple kept = read_parts(message, &shared)
+    cdef Py_ssize_t count, i
+    count = count_items(p, size) if size <= min(body_max, <int64_t> BATCH_MAX) else 0
+    if count == 0 or shared.sys_flag & <int32_t> TRANSACTION:
+        return None
+    batch.message, batch.data = message, data
+    batch.begin(count, 1)
+    batch.kept.append(kept)
+    batch.add_place((kept[0], shared.queue_id))
+    for i in range(count):
+        m = &r.items[i].parts
+        m[0] = shared
+        p += read_item(p, size, m)
         if not is_ordinary(m, body_max) or m.body.length >= RELEASE_GIL_FROM:
-            return False
-        if not read_plain_facts(m.topic, m.properties, m.sys_flag, &f):
-            return False
-        if f.delay or not is_ascii(f.uniq_key) or not hash_keys(&f, index_tags, &hashes):
-            return False
+            return None
+        if not read_record_facts(m, index_tags, &facts, &hashes) or not is_ascii(facts.uniq_key):
+            return None
         if rules is not None and not rules.allow_all(m.properties):
-            return False
-        self.reserve(hashes.count)
-        memcpy(self.hashes + self.hash_count, hashes.at, hashes.count * sizeof(uint32_t))
-        self.hash_count += hashes.count
-        item.hashes, item.tags_hash, item.uniq_key = hashes.count, f.tags_hash, f.uniq_key
-        item.size = size_of_parts(m, 1)
-        self.size += item.size
-        return True
+            return None
+        batch.reserve(hashes.count)
+        add_record(r, 0, 1, &facts, True, &hashes)
+    batch.digests = digests_of(r)
+    return batch
 
-    cdef bytes digest(self):
-        """As ``key_digests`` of the keys."""
-        cdef bytes packed = PyBytes_FromStringAndSize(NULL, 8 * self.count)
-        cdef char *at = PyBytes_AS_STRING(packed)
-        cdef uint64_t of_topic = topic_digest(self.shared.topic), digest
-        cdef Py_ssize_t i
-        for i in range(self.count):
-            digest = digest_of(of_topic, self.items[i].uniq_key)
-            if self.items[i].uniq_key.length == 0:
-                digest = 0
-            memcpy(at + 8 * i, &digest, 8)
-        return packed
 
-    cdef list places(self, const BatchPlace *first):
-        """The placements of the messages."""
-        cdef list placed = []
-        cdef int64_t offset = first.offset
-        cdef Py_ssize_t i
-        for i in range(self.count):
-            placed.append(
-                placement_of(
-                    offset, self.items[i].size, self.shared.queue_id, first.queue_offset + i,
-                    first.time, self.message.store_host,
-                )
-            )
-            offset += self.items[i].size
-        return placed
-
-    cdef void write(
-        self, uint8_t *to, QueueState *queue, IndexState *index, const BatchPlace *first
-    ) noexcept:
-        """Records, queue entries and, unless ``index`` is NULL, items. There is room for them."""
-        cdef Parts *m = &self.shared
-        cdef const uint32_t *hash = self.hashes
-        cdef Item *item
-        cdef int64_t offset = first.offset, time = first.time
-        cdef Py_ssize_t i
-        cdef int k
-        for i in range(self.count):
-            item = &self.items[i]
-            m.body, m.properties, m.flag = item.body, item.properties, item.flag
-            put_parts(to, m, 1, item.size, first.queue_offset + i, offset, time)
-            put_entry(queue, offset, <uint32_t> item.size, item.tags_hash)
-            for k in range(item.hashes if index != NULL else 0):
-                insert(index.base, index.slots, index.index_num, hash[k], offset, time)
-            to, offset, hash = to + item.size, offset + item.size, hash + item.hashes
+cdef bytes digests_of(const Records *r):
+    """As ``key_digests`` of the keys of records of one topic."""
+    cdef bytes packed = PyBytes_FromStringAndSize(NULL, 8 * r.count)
+    cdef char *at = PyBytes_AS_STRING(packed)
+    cdef uint64_t of_topic = topic_digest(r.items[0].parts.topic), digest
+    cdef Py_ssize_t i
+    for i in range(r.count):
+        digest = digest_of(of_topic, r.items[i].uniq_key)
+        if r.items[i].uniq_key.length == 0:
+            digest = 0
+        memcpy(at + 8 * i, &digest, 8)
+    return packed

@@ -2,16 +2,29 @@
 
 
 cdef enum:
-    RUN_MAX = 2  # records of ``LogEnd.put_run``
+    PLACED = 0  # why nothing was put, or that all was
+    NEEDS_LOCK = 1
+    NEEDS_ROOM = 2
+    NEEDS_CLOCK = 3
+    NEEDS_QUEUE = 4
+    NEEDS_DISPATCH = 5
+    NEEDS_CHECK = 6
+    NEEDS_DELAY = 7
+
+    SLOTS_AHEAD = 16  # slots of the index that are fetched before they are needed
 
 
-cdef struct Due:
-    # A record that can be put, and what its dispatch writes.
-    int64_t size
-    int64_t queue_offset
-    QueueState *entries
-    uint32_t tags_hash
-    Hashes hashes
+class Reason(IntEnum):
+    NEEDS_LOCK = 1
+    NEEDS_ROOM = 2
+    NEEDS_CLOCK = 3
+    NEEDS_QUEUE = 4
+    NEEDS_DISPATCH = 5
+    NEEDS_CHECK = 6
+    NEEDS_DELAY = 7
+
+
+cdef tuple REASONS = (None, *Reason)
 
 
 @cython.final
@@ -100,17 +113,47 @@ cdef class DispatchEnd:
         index[0] = state
         return index_count(state.base) + items <= state.index_num
 
-    cdef bint hash_for_index(self, Facts *f, int64_t physical, Hashes *hashes):
-        """The index's items of a record; False where it has no room for them now."""
-        cdef IndexState *index = NULL
-        hashes.count = 0
-        if not self.index_for(physical, 0, &index):
+    cdef bint is_ready(self, Records *r, int64_t offset, IndexState **index):
+        """Whether all of these records, at a physical offset, can be dispatched now, and whether
+        their keys go into the index; the places get their entries."""
+        cdef IndexState *index_of_last = NULL
+        cdef QueueState *entries
+        cdef PutQueue *place
+        cdef Py_ssize_t i
+        index[0] = NULL
+        if not self.is_idle or not r.is_plain or self.position != offset:
             return False
-        if index == NULL:
+        for i in range(r.place_count):
+            place = &r.places[i]
+            entries = place.entries = self.queue_for(<tuple> place.queue, place.first)
+            if entries == NULL or place.first + place.count > entries.first_index + entries.entries:
+                return False
+        if not self.index_for(offset, r.hash_count, index):
+            return False
+        if r.count == 1:
             return True
-        if not hash_keys(f, self.index_tags, hashes):
-            return False
-        return index_count(index.base) + hashes.count <= index.index_num
+        offset += r.size - r.items[r.count - 1].size
+        return self.index_for(offset, r.hash_count, &index_of_last) and index[0] == index_of_last
+
+    cdef void write(self, Records *r, IndexState *index) noexcept:
+        """Write the entries and items of records that ``is_ready`` found room for."""
+        cdef const uint32_t *hash = r.hashes
+        cdef int64_t offset = r.offset
+        cdef Item *item
+        cdef Py_ssize_t i, ahead = SLOTS_AHEAD - 1
+        cdef int k
+        for i in range(r.count):
+            item = &r.items[i]
+            put_entry(r.places[item.place].entries, offset, <uint32_t> item.size, item.tags_hash)
+            for k in range(item.hashes if index != NULL else 0):
+                ahead += 1
+                if ahead < r.hash_count:
+                    prefetch_slot(index, r.hashes[ahead])
+                insert(index.base, index.slots, index.index_num, hash[k], offset, r.time)
+            offset, hash = offset + item.size, hash + item.hashes
+        self.position = offset
+        self.records += r.count
+        self.last_store_timestamp_ms = r.time
 
 
 @cython.final
@@ -125,7 +168,7 @@ cdef class LogEnd:
     cdef dict next_offsets
     cdef int64_t body_max
     cdef object clock
-    cdef bint system_clock
+    cdef bint system_clock, is_pooled
     cdef StateWords words
     cdef DispatchEnd dispatch
 
@@ -134,9 +177,9 @@ cdef class LogEnd:
         self.clock_low_ms, self.clock_high_ms = -INT64_MAX - 1, INT64_MAX
         self.system_clock = type(clock) is SystemClock
 
-    def attach(self, FilePositions segment, view):
+    def attach(self, FilePositions segment, view, bint is_pooled=False):
         self.log = None if segment is None else Held(view, True)
-        self.segment = segment
+        self.segment, self.is_pooled = segment, is_pooled
 
     def publish_to(self, StateWords words not None, DispatchEnd dispatch not None):
         self.words, self.dispatch = words, dispatch
@@ -144,24 +187,12 @@ cdef class LogEnd:
     cdef inline int64_t now_ms(self) except? -1:
         return mq_now_ms() if self.system_clock else self.clock.now_ms()
 
-    cdef inline bint is_open(self):
-        """Whether a put may run now: no other thread puts or dispatches, and no dispatch is due."""
-        return (
-            not self.refused
-            and self.holders == 0
-            and self.log is not None
-            and self.dispatch is not None
-            and self.dispatch.is_idle
-            and self.dispatch.position == self.max_offset
-            and 0 <= self.position <= self.room_end <= self.log.bytes.len
-        )
-
     cdef const uint8_t *in_memory(self, int64_t offset, int64_t size) noexcept:
         """The bytes of the attached segment at a physical offset, or NULL where they are not there
         or not in the page cache, and while another thread puts."""
         cdef int64_t at = offset - (self.max_offset - self.position)
         cdef const uint8_t *p
-        if self.log is None or self.holders or size <= 0:
+        if self.log is None or self.is_pooled or self.holders or size <= 0:
             return NULL
         if not 0 <= at <= self.position - size or self.position > self.log.bytes.len:
             return NULL
@@ -171,186 +202,142 @@ cdef class LogEnd:
     def has_in_memory(self, int64_t offset, int64_t size):
         return self.in_memory(offset, size) != NULL
 
-    def put(self, Message message not None):
+    def put_message(self, Message message not None):
         cdef object topic = message.topic, properties = message.properties, body = message.body
         cdef object born = message.born_host, host = message.store_host
-        cdef Parts m
-        cdef int64_t now
-        cdef tuple queue
-        try:
-            take_apart(message, topic, properties, body, born, host, &m)
-            now = self.now_ms()
-        except (OverflowError, TypeError, ValueError):
-            return None
-        if not is_ordinary(&m, self.body_max) or m.body.length >= RELEASE_GIL_FROM:
-            return None
-        queue = (topic, m.queue_id)
-        return self.put_parts(&m, queue, host, Placement.__new__(Placement), now)
-
-    cdef object put_parts(
-        self, const Parts *m, tuple queue, object host, Placement placed, int64_t now
-    ):
-        """Put a message. The GIL is held and no Python code runs up to the last store, so no other
-        thread can put or dispatch meanwhile."""
-        cdef int64_t size = size_of_parts(m, 1), offset = self.max_offset, queue_offset, time
-        cdef Facts f
+        cdef Item item
+        cdef PutQueue place
         cdef Hashes hashes
-        cdef QueueState *entries
-        if not self.is_open() or size > self.room_end - self.position:
-            return None
-        if not self.clock_low_ms <= now <= self.clock_high_ms:
-            return None
-        known = self.next_offsets.get(queue)
-        if known is None:
-            return None
-        queue_offset = known
-        entries = self.dispatch.queue_for(queue, queue_offset)
-        if entries == NULL or not read_plain_facts(m.topic, m.properties, m.sys_flag, &f):
-            return None
-        if f.delay or not self.dispatch.hash_for_index(&f, offset, &hashes):
-            return None
-        time = max(now, self.last_store_timestamp_ms)
-        self.next_offsets[queue] = queue_offset + 1
-        put_parts(
-            <uint8_t *> self.log.bytes.buf + self.position, m, 1, size, queue_offset, offset, time
+        cdef Facts facts
+        cdef Records records
+        cdef tuple queue
+        cdef int reason
+        cdef bint is_plain
+        try:
+            take_apart(message, topic, properties, body, born, host, &item.parts)
+        except (OverflowError, TypeError, ValueError):
+            return REASONS[NEEDS_CHECK]
+        if not is_ordinary(&item.parts, self.body_max):
+            return REASONS[NEEDS_CHECK]
+        queue = (topic, item.parts.queue_id)
+        begin_records(&records, &item, &place, hashes.at)
+        begin_place(&place, queue)
+        records.place_count = 1
+        is_plain = read_record_facts(&item.parts, self.index_tags(), &facts, &hashes)
+        if facts.delay:
+            return REASONS[NEEDS_DELAY]
+        add_record(&records, 0, 1, &facts, is_plain, &hashes)
+        reason = self.put_records(&records, False)
+        if reason != PLACED:
+            return REASONS[reason]
+        return placement_of(
+            records.offset, item.size, item.parts.queue_id, item.queue_offset, records.time, host
         )
-        self.advance(size, time)
-        put_entry(entries, offset, <uint32_t> size, f.tags_hash)
-        self.dispatch_to(offset + size, time, offset, &hashes)
-        placed.physical_offset, placed.size, placed.queue_id = offset, size, m.queue_id
-        placed.queue_offset, placed.store_timestamp_ms, placed.store_host = queue_offset, time, host
-        if self.position > self.segment.populate_at and self.on_populate is not None:
-            self.on_populate()
-        return placed
+
+    def encode(self, messages not None, bint as_batch=False, list versions=None):
+        cdef EncodedBatch batch = EncodedBatch.__new__(EncodedBatch)
+        try:
+            if batch.take(list(messages), versions, as_batch, self.body_max, self.index_tags()):
+                return batch
+        except (OverflowError, TypeError, ValueError):
+            if versions is not None:
+                raise
+        return REASONS[NEEDS_CHECK]
 
     def read_batch(self, Message message not None, bytes data not None, NameRules rules=None):
-        cdef EncodedBatch batch = EncodedBatch.__new__(EncodedBatch)
-        cdef bint index_tags = self.dispatch is not None and self.dispatch.index_tags
         try:
-            return batch if batch.read(message, data, self.body_max, index_tags, rules) else None
+            return read_batch(message, data, self.body_max, self.index_tags(), rules)
         except (OverflowError, TypeError, ValueError):
             return None
 
-    def put_batch(self, EncodedBatch batch not None):
-        cdef BatchPlace first
-        return batch.places(&first) if self.put_encoded(batch, &first) else None
+    def put(self, EncodedBatch batch not None, bint locked=False):
+        cdef int reason = self.put_records(&batch.records, locked)
+        if reason != PLACED:
+            return REASONS[reason]
+        host = None if batch.message is None else (<tuple> batch.kept[0])[4]
+        return placements_of(&batch.records, batch.kept, host)
 
-    cdef bint put_encoded(self, EncodedBatch batch, BatchPlace *first) except -1:
-        """Put a batch, and note its place; False where nothing was put. As ``put_parts``."""
+    cdef inline bint index_tags(self):
+        return self.dispatch is not None and self.dispatch.index_tags
+
+    cdef int put_records(self, Records *r, bint locked) except -1:
+        """Number, write, publish and, where that is possible now, dispatch records; PLACED, or the
+        reason why nothing was put.
+
+        Without the put lock (``locked``), the GIL is held and no Python code runs from the first
+        check to the last store, so no other thread can put or dispatch meanwhile.
+        """
         cdef int64_t now = self.now_ms(), offset = self.max_offset
-        cdef tuple queue = (batch.message.topic, batch.shared.queue_id)
-        cdef QueueState *entries
+        cdef Held log = self.log
         cdef IndexState *index = NULL
-        if not self.is_open() or batch.size > self.room_end - self.position:
-            return False
-        if not self.clock_low_ms <= now <= self.clock_high_ms:
-            return False
-        known = self.next_offsets.get(queue)
-        if known is None:
-            return False
-        first.queue_offset, first.offset = known, offset
-        first.time = max(now, self.last_store_timestamp_ms)
-        entries = self.dispatch.queue_for(queue, first.queue_offset)
-        if entries == NULL:
-            return False
-        if first.queue_offset + batch.count > entries.first_index + entries.entries:
-            return False
-        if not self.dispatch.index_for(offset, batch.hash_count, &index):
-            return False
-        self.next_offsets[queue] = first.queue_offset + batch.count
-        batch.write(<uint8_t *> self.log.bytes.buf + self.position, entries, index, first)
-        self.advance(batch.size, first.time)
-        self.dispatched(offset + batch.size, first.time, batch.count)
-        if self.position > self.segment.populate_at and self.on_populate is not None:
-            self.on_populate()
-        return True
-
-    cdef bint prepare(self, const Parts *m, tuple queue, Due *due) except -1:
-        """Find what a record needs, but for room in log and index; False where it is not there."""
-        cdef Facts f
-        known = self.next_offsets.get(queue)
-        if known is None:
-            return False
-        due.size, due.queue_offset = size_of_parts(m, 1), known
-        due.entries = self.dispatch.queue_for(queue, due.queue_offset)
-        if due.entries == NULL or not read_plain_facts(m.topic, m.properties, m.sys_flag, &f):
-            return False
-        due.tags_hash = f.tags_hash
-        return not f.delay and hash_keys(&f, self.dispatch.index_tags, &due.hashes)
-
-    cdef list put_run(self, const Parts *parts, tuple queues, object host, int64_t now):
-        """Put a record into each of these queues, which differ, all or none; as ``put_parts``."""
-        cdef Due due[RUN_MAX]
-        cdef IndexState *index = NULL
-        cdef IndexState *index_of_last = NULL
-        cdef int64_t offset = self.max_offset, size = 0, items = 0, last = 0
-        cdef int count = <int> len(queues), i
-        if not self.is_open() or not self.clock_low_ms <= now <= self.clock_high_ms:
-            return None
-        for i in range(count):
-            if not self.prepare(&parts[i], queues[i], &due[i]):
-                return None
-            last, size, items = size, size + due[i].size, items + due[i].hashes.count
-        if size > self.room_end - self.position:
-            return None
-        if not self.dispatch.index_for(offset, items, &index):
-            return None
-        if not self.dispatch.index_for(offset + last, items, &index_of_last):
-            return None
-        if index != index_of_last:
-            return None
-        return self.write_run(parts, queues, due, index, host, max(now, self.last_store_timestamp_ms))
-
-    cdef list write_run(
-        self, const Parts *parts, tuple queues, const Due *due, IndexState *index, object host,
-        int64_t time,
-    ):
-        cdef uint8_t *to = <uint8_t *> self.log.bytes.buf + self.position
-        cdef int64_t begin = self.max_offset, offset = self.max_offset
-        cdef list placed = []
+        cdef PutQueue *place
         cdef Py_ssize_t i
-        for i in range(len(queues)):
-            placed.append(
-                placement_of(
-                    offset, due[i].size, parts[i].queue_id, due[i].queue_offset, time, host
-                )
-            )
-            offset += due[i].size
-        for i in range(len(queues)):
-            self.next_offsets[queues[i]] = due[i].queue_offset + 1
-            offset = (<Placement> placed[i]).physical_offset
-            put_parts(
-                to + (offset - begin), &parts[i], 1, due[i].size, due[i].queue_offset, offset, time
-            )
-        self.advance(offset + due[len(queues) - 1].size - begin, time)
-        for i in range(len(queues)):
-            offset = (<Placement> placed[i]).physical_offset
-            put_entry(due[i].entries, offset, <uint32_t> due[i].size, due[i].tags_hash)
-            if index != NULL:
-                put_items(index, &due[i].hashes, offset, time)
-        self.dispatched(self.max_offset, time, len(queues))
+        cdef bint is_ready
+        if not locked and (self.refused or self.holders or r.is_large or self.is_pooled):
+            return NEEDS_LOCK
+        if log is None or not 0 <= self.position <= self.room_end <= log.bytes.len:
+            return NEEDS_ROOM
+        if r.size > self.room_end - self.position:
+            return NEEDS_ROOM
+        if not self.clock_low_ms <= now <= self.clock_high_ms:
+            return NEEDS_CLOCK
+        for i in range(r.place_count):
+            place = &r.places[i]
+            known = self.next_offsets.get(<object> place.queue)
+            if known is None:
+                return NEEDS_QUEUE
+            place.first = place.next = known
+        is_ready = self.is_ready(r, offset, &index)
+        if not is_ready and not locked:
+            return NEEDS_DISPATCH
+        for i in range(r.place_count):
+            place = &r.places[i]
+            self.next_offsets[<object> place.queue] = place.first + place.count
+        if is_ready and index != NULL:
+            for i in range(min(r.hash_count, <Py_ssize_t> SLOTS_AHEAD)):
+                prefetch_slot(index, r.hashes[i])
+        r.offset, r.time = offset, max(now, self.last_store_timestamp_ms)
+        self.write(r, <uint8_t *> log.bytes.buf + self.position)
+        self.advance(r.size, r.time)
+        if r.is_large:  # other threads ran meanwhile
+            is_ready = self.is_ready(r, offset, &index)
+        if is_ready:
+            self.dispatch.write(r, index)
+            atomic_store64(self.words.dispatched, <uint64_t> self.max_offset)
+            self.words.arrive()
         if self.position > self.segment.populate_at and self.on_populate is not None:
             self.on_populate()
-        return placed
+        return PLACED
+
+    cdef inline bint is_ready(self, Records *r, int64_t offset, IndexState **index):
+        if self.is_pooled or self.dispatch is None:
+            return False
+        return self.dispatch.is_ready(r, offset, index)
+
+    cdef void write(self, Records *r, uint8_t *to) noexcept:
+        """Write records that there is room for."""
+        cdef int64_t offset = r.offset
+        cdef Item *item
+        cdef Py_ssize_t i
+        for i in range(r.count):
+            item = &r.items[i]
+            item.queue_offset = 0
+            if item.place >= 0:
+                item.queue_offset = r.places[item.place].next
+                r.places[item.place].next += 1
+            put_parts(
+                to, &item.parts, item.version, item.size, item.queue_offset, offset, r.time
+            )
+            to, offset = to + item.size, offset + item.size
 
     cdef inline void advance(self, int64_t size, int64_t time):
+        """Publish the log's end, but for records that a pool has to commit first."""
         self.position += size
         self.max_offset += size
         self.last_store_timestamp_ms = time
+        if self.is_pooled:
+            return
         release_fence()
         self.segment.wrote_position = self.position
-        atomic_store64(self.words.max_offset, <uint64_t> self.max_offset)
-
-    cdef inline int dispatch_to(
-        self, int64_t end, int64_t time, int64_t offset, const Hashes *hashes
-    ) except -1:
-        put_items(&self.dispatch.index.state if hashes.count else NULL, hashes, offset, time)
-        return self.dispatched(end, time, 1)
-
-    cdef inline int dispatched(self, int64_t end, int64_t time, int64_t records) except -1:
-        cdef DispatchEnd dispatch = self.dispatch
-        dispatch.position = end
-        dispatch.records += records
-        dispatch.last_store_timestamp_ms = time
-        atomic_store64(self.words.dispatched, <uint64_t> end)
-        return self.words.arrive()
+        if self.words is not None:
+            atomic_store64(self.words.max_offset, <uint64_t> self.max_offset)

@@ -1,11 +1,33 @@
 """A whole put."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from enum import IntEnum
 
-from mqstore.storage.kernel.batch import EncodedBatch, NameRules
+from mqstore.storage.kernel.batch import NameRules
 from mqstore.storage.kernel.dispatch import IndexWindow, QueueWindow
+from mqstore.storage.kernel.records import EncodedBatch
 from mqstore.storage.kernel.write import Message, Placement
 from mqstore.storage.seams import Clock
+
+class Reason(IntEnum):
+    """Why nothing was put or encoded: what the caller has to provide before it calls again."""
+
+    NEEDS_LOCK = 1
+    """The put lock: puts are rejected, another thread has the lock, a body is written without the
+    GIL, or a pool commits the records."""
+    NEEDS_ROOM = 2
+    """Room in a segment."""
+    NEEDS_CLOCK = 3
+    """A look at the clock, which is out of its bounds."""
+    NEEDS_QUEUE = 4
+    """The number of the next record of a queue."""
+    NEEDS_DISPATCH = 5
+    """The dispatcher, or a file of a queue or the index. Only without the put lock: a put with it
+    leaves the dispatch of its records to the dispatcher."""
+    NEEDS_CHECK = 6
+    """A check of messages that may have to be refused, and their record versions."""
+    NEEDS_DELAY = 7
+    """A delay."""
 
 class SystemClock:
     """``seams.Clock`` of production. Thread-safe."""
@@ -58,9 +80,9 @@ class DispatchEnd:
         id."""
 
 class LogEnd:
-    """The end of the log, and puts of plain messages there.
+    """The end of the log, and puts there.
 
-    The holder of the put lock, and ``put``, change its fields.
+    The holder of the put lock, and puts, change its fields.
     """
 
     position: int
@@ -72,8 +94,8 @@ class LogEnd:
     """Lower bound of the times of later records; a clock step back lowers it."""
     clock_low_ms: int
     clock_high_ms: int
-    """A put that finds the wall clock outside of these bounds is left to Python, which records
-    clock steps."""
+    """A put that finds the wall clock outside of these bounds needs a look at the clock: a step of
+    it is recorded."""
     refused: bool
     """Whether puts are rejected now."""
     holders: int
@@ -84,36 +106,51 @@ class LogEnd:
     def __init__(
         self, next_offsets: dict[tuple[str, int], int], body_max: int, clock: Clock
     ) -> None: ...
-    def attach(self, segment: FilePositions | None, view: memoryview | None) -> None:
-        """Put into this segment from now on; None: into none. Keeps the view's memory."""
+    def attach(
+        self, segment: FilePositions | None, view: memoryview | None, is_pooled: bool = False
+    ) -> None:
+        """Put into this segment from now on; None: into none. Keeps the view's memory.
+
+        ``is_pooled``: the view is a buffer that is committed to the segment later, by the caller.
+        """
     def publish_to(self, words: StateWords, dispatch: DispatchEnd) -> None:
-        """Set the words and the dispatch to publish to; without them, or a segment, ``put`` returns
-        None."""
+        """Set the words and the dispatch to publish to; until then, a put needs the put lock, and
+        its holder publishes."""
     def has_in_memory(self, offset: int, size: int) -> bool:
         """Whether bytes at a physical offset are in the attached segment and can be read without
         waiting for the disk; False while another thread puts."""
-    def put(self, message: Message) -> Placement | None:
-        """Append a message, dispatch it and publish both, in one call.
+    def encode(
+        self,
+        messages: Sequence[Message],
+        as_batch: bool = False,
+        versions: list[int] | None = None,
+    ) -> EncodedBatch | Reason:
+        """Encode messages for ``put``.
 
-        None, with nothing changed, when the message is not plain: a topic that is not 1 to 127
-        ASCII characters or whose queue is no key of ``next_offsets``, has no room in its window or
-        is being written; a body over ``body_max`` or of 64 KiB; a DELAY, further queues, a prepared
-        or rolled back message; no room in the segment or the index; a message that may not be
-        stored; a clock out of its bounds; and while ``refused``, ``holders``, not ``is_idle``, or
-        not all is dispatched. Thread-safe: the GIL is held, and no Python code runs, from the first
-        check to the last store.
+        NEEDS_CHECK without ``versions``, the record versions of messages that were checked, unless
+        every message surely can be stored, as a V1 record; and with ``as_batch``, where the
+        messages violate RocketMQ's rules of a batch. With ``versions``, raises ValueError,
+        TypeError or OverflowError for a message that no record can hold.
         """
-
     def read_batch(
         self, message: Message, data: bytes, rules: NameRules | None = None
     ) -> EncodedBatch | None:
-        """Decode a batch in RocketMQ's encoding for ``put_batch``; ``message`` gives the fields
-        that it does not hold.
+        """Decode a batch in RocketMQ's encoding for ``put``; ``message`` gives the fields that it
+        does not hold.
 
         None for a batch that is not plain: over 1 MiB or ``body_max``; parts that do not add up; a
-        message that ``put`` would leave to Python, with DELAY (any value), any transaction type, or
-        a unique key that is not ASCII; properties that violate ``rules``.
+        message that may have to be refused, of any transaction type, with DELAY (any value),
+        further queues, a body of 64 KiB or a unique key that is not ASCII; properties that violate
+        ``rules``.
         """
+    def put(self, batch: EncodedBatch, locked: bool = False) -> list[Placement] | Reason:
+        """Append records, dispatch them and publish both, in one call; nothing is changed where a
+        Reason is returned.
 
-    def put_batch(self, batch: EncodedBatch) -> list[Placement] | None:
-        """Put as ``put``, all messages of a batch or none."""
+        ``locked``: the caller has the put lock. Records are then stored also where their dispatch
+        is left to the dispatcher, or their commit to a pool. Without it, the GIL is held, and no
+        Python code runs, from the first check to the last store.
+        """
+    def put_message(self, message: Message) -> Placement | Reason:
+        """``encode`` and ``put`` of one message without the put lock; NEEDS_DELAY for one with a
+        DELAY, of any value."""

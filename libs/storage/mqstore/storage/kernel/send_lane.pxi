@@ -41,14 +41,15 @@ cdef class KeyTables:
         self.younger.reserve(count)
         return True
 
-    cdef void keep(self, EncodedBatch batch, int64_t offset) noexcept:
-        """Add the keys of a batch that was put; ``take_new`` made room for them."""
-        cdef const uint64_t *at = <const uint64_t *> PyBytes_AS_STRING(batch.digests)
+    cdef void keep(self, bytes digests, const Records *r) noexcept:
+        """Add the keys of records that were put; ``take_new`` made room for them."""
+        cdef const uint64_t *at = <const uint64_t *> PyBytes_AS_STRING(digests)
+        cdef int64_t offset = r.offset
         cdef Py_ssize_t i
-        for i in range(batch.count):
+        for i in range(r.count):
             if at[i]:
                 self.younger.put(at[i], offset)
-            offset += batch.items[i].size
+            offset += r.items[i].size
 
 
 @cython.final
@@ -68,7 +69,6 @@ cdef class StoredSend:
     cdef readonly int64_t end
     cdef readonly int waits
     cdef EncodedBatch batch
-    cdef BatchPlace first
 
     @property
     def keys(self):
@@ -76,13 +76,13 @@ cdef class StoredSend:
 
     @property
     def placements(self):
-        return self.batch.places(&self.first)
+        return placements_of(&self.batch.records, None, self.batch.message.store_host)
 
 
 cdef bint first_ordering_key(bytes data, Text *key) noexcept:
     """The ordering key of the first message of a batch, of length 0 where it has none. False where
     there is no message."""
-    cdef Item first
+    cdef Parts first
     cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(data)
     if read_item(p, PyBytes_GET_SIZE(data), &first) == 0:
         return False
@@ -170,24 +170,25 @@ cdef class SendLane:
     def put(self):
         """Keys are looked up and added under their lock, as other threads do."""
         cdef EncodedBatch batch = self.batch
-        cdef BatchPlace first
+        cdef Records *r
         cdef bint is_put
         self.batch = None
         if batch is None:
             return None
+        r = &batch.records
         if not self.has_keys or self.keys is None:
-            is_put = self.end.put_encoded(batch, &first)
+            is_put = self.end.put_records(r, False) == PLACED
         elif not self.lock.acquire(False):
             return None
         else:
             try:
-                is_put = self.keys.take_new(batch.digests, batch.count)
-                is_put = is_put and self.end.put_encoded(batch, &first)
+                is_put = self.keys.take_new(batch.digests, r.count)
+                is_put = is_put and self.end.put_records(r, False) == PLACED
                 if is_put:
-                    self.keys.keep(batch, first.offset)
+                    self.keys.keep(batch.digests, r)
             finally:
                 self.lock.release()
-        return self.reply(batch, &first) if is_put else None
+        return self.reply(batch) if is_put else None
 
     cdef inline int64_t begin(self) except? -1:
         self.batch = self.ordering_key = None
@@ -202,6 +203,7 @@ cdef class SendLane:
     ) except -1:
         """Read messages in RocketMQ's encoding into ``batch``; False where they are not plain."""
         cdef EncodedBatch batch
+        cdef Item *item
         cdef Message shared
         cdef Py_ssize_t i
         cdef Text ordering
@@ -218,35 +220,37 @@ cdef class SendLane:
         if queue_id >= self.queues:
             return False
         shared = Message(self.topic, queue_id, b"", b"", born_host, self.store_host, now)
-        batch = EncodedBatch.__new__(EncodedBatch)
-        if not batch.read(shared, data, self.end.body_max, self.end.dispatch.index_tags, rules):
+        batch = read_batch(
+            shared, data, self.end.body_max, self.end.dispatch.index_tags, rules
+        )
+        if batch is None or batch.records.count > self.count_max:
             return False
-        if batch.count > self.count_max:
-            return False
-        for i in range(batch.count):
-            if not is_plain_json(batch.items[i].uniq_key):
+        for i in range(batch.records.count):
+            item = &batch.records.items[i]
+            if not is_plain_json(item.uniq_key):
                 return False
-            if not same(property_named(batch.items[i].properties, ORDERING_NAME), ordering):
+            if not same(property_named(item.parts.properties, ORDERING_NAME), ordering):
                 return False
-            if rules is not None and batch.items[i].uniq_key.length:
+            if rules is not None and item.uniq_key.length:
                 self.has_keys = True  # its client gave it
         self.batch = batch
         return True
 
-    cdef object reply(self, EncodedBatch batch, const BatchPlace *first):
+    cdef object reply(self, EncodedBatch batch):
         """Count an append, and return its reply."""
         cdef StoredSend sent
-        cdef bytes reply = batch_json(batch, first, self.shard)
+        cdef Records *r = &batch.records
+        cdef bytes reply = batch_json(r, self.shard)
         if self.is_turn:
             self.turns.count += 1
-        self.traffic[0] += batch.count
-        self.traffic[1] += batch.size
+        self.traffic[0] += r.count
+        self.traffic[1] += r.size
         self.put_s.note(mq_monotonic() - self.started_s)
-        self.record_size.note(<double> batch.size / <double> batch.count)
+        self.record_size.note(<double> r.size / <double> r.count)
         if not self.waits:
             return reply
         sent = StoredSend.__new__(StoredSend)
-        sent.reply, sent.batch, sent.first = reply, batch, first[0]
+        sent.reply, sent.batch = reply, batch
         sent.waits = self.waits
-        sent.end = first.offset + batch.size
+        sent.end = r.offset + r.size
         return sent

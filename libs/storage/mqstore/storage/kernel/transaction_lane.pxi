@@ -2,6 +2,7 @@
 
 
 cdef enum:
+    RUN_MAX = 2  # records of one call
     BEGIN_PROPERTIES_MAX = 30 << 10  # bytes that a client gives; the copies of checks have more
     GROUP_MAX = 120
     BEGIN_KEY_MAX = 255
@@ -118,22 +119,22 @@ cdef class BeginRequest:
     cdef readonly bint has_key
     cdef readonly int64_t queue_id, born_ms  # queue_id -1: not given
     cdef uint8_t *base  # the message in RocketMQ's batch encoding
-    cdef Item item
+    cdef Parts message
 
     def __dealloc__(self):
         free(self.base)
 
     @property
     def body(self):
-        return copy(self.item.body.at, self.item.body.length)
+        return copy(self.message.body.at, self.message.body.length)
 
     @property
     def properties(self):
-        return copy(self.item.properties.at, self.item.properties.length)
+        return copy(self.message.properties.at, self.message.properties.length)
 
     @property
     def flag(self):
-        return self.item.flag
+        return self.message.flag
 
     cdef bint fill(self, const JsonMessage *m, Text key, int64_t text_size) except -1:
         """Encode a message whose JSON text has so many bytes; False for one that is not plain."""
@@ -142,9 +143,9 @@ cdef class BeginRequest:
         if self.base == NULL:
             raise MemoryError("no memory for a half message")
         size = put_json_item(self.base, m, key, True)
-        if size == 0 or read_item(self.base, size, &self.item) != size:
+        if size == 0 or read_item(self.base, size, &self.message) != size:
             return False
-        return self.item.body.length > 0 and self.item.properties.length <= BEGIN_PROPERTIES_MAX
+        return self.message.body.length > 0 and self.message.properties.length <= BEGIN_PROPERTIES_MAX
 
 
 @cython.final
@@ -228,6 +229,14 @@ cdef inline bint is_dropped(Text name, bint drops_place) noexcept nogil:
     return drops_place and (same(name, REAL_TOPIC_NAME) or same(name, REAL_QUEUE_NAME))
 
 
+cdef struct Decided:
+    # The records of one call.
+    Item items[RUN_MAX]
+    PutQueue places[RUN_MAX]
+    uint32_t hashes[RUN_MAX * KEYS_MAX]
+    Records records
+
+
 @cython.final
 cdef class TransactionLane:
     cdef LogEnd end
@@ -253,9 +262,10 @@ cdef class TransactionLane:
         self, BeginRequest begin not None, int64_t queue_id, int64_t queue_offset,
         born_host not None,
     ):
-        cdef Parts m
+        cdef Decided run
+        cdef Parts *m = self.begin_run(&run)
         cdef uint8_t digits[NUMBER_MAX]
-        cdef uint8_t *p = put_text(self.room, begin.item.properties)
+        cdef uint8_t *p = put_text(self.room, begin.message.properties)
         p = put_property(p, PREPARED_NAME, TRUE_TEXT)
         p = put_property(p, GROUP_NAME, utf8_of(begin.group))
         p = put_property(p, REAL_TOPIC_NAME, utf8_of(begin.topic))
@@ -264,49 +274,67 @@ cdef class TransactionLane:
             p = put_property(p, TRANSACTION_NAME, utf8_of(begin.key))
         if not self.stand_next(self.half_queue, queue_offset):
             return None
-        self.set_up(&m, HALF_TOPIC, self.room, p)
-        m.body, m.flag, m.born_time = begin.item.body, begin.item.flag, begin.born_ms
+        self.set_up(m, HALF_TOPIC, self.room, p)
+        m.body, m.flag, m.born_time = begin.message.body, begin.message.flag, begin.born_ms
         m.born, m.born_port = address_of(born_host), port_of(born_host)
-        if not is_ordinary(&m, self.end.body_max) or m.body.length >= RELEASE_GIL_FROM:
+        if not self.add(&run, self.half_queue):
             return None
-        return self.end.put_parts(
-            &m, self.half_queue, self.host, Placement.__new__(Placement), self.end.now_ms()
-        )
+        if self.end.put_records(&run.records, False) != PLACED:
+            return None
+        return placements_of(&run.records, None, self.host)[0]
 
     def decide(
         self, str key not None, tuple half not None, tuple place, int64_t op_offset,
         str verdict not None, str why not None,
     ):
         cdef int64_t now = self.end.now_ms()
-        cdef Parts parts[RUN_MAX]
+        cdef Decided run
+        cdef Parts *m = self.begin_run(&run)
         cdef uint8_t digits[2 * NUMBER_MAX]
         cdef uint8_t *p = self.room
         cdef Text texts[2]
-        cdef tuple queues
-        cdef list placed
         if not plain_text_of(key, &texts[0]) or not plain_text_of(why, &texts[1]):
             return None
         if texts[1].length > WHY_MAX or not 0 < texts[0].length <= BEGIN_KEY_MAX:
             return None
         if memchr(texts[0].at, c" ", texts[0].length) != NULL:
             return None  # it is one of the op record's KEYS
-        if not self.end.is_open() or not self.stand_next(self.op_queue, op_offset):
+        if not self.stand_next(self.op_queue, op_offset):
             return None
-        if place is None:
-            queues = (self.op_queue,)
-        elif place == self.half_queue or place == self.op_queue:
-            return None
-        else:
-            queues = (place, self.op_queue)
-            p = self.read_half(half, place, texts[0], &parts[0])
-            if p == NULL:
+        if place is not None:
+            if place == self.half_queue or place == self.op_queue:
                 return None
-        if not self.read_op(
-            &parts[len(queues) - 1], p, digits, half[2], texts[0], utf8_of(verdict), texts[1], now
-        ):
+            p = self.read_half(half, place, texts[0], m)
+            if p == NULL or not self.add(&run, place):
+                return None
+            m = &run.items[1].parts
+        if not self.read_op(m, p, digits, half[2], texts[0], utf8_of(verdict), texts[1], now):
             return None
-        placed = self.end.put_run(parts, queues, self.host, now)
-        return None if placed is None else (placed, now)
+        if not self.add(&run, self.op_queue):
+            return None
+        if self.end.put_records(&run.records, False) != PLACED:
+            return None
+        return placements_of(&run.records, None, self.host), now
+
+    cdef Parts *begin_run(self, Decided *run) noexcept:
+        """The parts of the first record."""
+        begin_records(&run.records, run.items, run.places, run.hashes)
+        return &run.items[0].parts
+
+    cdef bint add(self, Decided *run, tuple queue) noexcept:
+        """Add the record whose parts are set; False where it may not be stored by one call."""
+        cdef Records *r = &run.records
+        cdef Parts *m = &r.items[r.count].parts
+        cdef Facts facts
+        cdef Hashes hashes
+        if not is_ordinary(m, self.end.body_max) or m.body.length >= RELEASE_GIL_FROM:
+            return False
+        if not read_record_facts(m, self.end.index_tags(), &facts, &hashes):
+            return False
+        begin_place(&r.places[r.place_count], queue)
+        r.place_count += 1
+        add_record(r, <int32_t> r.place_count - 1, 1, &facts, True, &hashes)
+        return True
 
     cdef bint stand_next(self, tuple queue, int64_t queue_offset) except -1:
         """Whether the next record of a queue gets this queue offset."""
@@ -351,7 +379,7 @@ cdef class TransactionLane:
         m.born.at, m.born.length = p + 48, r.born_host_size - 4
         m.born_port = get32(p + 48 + m.born.length)
         m.reconsume_times = <int32_t> get32(p + r.body_at - 16)
-        return self.room + used if is_ordinary(m, self.end.body_max) else NULL
+        return self.room + used
 
     cdef bint read_op(
         self, Parts *m, uint8_t *room, uint8_t *digits, int64_t half_offset, Text key,
@@ -378,4 +406,4 @@ cdef class TransactionLane:
             digits[m.body.length] = c","
             m.body.length += 1
         m.born_time = now
-        return is_ordinary(m, self.end.body_max)
+        return True

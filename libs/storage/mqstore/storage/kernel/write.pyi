@@ -1,6 +1,5 @@
 """Messages encoded as records."""
 
-from collections.abc import Sequence
 from typing import final
 
 from mqstore.storage.codec.hosts import Host
@@ -95,39 +94,6 @@ def encode_record(
     stored.
 
     TOTALSIZE and MAGICCODE are stored last, so that a killed writer leaves no half record.
-    """
-
-def encode_batch(
-    view: memoryview | bytearray,
-    position: int,
-    messages: Sequence[Message],
-    versions: Sequence[int],
-    queue_offsets: Sequence[int],
-    physical_offset: int,
-    store_timestamp_ms: int,
-) -> list[int]:
-    """Write messages one after another from ``position`` on; returns their sizes.
-
-    Raises as ``encode_record``; the written bytes are then zeros again.
-    """
-
-def put_ordinary_batch(
-    view: memoryview | bytearray,
-    position: int,
-    end: int,
-    physical_offset: int,
-    messages: Sequence[Message],
-    next_offsets: dict[tuple[str, int], int],
-    batch_max: int,
-    item_overhead: int,
-    store_timestamp_ms: int,
-) -> list[Placement] | None:
-    """Number, check and write messages of one topic and queue between ``position`` and ``end``.
-
-    None, with nothing written, for a batch that is not plain: a topic that is not 1 to 127 ASCII
-    characters or no key of ``next_offsets``, a message of any transaction type, no room, bodies and
-    properties that together, with ``item_overhead`` bytes each, are over ``batch_max``, or a
-    message that may not be stored. The caller then finds the reason.
     """
 
 def write_blank(view: memoryview | bytearray, position: int, size: int) -> None:

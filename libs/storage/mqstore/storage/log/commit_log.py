@@ -9,23 +9,19 @@ anything is written.
 
 from __future__ import annotations
 
-import itertools
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
-from mqstore.storage._kernel import LogEnd, put_ordinary_batch
+from mqstore.storage._kernel import EncodedBatch, LogEnd, Reason
 from mqstore.storage._kernel import Placement as Placement
 from mqstore.storage.codec.record import (
     Message,
     Record,
     decode,
-    encode_batch_into,
-    encode_into,
     message_of,
-    size_bound,
-    size_of,
     write_blank,
 )
 from mqstore.storage.config import StoreConfig
@@ -47,14 +43,11 @@ from mqstore.storage.layout import (
 from mqstore.storage.log.clock_watch import ClockWatch, noted_time
 from mqstore.storage.log.commit import CommitService
 from mqstore.storage.log.flush import FlushService, Watermarks
-from mqstore.storage.log.multi_dispatch import MultiDispatch, Queue
+from mqstore.storage.log.multi_dispatch import MultiDispatch
 from mqstore.storage.log.next_segment import NextSegment, SegmentSource, segment_failure
 from mqstore.storage.log.put_checks import (
-    BATCH_ITEM_FIXED_SIZE,
     PutLimits,
     check_batch,
-    check_fields,
-    check_message,
     check_messages,
     check_size,
 )
@@ -68,6 +61,9 @@ from mqstore.storage.put_refusal import FileShortage, PutRefusal
 from mqstore.storage.seams import Seams
 
 _UNENCODABLE: Final = (OverflowError, TypeError, ValueError)
+_TRIES: Final = 100
+"""Maximum number of things that one put may lack; more than three would be a mistake, or a clock
+that is set all the time."""
 
 
 class CommitLog:
@@ -111,7 +107,8 @@ class CommitLog:
         self._limits = PutLimits.of(config, store_format)
         self.multi_dispatch = MultiDispatch(config, store_format, self.offsets)
         self.end = LogEnd(self.offsets.table, self._limits.body_size_max, seams.clock)
-        """The position of the next record; it stores plain messages itself, once it may publish."""
+        """The position of the next record; it stores records, once it may publish without the put
+        lock."""
         self._lock = PutLock(self.end, seams.clock)
         self._refusal: Callable[[], Exception] | None = None
         self._refused_for_good = False
@@ -245,46 +242,50 @@ class CommitLog:
 
     # putting
 
+    def encode(self, messages: Sequence[Message], *, as_batch: bool = False) -> EncodedBatch:
+        """Check messages, and encode them for ``put``.
+
+        With ``as_batch``, by RocketMQ's rules of a batch. Raises PutRefused; with the ``index`` of
+        the refused message where there are several.
+        """
+        batch = self.end.encode(messages, as_batch)
+        if isinstance(batch, EncodedBatch):
+            return batch
+        if as_batch:
+            check_batch(messages, self._limits)
+        try:
+            batch = self.end.encode(messages, False, check_messages(messages, self._limits))
+        except _UNENCODABLE as error:
+            raise MessageInvalid(f"a field cannot be stored: {error}; correct it") from error
+        assert isinstance(batch, EncodedBatch), "there is a message, and all are checked"
+        return batch
+
+    def put(self, batch: EncodedBatch) -> list[Placement]:
+        """Append records: contiguous, in one segment, all or none.
+
+        They are readable at return (with ``commits``: once committed), not yet durable. As in
+        RocketMQ, they share one store timestamp. ``end.put`` is tried before. Raises PutRefused
+        (one class per reason; nothing was written) or StoreFailed.
+        """
+        with self._hold_turn():
+            return self._put(batch)
+
     def append(self, message: Message) -> Placement:
-        """Append one message; it is readable at return (with ``commits``: once committed), not yet
-        durable.
+        """Append one message, as ``put``; also one that is an entry of further queues
+        (``multi_dispatch``).
 
-        Plain messages are tried with ``end.put`` before. Raises PutRefused (one class per reason;
-        nothing was written) or StoreFailed.
+        Its offsets in these are part of the record, so its size is known only here.
         """
-        version = check_message(message, self._limits)
-        if self.next_segment.is_awaited:
-            self.next_segment.check_busy()
-        with self._lock:
-            if self._refusal is not None or self.next_segment.is_awaited:
-                raise self._rejection()
-            if self.multi_dispatch.applies_to(message):
-                return self._place_multi(message)
-            return self._place(message, version)
-
-    def append_batch(self, messages: Sequence[Message]) -> list[Placement]:
-        """Append messages of one topic and queue: contiguous, in one segment, all or none.
-
-        As in RocketMQ, they share one store timestamp, and multi-dispatch does not apply. Raises as
-        ``append``, and MessageInvalid for a message that RocketMQ accepts in no batch.
-        """
-        if not self.next_segment.is_awaited:
-            with self._lock:
-                placements = self._place_ordinary_batch(messages)
-            if placements is not None:
-                return placements
-        check_batch(messages, self._limits)
-        return self.append_run(messages)
-
-    def append_run(self, messages: Sequence[Message]) -> list[Placement]:
-        """Append as ``append_batch``, for messages of any topics, queues and transaction types."""
-        versions = check_messages(messages, self._limits)
-        if self.next_segment.is_awaited:
-            self.next_segment.check_busy()
-        with self._lock:
-            if self._refusal is not None or self.next_segment.is_awaited:
-                raise self._rejection()
-            return self._place_run(messages, versions)
+        batch = self.encode([message])
+        if not self.multi_dispatch.applies_to(message):
+            return self.put(batch)[0]
+        with self._hold_turn():
+            wrapped, queues = self.multi_dispatch.wrap(message)
+            (placement,) = self._put(self.encode([wrapped]))
+            if message.sys_flag & TRANSACTION_MASK in QUEUED_TYPES:
+                own = message.topic, message.queue_id
+                self.multi_dispatch.advance([queue for queue in queues if queue != own])
+            return placement
 
     def queue_offsets_of(self, topic: str) -> tuple[int, dict[int, int]]:
         """The log's end and the next queue offset of each of a topic's queues, read together."""
@@ -294,9 +295,9 @@ class CommitLog:
 
     def close(self) -> None:
         """Unmap all segments. Stop ``commits`` and ``flush`` before."""
+        self.end.attach(None, None)
         if self.commits is not None:
             self.commits.close()
-        self.end.attach(None, None)
         self.files.close()
 
     # retention
@@ -357,136 +358,63 @@ class CommitLog:
 
     # under the put lock
 
-    def _place_ordinary_batch(self, messages: Sequence[Message]) -> list[Placement] | None:
-        """Place a batch in one call of the kernel; None when it needs a full check, or puts are
-        rejected."""
-        if self._refusal is not None or self.next_segment.is_awaited:
-            return None
-        timestamp = self._store_timestamp()
-        first = self.end.max_offset
-        placed = put_ordinary_batch(
-            self._view,
-            self.end.position,
-            self.end.room_end,
-            first,
-            messages,
-            self.offsets.table,
-            self._limits.body_size_max,
-            BATCH_ITEM_FIXED_SIZE,
-            timestamp,
-        )
-        if placed is None:
-            return None
-        self._publish(self.end.position + placed[-1].end - first, timestamp)
-        return placed
+    @contextmanager
+    def _hold_turn(self) -> Iterator[None]:
+        """Hold the put lock for a put, unless puts are rejected."""
+        if self.next_segment.is_awaited:
+            self.next_segment.check_busy()
+        with self._lock:
+            if self._refusal is not None or self.next_segment.is_awaited:
+                raise self._rejection()
+            yield
 
-    def _place(self, message: Message, version: int) -> Placement:
-        if self.end.position + size_bound(message) > self.end.room_end:
-            self._make_room([message], [version])
-        queued = message.sys_flag & TRANSACTION_MASK in QUEUED_TYPES
-        queue_offset = self.offsets.next(message.topic, message.queue_id) if queued else 0
-        timestamp = self._store_timestamp()
-        offset = self.end.max_offset
-        try:
-            size = encode_into(
-                self._view,
-                self.end.position,
-                message,
-                version=version,
-                queue_offset=queue_offset,
-                physical_offset=offset,
-                store_timestamp_ms=timestamp,
-            )
-        except _UNENCODABLE as error:
-            raise MessageInvalid(f"a field cannot be stored: {error}; correct it") from error
-        self._publish(self.end.position + size, timestamp)
-        if queued:
-            self.offsets.place(message.topic, message.queue_id, queue_offset)
-        host = message.store_host
-        return Placement(offset, size, message.queue_id, queue_offset, timestamp, host)
+    def _put(self, batch: EncodedBatch) -> list[Placement]:
+        for _ in range(_TRIES):
+            placements = self.end.put(batch, True)
+            if not isinstance(placements, Reason):
+                self._publish()
+                return placements
+            self._provide(placements, batch)
+        raise StoreFailed("a put lacks what it was given; report this")
 
-    def _place_multi(self, message: Message) -> Placement:
-        """Place a multi-dispatched message.
-
-        Offsets in the further queues are part of the record, so its size is known only here.
-        """
-        wrapped, queues = self.multi_dispatch.wrap(message)
-        placement = self._place(wrapped, check_message(wrapped, self._limits))
-        if message.sys_flag & TRANSACTION_MASK in QUEUED_TYPES:
-            own = message.topic, message.queue_id
-            self.multi_dispatch.advance([queue for queue in queues if queue != own])
-        return placement
-
-    def _place_run(self, messages: Sequence[Message], versions: list[int]) -> list[Placement]:
-        if self.end.position + sum(map(size_bound, messages)) > self.end.room_end:
-            self._make_room(messages, versions)
-        counts: dict[Queue, int] = {}
-        numbers = [self._number_in_run(message, counts) for message in messages]
-        timestamp = self._store_timestamp()
-        first = self.end.max_offset
-        try:
-            sizes = encode_batch_into(
-                self._view,
-                self.end.position,
-                messages,
-                versions=versions,
-                queue_offsets=numbers,
-                physical_offset=first,
-                store_timestamp_ms=timestamp,
-            )
-        except _UNENCODABLE as error:
-            raise MessageInvalid(f"a field cannot be stored: {error}; correct it") from error
-        self._publish(self.end.position + sum(sizes), timestamp)
-        for queue, count in counts.items():
-            self.offsets.advance(*queue, count)
-        return _placements(first, sizes, numbers, messages, timestamp)
-
-    def _number_in_run(self, message: Message, counts: dict[Queue, int]) -> int:
-        if message.sys_flag & TRANSACTION_MASK not in QUEUED_TYPES:
-            return 0
-        queue = message.topic, message.queue_id
-        count = counts.get(queue, 0)
-        counts[queue] = count + 1
-        return self.offsets.next(*queue) + count
-
-    def _store_timestamp(self) -> int:
-        if not self.end.clock_low_ms <= self._clock.now_ms() <= self.end.clock_high_ms:
+    def _provide(self, reason: Reason, batch: EncodedBatch) -> None:
+        """Provide what a put lacks."""
+        if reason is Reason.NEEDS_ROOM:
+            self._make_room(batch.size)
+        elif reason is Reason.NEEDS_CLOCK:
             self._check_clock()
-        return max(self._clock.now_ms(), self.end.last_store_timestamp_ms)
+        else:
+            assert reason is Reason.NEEDS_QUEUE, reason
+            self.offsets.load_missing((*queue, 0) for queue in batch.counts)
 
     def _check_clock(self) -> None:
         if self._watch is not None:
             self._watch.check(self.end, self.min_offset)
 
-    def _publish(self, position: int, timestamp: int) -> None:
-        """Let readers (or the commit) see the written bytes, then publish the end to other
-        processes."""
+    def _publish(self) -> None:
+        """Publish the log's end to other processes, or let the commit see it."""
+        if self.commits is None:
+            self._watermarks.set_max(self.end.max_offset)
+        else:
+            self.commits.publish(self.end.position, self.end.last_store_timestamp_ms)
+
+    def _advance(self, position: int) -> None:
+        """Let readers (or the commit) see bytes that no put wrote, then publish the end."""
         segment = self._segment
         assert segment is not None
         if self.commits is None:
             segment.wrote_position = position
         self.end.position = position
-        self.end.last_store_timestamp_ms = timestamp
         self.end.max_offset = segment.base_offset + position
-        if self.commits is not None:
-            self.commits.publish(position, timestamp)
-            return
-        self._watermarks.set_max(self.end.max_offset)
-        if position > segment.populate_at and self._allocation is not None:
+        self._publish()
+        if self.commits is None and position > segment.populate_at and self._allocation is not None:
             self._allocation.populate(self.files)
 
     # room
 
-    def _make_room(self, messages: Sequence[Message], versions: Sequence[int]) -> None:
-        """Ensure that the messages fit between the position and the room's end, rolling if needed.
-
-        Room is checked by an upper bound. Only where that is not enough are exact sizes computed
-        and fields checked: a roll must be for a message that can be stored.
-        """
-        size = sum(size_of(m, v) for m, v in zip(messages, versions, strict=True))
+    def _make_room(self, size: int) -> None:
+        """Ensure that records fit between the position and the room's end, rolling if needed."""
         check_size(size, self._limits)
-        for message in messages:
-            check_fields(message)
         needed = size + BLANK_RECORD_SIZE
         segment = self._segment
         if segment is None:
@@ -542,7 +470,7 @@ class CommitLog:
             self.commits.clear_from(self.end.position)
         if left >= BLANK_RECORD_SIZE:  # always, unless the last record is forged
             write_blank(self._view, self.end.position, left)
-        self._publish(segment.size, self.end.last_store_timestamp_ms)
+        self._advance(segment.size)
 
     def _write_to(self, segment: MappedFile) -> None:
         self._segment = segment
@@ -550,8 +478,8 @@ class CommitLog:
         self.end.position = segment.wrote_position
         self.end.room_end = 0
         self.end.max_offset = segment.base_offset + segment.wrote_position
-        if self.commits is None and not self._view.readonly:
-            self.end.attach(segment, self._view)
+        if not self._view.readonly:
+            self.end.attach(segment, self._view, self.commits is not None)
 
     # rejections
 
@@ -569,18 +497,3 @@ class CommitLog:
     def _fail(self, failure: StoreFailed) -> None:
         self._refuse(lambda: StoreFailed(str(failure)))
         self._report_failure(failure)
-
-
-def _placements(
-    first: int,
-    sizes: Sequence[int],
-    numbers: Iterable[int],
-    messages: Sequence[Message],
-    timestamp: int,
-) -> list[Placement]:
-    """The placements of adjacent records from physical offset ``first``."""
-    offsets = itertools.accumulate(sizes, initial=first)
-    return [
-        Placement(offset, size, message.queue_id, number, timestamp, message.store_host)
-        for size, offset, number, message in zip(sizes, offsets, numbers, messages, strict=False)
-    ]

@@ -43,8 +43,9 @@ class FollowerLog(CommitLog):
         ``store_timestamp_ms`` is that of the last record; 0 keeps the time before.
         """
         with self._lock:
-            newest_ms = store_timestamp_ms or self.end.last_store_timestamp_ms
-            self._publish(self.end.position + size, newest_ms)
+            if store_timestamp_ms:
+                self.end.last_store_timestamp_ms = store_timestamp_ms
+            self._advance(self.end.position + size)
 
     def _segment_at_end(self) -> MappedFile:
         segment = self._segment

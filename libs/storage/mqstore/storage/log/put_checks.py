@@ -94,13 +94,13 @@ def check_message(message: Message, limits: PutLimits) -> int:
 def check_messages(messages: Sequence[Message], limits: PutLimits) -> list[int]:
     """Check messages; returns the record version of each.
 
-    Raises as ``check_message``, with the ``index`` of the refused message.
+    Raises as ``check_message``, with the ``index`` of the refused message of several.
     """
     versions: list[int] = []
     try:
         versions.extend(check_message(message, limits) for message in messages)
     except PutRefused as refused:
-        refused.index = len(versions)
+        refused.index = len(versions) if len(messages) > 1 else None
         raise
     return versions
 

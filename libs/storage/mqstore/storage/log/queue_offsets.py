@@ -47,13 +47,6 @@ class QueueOffsets:
         else:
             self._next[key] = known + count
 
-    def place(self, topic: str, queue_id: int, queue_offset: int) -> None:
-        """Count the record that got ``queue_offset`` from ``next``; a faster ``advance``."""
-        if queue_offset == 0:
-            self.set(topic, queue_id, 1)
-        else:
-            self._next[topic, queue_id] = queue_offset + 1
-
     def set(self, topic: str, queue_id: int, next_offset: int) -> None:
         """Set the next offset, as recovery finds it in the rebuilt queue."""
         if next_offset < 0:

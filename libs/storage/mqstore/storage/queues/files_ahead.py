@@ -34,33 +34,21 @@ class FilesAhead:
         self._end = log.end
         self._shortage = log.shortage
 
-    def require_all(self, messages: Sequence[Message]) -> None:
-        """``require`` for messages of any queues, including further queues that they name.
+    def require_all(self, message: Message) -> None:
+        """``require`` for a message that is also an entry of the further queues that it names.
 
         Raises MessageInvalid and LmqQueuesExceeded as their put would.
         """
-        counts: dict[Queue, int] = {}
-        for each in messages:
-            for place in self._places(each):
-                counts[place] = counts.get(place, 0) + 1
-        self._require(counts)
+        if message.sys_flag & TRANSACTION_MASK in QUEUED_TYPES:
+            own = message.topic, message.queue_id
+            self.require(dict.fromkeys([own, *self._further.queues(message)], 1))
 
-    def require(self, topic: str, queue_id: int, count: int) -> None:
-        """Check that the files for the next ``count`` messages of a queue exist and are mapped.
+    def require(self, counts: Mapping[Queue, int]) -> None:
+        """Check that the files for the next messages of queues, by their number, exist and are
+        mapped.
 
         Raises FilePending, which makes or maps them, where one is not.
         """
-        self._require({(topic, queue_id): count})
-
-    def _places(self, message: Message) -> set[Queue]:
-        if message.sys_flag & TRANSACTION_MASK not in QUEUED_TYPES:
-            return set()
-        own = message.topic, message.queue_id
-        if not self._further.applies_to(message):
-            return {own}
-        return {own, *self._further.queues(message)}
-
-    def _require(self, counts: Mapping[Queue, int]) -> None:
         resting = [place for place in counts if self._queues.is_at_rest(*place)]
         if resting and not self._end.refused:
             raise FilePending(self._queues.path_of(*resting[0]), partial(self._open, resting))
