@@ -1,18 +1,26 @@
-"""The messages of one produce request, as they are appended: decoded, or in RocketMQ's encoding.
+"""The messages of one produce request, as they are appended.
 
 Called from ``produce_route``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import ClassVar, Final
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
 from mqstore.storage import MessageStore
 from mqstore.storage.errors import UniqueKeyTaken
-from mqstore.storage.puts import EncodedBatch, Message, Originals, Put, check_batch_size
+from mqstore.storage.formats import StoreFormat
+from mqstore.storage.puts import (
+    EncodedBatch,
+    Message,
+    Originals,
+    Put,
+    check_batch_size,
+    decode_batch,
+)
 from mqstore.wire.idempotency import NAME
 
 READS_MAX: Final = 200
@@ -21,9 +29,10 @@ READS_MAX: Final = 200
 
 
 class Batch(msgspec.Struct, frozen=True, gc=False):
-    """The messages of one request, decoded."""
+    """The messages of one request."""
 
-    messages: list[Message]
+    content: list[Message] | EncodedBatch
+    """The messages, or a batch in RocketMQ's encoding, which the kernel appends as it is."""
     keys: list[str]
     waits: int
     """Conditions of the reply, as in ``waits``."""
@@ -39,9 +48,16 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
     originals: Originals | None = None
     """Earlier messages under the same unique keys, if a thread read them."""
 
-    def only(self, numbers: Sequence[int]) -> Batch:
+    def messages(self, store_format: StoreFormat) -> list[Message]:
+        """Return the messages one by one."""
+        content = self.content
+        if isinstance(content, EncodedBatch):
+            return decode_batch(content.data, content.message, store_format=store_format)
+        return content
+
+    def only(self, numbers: Sequence[int], store_format: StoreFormat) -> Batch:
         """Return a part of the batch, whose duplicates are found by unique keys alone."""
-        messages, keys = self.messages, self.keys
+        messages, keys = self.messages(store_format), self.keys
         given = self.given or [None] * len(keys)
         return Batch(
             [messages[each] for each in numbers],
@@ -54,12 +70,12 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
 
     def append_to(self, store: MessageStore, topic: str) -> Put:
         """Append the messages. Raises UniqueKeyTaken, OriginalsUnread, FilePending."""
-        messages, is_batch = self.messages, len(self.messages) > 1
-        if is_batch and (self.delayed or self.ordering is not None):
+        content, is_batch = self.content, len(self.keys) > 1
+        if is_batch and isinstance(content, list) and (self.delayed or self.ordering is not None):
             is_batch = False  # DELAY has no effect in a batch, which is of one queue
-            check_batch_size(messages, store.config.max_message_size)
+            check_batch_size(content, store.config.max_message_size)
         if self.given is None:
-            return store.append(messages, as_batch=is_batch)
+            return store.append(content, as_batch=is_batch)
         if (
             self.other_keys
             and store.dedup is not None
@@ -71,7 +87,7 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
             )
         reads_max = READS_MAX if self.originals is None else None
         return store.append(
-            messages,
+            content,
             self.given,
             as_batch=is_batch,
             originals=self.originals,
@@ -82,32 +98,6 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
         """Return this batch with its ``originals``. Raises UniqueKeyTaken."""
         if store.dedup is None or self.given is None:
             return self
-        found = store.dedup.originals(topic, self.messages, self.given)
-        return msgspec.structs.replace(self, originals=found)
-
-
-class RawBatch(msgspec.Struct, frozen=True, gc=False):
-    """A batch in RocketMQ's encoding, which the kernel appends without decoding it."""
-
-    batch: EncodedBatch
-    keys: list[str]
-    waits: int
-    decoded: Callable[[], Batch]
-    """Decode the batch, if its messages are needed one by one."""
-    delayed: bool = False
-
-    ordering: ClassVar[None] = None
-    """The kernel leaves a message with an ordering key to ``Batch``."""
-
-    @property
-    def given(self) -> list[str | None] | None:
-        """See ``Batch.given``."""
-        return [key or None for key in self.keys] if any(self.keys) else None
-
-    def append_to(self, store: MessageStore, topic: str) -> Put:
-        """Append the messages. Raises UniqueKeyTaken, OriginalsUnread, FilePending."""
-        return store.append(self.batch, self.keys, reads_max=READS_MAX)
-
-    def read_originals(self, store: MessageStore, topic: str) -> Batch:
-        """See ``Batch.read_originals``."""
-        return self.decoded().read_originals(store, topic)
+        messages = self.messages(store.format)
+        found = store.dedup.originals(topic, messages, self.given)
+        return msgspec.structs.replace(self, content=messages, originals=found)

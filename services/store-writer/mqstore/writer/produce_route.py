@@ -39,6 +39,8 @@ from mqstore.storage.errors import (
 )
 from mqstore.storage.formats import Host
 from mqstore.storage.puts import (
+    EncodedBatch,
+    Message,
     Put,
     StoredSend,
     UniqueKeys,
@@ -52,7 +54,7 @@ from mqstore.wire.idempotency import other_keys
 from mqstore.wire.operation import RELAY
 from mqstore.wire.produce import NewMessage
 from mqstore.writer import produce
-from mqstore.writer.batches import Batch, RawBatch
+from mqstore.writer.batches import Batch
 from mqstore.writer.key_routing import Parts, divide, divide_json, join
 from mqstore.writer.produce import JSON_TYPE
 from mqstore.writer.send_lanes import SendLanes
@@ -201,7 +203,7 @@ class ProduceRoute:
         put: Put = sent.placements, frozenset()
         return self._not_synced(topic, put, sent.keys, error)
 
-    async def _store(self, topic: TopicConfig, batch: Batch | RawBatch) -> Reply:
+    async def _store(self, topic: TopicConfig, batch: Batch) -> Reply:
         pending_files, store = self._service.pending_files, self._service.store
         try:
             put = await pending_files.put(lambda: self._put(topic, batch))
@@ -221,7 +223,7 @@ class ProduceRoute:
                 problem.extra["index"] = numbers[index]
             raise problem from error
 
-    def _parts(self, head: _RequestHead, batch: Batch | RawBatch) -> Parts:
+    def _parts(self, head: _RequestHead, batch: Batch) -> Parts:
         """Return the shards that keys name, with their messages; none if all stay here."""
         store = self._service.store
         if head.has_shard or self._service.shards.members.alone:
@@ -234,9 +236,7 @@ class ProduceRoute:
         given = given or [None] * len(batch.keys)
         return self._service.key_routing.parts(given, window_ms, ordering)
 
-    async def _is_known(
-        self, topic: TopicConfig, batch: Batch | RawBatch, numbers: Sequence[int]
-    ) -> bool:
+    async def _is_known(self, topic: TopicConfig, batch: Batch, numbers: Sequence[int]) -> bool:
         """Return whether any of these messages was stored here before."""
         once, keys = self._service.store.dedup, batch.keys
         return once is not None and once.knows(topic.name, [keys[each] for each in numbers])
@@ -244,7 +244,7 @@ class ProduceRoute:
     async def _route(
         self,
         topic: TopicConfig,
-        batch: Batch | RawBatch,
+        batch: Batch,
         parts: Parts,
         forwarded: ForwardedRequest,
         *,
@@ -258,20 +258,21 @@ class ProduceRoute:
             return await routing.visit(
                 visits, forwarded, is_known, partial(self._store, topic, batch)
             )
-        whole = batch.decoded() if isinstance(batch, RawBatch) else batch
+        store_format = self._service.store.format
+        batch = msgspec.structs.replace(batch, content=batch.messages(store_format))
         visiting = []
         for visits, numbers in parts.items():
-            part = whole.only(numbers)
+            part = batch.only(numbers, store_format)
             if is_json:
-                content = divide_json(forwarded.content, numbers, whole.given or ())
+                content = divide_json(forwarded.content, numbers, batch.given or ())
             else:
-                content = encode_batch(part.messages)
-            is_known = partial(self._is_known, topic, whole, numbers)
+                content = encode_batch(part.messages(store_format))
+            is_known = partial(self._is_known, topic, batch, numbers)
             store = partial(self._store_part, topic, part, numbers)
             visiting.append(routing.visit(visits, divide(forwarded, content), is_known, store))
         return join(parts, await asyncio.gather(*visiting))
 
-    async def _await_durability(self, topic: str, put: Put, batch: Batch | RawBatch) -> Reply:
+    async def _await_durability(self, topic: str, put: Put, batch: Batch) -> Reply:
         """Wait for the durability that the request needs, and return the reply. Raises Problem."""
         try:
             await self._service.await_durability(end_of(put), batch.waits)
@@ -301,7 +302,7 @@ class ProduceRoute:
             raise shards.misdirected(other)
         return other
 
-    def _put(self, topic: TopicConfig, batch: Batch | RawBatch) -> Put:
+    def _put(self, topic: TopicConfig, batch: Batch) -> Put:
         store = self._service.store
         if topic.name not in self._topics:
             store.topic(topic.name)  # it may have been deleted meanwhile
@@ -365,7 +366,7 @@ class ProduceRoute:
             f"send content-type {JSON_TYPE.decode()} or {BATCH_TYPE.decode()}",
         )
 
-    def _batch(self, head: _RequestHead, topic: TopicConfig, body: bytes) -> Batch | RawBatch:
+    def _batch(self, head: _RequestHead, topic: TopicConfig, body: bytes) -> Batch:
         """Decode the body and build its messages. Raises Problem, StorageError."""
         if head.crc32c is not None:
             produce.check_crc32c(body, head.crc32c, "the request's body")
@@ -396,24 +397,24 @@ class ProduceRoute:
             _other_keys(key, uniq_keys),
         )
 
-    def _from_batch(self, head: _RequestHead, topic: TopicConfig, body: bytes) -> Batch | RawBatch:
+    def _from_batch(self, head: _RequestHead, topic: TopicConfig, body: bytes) -> Batch:
         origin = self._origin(head, topic, head.queue_id)
         waits = self._waits(head.durability)
         store, max_count = self._service.store, self._service.settings.max_batch_count
         key = head.idempotency_key
-
-        def decoded() -> Batch:
-            messages, keys, ordering = produce.build_batch(
-                body, origin, store.format, max_count, key, has_queue=head.queue_id is not None
+        encoded = None
+        if key is None:
+            encoded = produce.read_batch(body, origin, store.log.end, store.format, max_count)
+        content: list[Message] | EncodedBatch
+        if encoded is not None:
+            content, keys, ordering = encoded, encoded.keys, None
+        else:
+            has_queue = head.queue_id is not None
+            content, keys, ordering = produce.build_batch(
+                body, origin, store.format, max_count, key, has_queue=has_queue
             )
-            given = [each or None for each in keys] if any(keys) else None
-            others = _other_keys(key, keys)
-            return Batch(messages, keys, waits, given, False, ordering, key, others)
-
-        if key is not None:
-            return decoded()
-        batch = produce.read_batch(body, origin, store.log.end, store.format, max_count)
-        return decoded() if batch is None else RawBatch(batch, batch.keys, waits, decoded)
+        given = [each or None for each in keys] if any(keys) else None
+        return Batch(content, keys, waits, given, False, ordering, key, _other_keys(key, keys))
 
     def _origin(
         self,
@@ -445,7 +446,7 @@ class ProduceRoute:
             self._service.require_in_sync()
         return waits
 
-    def _count(self, topic: str, put: Put, batch: Batch | RawBatch, seconds: float) -> None:
+    def _count(self, topic: str, put: Put, batch: Batch, seconds: float) -> None:
         stored, duplicates = put
         if duplicates:
             stored = [each for number, each in enumerate(stored) if number not in duplicates]
