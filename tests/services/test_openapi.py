@@ -5,6 +5,7 @@ Whatever route is added is tested by being in the document.
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from collections.abc import Iterator
@@ -119,6 +120,38 @@ def test_the_document_has_the_operations_of_the_contract_and_no_others(
         if TARGETS[service.name] in each.targets
     }
     assert found == expected
+
+
+@pytest.mark.slow
+def test_each_operation_refuses_a_compressed_body(service: Documented) -> None:
+    content = gzip.compress(b"{}")
+    for each in all_operations():
+        if TARGETS[service.name] in each.targets:
+            path = re.sub(r"\{\w+(:path)?\}", "1", each.path)
+            kind = next(iter(each.request_content), "application/json")
+            headers = {"content-encoding": "gzip", "content-type": kind}
+            found = httpx.request(each.method, service.url + path, content=content, headers=headers)
+            assert found.status_code == 415, each.name
+            assert found.json()["type"].endswith(":unsupported-media-type")
+            assert "send the body as it is" in found.json()["detail"]
+
+
+@pytest.mark.slow
+def test_lists_are_compressed_on_request(run: Run) -> None:
+    with run.client() as client:
+        for number in range(100):
+            client.create_topic(f"compressed-{number}", queues=1)
+            client.put_group(f"compressed-{number}")
+            client.commit(f"compressed-{number}", TOPIC, {0: 0})
+        client.produce(TOPIC, [NewMessage(body="x" * 99, keys=("listed",)) for _ in range(99)])
+    found = f"/v1/topics/{TOPIC}/messages?key=listed&limit=99"
+    doors = [(run.writer_url, "/v1/topics"), (run.writer_url, "/v1/groups")]
+    doors += [(run.query_url, "/v1/lag"), (run.query_url, found)]
+    for url, path in doors:
+        for accepts, coding in (("gzip", "gzip"), ("identity", None)):
+            reply = httpx.get(url + path, headers={"accept-encoding": accepts})
+            assert reply.status_code == 200, path
+            assert reply.headers.get("content-encoding") == coding, path
 
 
 def _never_ends(operation: APIOperation[Any, Any, Any, Any]) -> bool:
