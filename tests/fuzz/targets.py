@@ -264,12 +264,13 @@ class IndexFiles:
         data = bytes(changed.ljust(len(self._seed), b"\0")[: len(self._seed)])
         view = self._memory.at_end(data)
         for key_hash in range(11):
-            found = index_find(view, SLOTS, ITEMS, key_hash, 0, 2**62, 1000)
+            found, _ = index_find(view, SLOTS, ITEMS, key_hash, 0, 2**62, 1000)
             assert len(found) <= ITEMS, "a chain never leads round"
         file = self._file
         file.view = view
         if file.damage() is None:
             assert len(list(file.find(3, 0, 2**62))) <= ITEMS + 1
+            assert len(list(file.find(3, 0, 2**62, 500))) <= ITEMS + 1
             file.trailing_items_of(300)
             file.repair_tail()
             file.put(5, 10_000, TIME)

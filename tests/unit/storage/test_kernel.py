@@ -306,7 +306,7 @@ def test_index_find_agrees_with_the_model_whatever_the_damage(
         expected.data[at % len(expected.data)] = value
     begin, span, limit = query
     for hashed in range(7):
-        found = _kernel.index_find(
+        found, _ = _kernel.index_find(
             expected.data, slots, index_num, hashed, begin, begin + span, limit
         )
         assert found == expected.find(hashed, begin, begin + span, limit)
@@ -338,7 +338,7 @@ def test_a_chain_ends_where_a_link_does_not_lead_back(
     links: dict[int, int], found: list[int]
 ) -> None:
     file = index_with_links(links)
-    assert _kernel.index_find(file, 1, 10, 0, 0, 2 * TIME, 100) == found
+    assert _kernel.index_find(file, 1, 10, 0, 0, 2 * TIME, 100) == (found, 0)
 
 
 def test_a_long_chain_is_found_whole() -> None:
@@ -346,8 +346,13 @@ def test_a_long_chain_is_found_whole() -> None:
     for number in range(1, 1000):
         assert _kernel.index_put(file, 1, 1000, 7, number, TIME)
     assert not _kernel.index_put(file, 1, 1000, 7, 1000, TIME)
-    assert _kernel.index_find(file, 1, 1000, 7, 0, 2 * TIME, 10**6) == list(range(999, 0, -1))
-    assert _kernel.index_find(file, 1, 1000, 7, 0, 2 * TIME, 300) == list(range(999, 699, -1))
+    whole = list(range(999, 0, -1))
+    assert _kernel.index_find(file, 1, 1000, 7, 0, 2 * TIME, 10**6) == (whole, 0)
+    assert _kernel.index_find(file, 1, 1000, 7, 0, 2 * TIME, 300) == (whole[:300], 699)
+    assert _kernel.index_find(file, 1, 1000, 7, 0, 2 * TIME, 1000, 699) == (whole[300:], 0)
+    for beyond in (1000, 2**40):
+        assert _kernel.index_find(file, 1, 1000, 7, 0, 2 * TIME, 1, beyond) == ([999], 998)
+    assert _kernel.index_find(file, 1, 1000, 7, 0, 2 * TIME, 1, 0) == ([], 0)
 
 
 @pytest.mark.parametrize(

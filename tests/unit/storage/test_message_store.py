@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.storage.codec import properties
+from mqstore.storage.codec.record import Message
 from mqstore.storage.config import FlushDiskType, StoreConfig
 from mqstore.storage.dispatch import dispatcher as dispatch
 from mqstore.storage.errors import (
@@ -411,3 +413,24 @@ def test_a_segment_that_was_read_and_expired_gives_its_disk_space_back(root: Pat
         assert str(first) in Path("/proc/self/maps").read_text()
         assert store.expire(1) == 1
         assert str(first) not in Path("/proc/self/maps").read_text()
+
+
+@pytest.mark.parametrize("index_num", [400, 4_000])
+def test_pages_by_key_go_on_where_the_last_one_ended_over_index_files(
+    tmp_path: Path, index_num: int
+) -> None:
+    """Short chains are read by the kernel in one call, long ones in pieces."""
+    config = CONFIG.model_copy(update={"max_index_num": index_num})
+    with open_store(tmp_path, config) as store:
+        store.create_topic("T")
+        keys = properties.encode({"KEYS": "k"}, trailing_separator=True)
+        for number in range(900):
+            body = b"%d" % number
+            sent = Message("T", 0, body, keys, store.host, store.host, 1_700_000_000_000)
+            put_message(store, sent, Durability.ASYNC)
+        found, page = [], store.lookups.by_key("T", "k", limit=37)
+        while page.cursor is not None:
+            found += page.records
+            page = store.lookups.by_key("T", "k", limit=37, cursor=page.cursor)
+        found += page.records
+    assert [int(each.body) for each in found] == list(range(899, -1, -1))

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import struct
 import tempfile
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mqstore.storage._kernel import index_find
+from mqstore.storage.index import file as index_file
 from mqstore.storage.index.file import IndexFile, file_size
 from mqstore.storage.mapped.mapped_file import MappedFile
 from mqstore.storage.system.threads import production_seams
 from tests.long_runs import examples
 
 SLOTS, ITEMS = 5, 12
+END = 2**63 - 1
 BEGIN_MS = 1_700_000_000_000
 
 
@@ -107,18 +112,63 @@ def test_the_first_item_is_found_although_its_time_is_counted_from_the_file_befo
     assert list(file.find(1, BEGIN_MS + 58_000, BEGIN_MS + 58_000)) == [700]
 
 
-def test_a_long_chain_is_walked_in_pieces(tmp_path: Path) -> None:
-    mapped = MappedFile.create(
-        production_seams().files,
-        tmp_path / "1",
-        file_size(1, 5_000),
-        staged=tmp_path / "staged",
-    )
-    file = IndexFile(mapped, 1, 5_000)
-    for number in range(4_999):
+def chain_of(root: Path, count: int) -> IndexFile:
+    """A file of one slot with so many entries of the hash 9; each has its number as offset."""
+    size = file_size(1, count + 1)
+    staged = root / "staged"
+    mapped = MappedFile.create(production_seams().files, root / "1", size, staged=staged)
+    file = IndexFile(mapped, 1, count + 1)
+    for number in range(count):
         assert file.put(9, number, BEGIN_MS)
+    return file
 
-    assert list(file.find(9, 0, 2**63 - 1)) == list(range(4_998, -1, -1))
+
+def test_a_long_chain_is_walked_in_pieces(tmp_path: Path) -> None:
+    file = chain_of(tmp_path, 4_999)
+    assert list(file.find(9, 0, END)) == list(range(4_998, -1, -1))
+
+
+def test_pages_of_a_chain_read_each_entry_about_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each page began at the newest entry: pages of a long chain read its square."""
+    count, page = 4_999, 100
+    file = chain_of(tmp_path, count)
+    read = 0
+
+    def counted(*given: Any) -> tuple[list[int], int]:
+        nonlocal read
+        found = index_find(*given)
+        read += len(found[0])
+        return found
+
+    monkeypatch.setattr(index_file, "index_find", counted)
+    monkeypatch.setattr(index_file, "FIND_AT_ONCE", page, raising=False)
+    offsets: list[int] = []
+    below = END
+    while found := list(islice((o for o in file.find(9, 0, END, below) if o < below), page)):
+        offsets += found
+        below = found[-1]
+    assert offsets == list(range(count - 1, -1, -1))
+    assert read <= 2 * count + page
+
+
+@settings(max_examples=examples(80), deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from([1, 2, 6]), st.integers(0, 2)), max_size=ITEMS - 1),
+    st.integers(0, 30),
+)
+def test_a_walk_below_an_offset_finds_all_that_is_below(
+    entries: list[tuple[int, int]], below: int
+) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        file, offset = new_file(Path(directory)), 0
+        for key_hash, step in entries:
+            offset += step
+            file.put(key_hash, offset, BEGIN_MS)
+        for key_hash in (1, 2, 6):
+            whole = [each for each in file.find(key_hash, 0, END) if each < below]
+            assert [each for each in file.find(key_hash, 0, END, below) if each < below] == whole
 
 
 @pytest.mark.parametrize(

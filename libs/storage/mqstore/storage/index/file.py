@@ -11,6 +11,7 @@ One thread at a time puts; any thread or process may query meanwhile.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -24,7 +25,9 @@ _TIMES: Final = struct.Struct(">2q")
 _COUNT_AT: Final = 36
 _INT: Final = struct.Struct(">i")
 ITEM: Final = struct.Struct(">iqii")
-_FIRST_CHUNK: Final = 256
+FIND_AT_ONCE: Final = 256
+"""Number of entries that one call of the kernel finds."""
+OFFSET_MAX: Final = (1 << 63) - 1
 TIME_STEP_MS: Final = 1_000
 """Items keep whole seconds, so an item may appear up to one second older than its record."""
 
@@ -130,24 +133,51 @@ class IndexFile:
         begin, end = _TIMES.unpack_from(self.view)
         return bool(begin <= end_ms and begin_ms <= end + TIME_STEP_MS)
 
-    def find(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int]:
+    def find(
+        self, key_hash: int, begin_ms: int, end_ms: int, below: int = OFFSET_MAX
+    ) -> Iterator[int]:
         """Yield the physical offsets of a hash, newest first, whose records may be in the time
-        range.
+        range; those from ``below`` on may be left out.
 
         The caller compares topic, key and time with the record itself.
         """
+        entry = self._entry_before(key_hash, below)
         first_offset = self._first_of(key_hash)
-        at, limit, chunk = 0, self.index_num, _FIRST_CHUNK
-        while chunk:
-            found = self._find(key_hash, begin_ms - TIME_STEP_MS, end_ms, chunk)
-            for offset in found[at:]:
+        while entry:
+            found, entry = index_find(
+                *(self.view, self.slots, self.index_num, key_hash),
+                *(begin_ms - TIME_STEP_MS, end_ms, FIND_AT_ONCE, entry),
+            )
+            for offset in found:
                 if offset == first_offset:
                     first_offset = None
                 yield offset
-            at = len(found)
-            chunk = min(chunk * 8, limit) if at == chunk < limit else 0
         if first_offset is not None:
             yield first_offset
+
+    def _entry_before(self, key_hash: int, below: int) -> int:
+        """Return the entry at which a walk finds all entries of a hash below an offset: the one at
+        that offset or just below it, as a page of an answer names it; 0 where all are newer, -1 for
+        the newest one of the hash's slot.
+
+        Entries have growing offsets, as records are indexed in the order of the log.
+        """
+        count = min(self.index_count, self.index_num)
+        if count <= 1 or self._offset_of(count - 1) < below:
+            return -1
+        if self._offset_of(1) >= below:
+            return 0
+        number = bisect_left(range(count), below, lo=1, key=self._offset_of)
+        for step, wanted in ((1, below), (-1, below - 1)):
+            at = number if step > 0 else number - 1
+            while 0 < at < count and (item := self.item(at)).physical_offset == wanted:
+                if item.hash == key_hash:
+                    return at
+                at += step
+        return -1
+
+    def _offset_of(self, number: int) -> int:
+        return self.item(number).physical_offset
 
     def item(self, number: int) -> IndexItem:
         """Decode an item."""
@@ -186,9 +216,6 @@ class IndexFile:
         self.mapped.wrote_position = self.mapped.size
         self.mapped.flushed_position = 0
         self.mapped.flush()
-
-    def _find(self, key_hash: int, begin_ms: int, end_ms: int, limit: int) -> list[int]:
-        return index_find(self.view, self.slots, self.index_num, key_hash, begin_ms, end_ms, limit)
 
     def _first_of(self, key_hash: int) -> int | None:
         """The first item's offset when it has this hash.

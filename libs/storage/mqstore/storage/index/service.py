@@ -23,6 +23,7 @@ from mqstore.storage.codec.java_text import index_hash
 from mqstore.storage.codec.record import Record
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.index.file import (
+    OFFSET_MAX,
     IndexFile,
     file_size,
     items_start,
@@ -447,18 +448,24 @@ class IndexService:
         seconds here) with the record.
         """
         previous = None
-        for offset in self._walk(self.files, topic, key, begin_ms, end_ms):
+        for offset in self._walk(self.files, topic, key, begin_ms, end_ms, below):
             if offset < below and offset != previous:
                 yield offset
             previous = offset
 
     def _walk(
-        self, files: tuple[IndexFile, ...], topic: str, key: str, begin_ms: int, end_ms: int
+        self,
+        files: tuple[IndexFile, ...],
+        topic: str,
+        key: str,
+        begin_ms: int,
+        end_ms: int,
+        below: int = OFFSET_MAX,
     ) -> Iterator[int]:
         key_hash = index_hash(topic + KEY_SEPARATOR + key)
         for file in reversed(files):
             if file.overlaps(begin_ms, end_ms):
-                yield from file.find(key_hash, begin_ms, end_ms)
+                yield from file.find(key_hash, begin_ms, end_ms, below)
 
     # files --------------------------------------------------------------------------------
 

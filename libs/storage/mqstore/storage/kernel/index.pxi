@@ -136,6 +136,7 @@ def index_find(
     int64_t begin_ms,
     int64_t end_ms,
     int64_t limit,
+    int64_t entry = -1,
 ):
     cdef Chain c
     cdef int64_t left = limit
@@ -145,7 +146,9 @@ def index_find(
     if not 0 <= key_hash <= INT32_MAX:
         raise ValueError(f"{key_hash} is no index hash: java_text.index_hash makes them")
     if not begin_chain(&c, &view[0], slots, index_num, <uint32_t> key_hash, begin_ms, end_ms):
-        return found
+        return found, 0
+    if entry >= 0:
+        c.entry = min(entry, min(index_count(&view[0]), index_num) - 1)
     while c.entry > 0 and left > 0:
         room = <int> min(left, <int64_t> FIND_CHUNK)
         with nogil:
@@ -153,4 +156,4 @@ def index_find(
         for i in range(c.found):
             found.append(c.offsets[i])
         left -= c.found
-    return found
+    return found, max(c.entry, 0)

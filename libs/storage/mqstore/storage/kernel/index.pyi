@@ -21,9 +21,12 @@ def index_find(
     begin_ms: int,
     end_ms: int,
     limit: int,
-) -> list[int]:
-    """Physical offsets of the entries with this hash and time, newest first, at most ``limit``.
+    entry: int = -1,
+) -> tuple[list[int], int]:
+    """Physical offsets of the entries with this hash and time, newest first, at most ``limit``, and
+    the number of the entry where a further call goes on; 0: there are no more.
 
+    The walk begins at the newest entry of the hash's slot, or at ``entry``, which is one of them.
     Times are the entries' own (begin of the file + whole seconds), both ends included; the walk
     ends at the first entry older than ``begin_ms``, as IndexFile.selectPhyOffset's does. Links that
     do not lead to an older entry end it too, so damage cannot make it loop.

@@ -564,7 +564,7 @@ cdef class LogWindow:
             return True
         if not begin_chain(
             &c, file, slots, index_num, s.hash, s.from_ms - INDEX_STEP_MS, s.to_ms
-        ):
+        ) or <int64_t> get64(c.items + INDEX_ITEM + 4) >= s.below:  # all are in earlier pages
             return True
         follow(&c, FIND_CHUNK - 1)
         if c.entry > 0:
