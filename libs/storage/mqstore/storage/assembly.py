@@ -299,6 +299,7 @@ class StoreParts:
             offsets=tables.offsets,
             filters=tables.filters,
             write_pause=self.write_pause,
+            expired=admin.offsets.expired,
             adopt_delays=self.delays.adopt,
             adopt_deletions=admin.topics.adopt_deletions,
             adopt_filters=admin.subscriptions.adopt_topics,
@@ -308,6 +309,7 @@ class StoreParts:
 
     def _make_table_feed(self, delay_offsets: DelayOffsets) -> TableFeed:
         tables, deleted, texts = self.tables, self.directory.deleted, self.table_texts
+        expired = self.admin.offsets.expired
         read = partial(read_sealed, self.seams.files)
         feed = TableFeed(
             {
@@ -318,6 +320,7 @@ class StoreParts:
                 TableName.CONSUMER_OFFSETS: texts.consumer_offsets,
                 TableName.DELAY_OFFSETS: texts.delay_offsets,
                 TableName.WRITE_PAUSE: partial(read, self.write_pause.path),
+                TableName.EXPIRED_UNREAD: expired.text,
                 **{name: partial(read, path) for name, path in self._copied_metadata.items()},
             }
         )
@@ -328,7 +331,9 @@ class StoreParts:
         tables.offsets.on_forced = partial(feed.note, TableName.CONSUMER_OFFSETS)
         deleted.on_change = partial(feed.note, TableName.DELETED_TOPICS)
         self.write_pause.on_change = partial(feed.note, TableName.WRITE_PAUSE)
+        self.key_owners.on_change = partial(feed.note, TableName.KEY_OWNERS)
         feed.look_at(TableName.CONSUMER_OFFSETS, lambda: tables.offsets.revision)
+        feed.look_at(TableName.EXPIRED_UNREAD, lambda: expired.revision)
         feed.look_at(TableName.DELAY_OFFSETS, lambda: delay_offsets.revision)
         return feed
 
@@ -339,6 +344,7 @@ class StoreParts:
         return {
             TableName.DEAD_LETTERS: paths.dead_letters,
             TableName.ORDERED_GROUPS: paths.ordered_groups,
+            TableName.KEY_OWNERS: paths.key_owners,
         }
 
     def _require_changeable(self) -> None:

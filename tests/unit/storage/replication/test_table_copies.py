@@ -9,10 +9,12 @@ import pytest
 from mqstore.storage.admin.group_offsets import Commit
 from mqstore.storage.errors import ConfigTableError
 from mqstore.storage.message_store import MessageStore
+from mqstore.storage.metadata import expired_unread
+from mqstore.storage.metadata.key_owners import FormerOwners, KeyOwners
 from mqstore.storage.replication import TableCopies
-from mqstore.storage.replication.table_feed import TableName
+from mqstore.storage.replication.table_feed import TableBatch, TableName, TableUpdate
 from mqstore.storage.tables.config_tables import DelayOffsets
-from tests.unit.storage.stores import open_store, put_some
+from tests.unit.storage.stores import FILES, open_store, put_some
 
 LEADER = "leader:10912"
 
@@ -89,3 +91,34 @@ def test_a_text_that_is_no_such_table_changes_nothing(tmp_path: Path, text: str)
 def test_a_store_that_leads_has_no_copies(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         assert store.table_copies is None
+
+
+def test_a_follower_has_the_leaders_counts_of_expired_messages_and_the_owners_of_keys(
+    tmp_path: Path,
+) -> None:
+    """A failover would begin the counts at 0, and forget which shards owned keys before."""
+    former = (FormerOwners(shards=(0,), ended_ms=5),)
+    owners = KeyOwners(version=7, shards=(0, 1), former=former, released={2: 3})
+    root = tmp_path / "follower"
+    with open_store(tmp_path / "leader") as leader:
+        feed, expired = leader.table_feed, leader.offsets.expired
+        with open_store(root, leader=LEADER) as follower:
+            copies_of(follower).take(first := feed.take(0))
+            assert follower.key_owners.current is None
+        expired.add("g", "T", 18)
+        leader.key_owners.put(owners)
+        feed.refresh()
+        batch = feed.take(first.version)
+        names = {each.table for each in batch.updates}
+        assert names == {TableName.EXPIRED_UNREAD, TableName.KEY_OWNERS}
+        with open_store(root, leader=LEADER) as follower:
+            copies_of(follower).take(batch)
+            text = follower.offsets.expired.text()
+            for wrong in ("", "{", '{"topics":[{"group":"g"}]}', text.replace("18", "19")):
+                update = TableUpdate(TableName.EXPIRED_UNREAD, wrong, True, False)
+                with pytest.raises(ConfigTableError):
+                    copies_of(follower).take(TableBatch(batch.version, (update,)))
+    with open_store(root) as promoted:
+        assert promoted.offsets.expired.text() == text
+        assert expired_unread.read(FILES, promoted.paths.expired_unread) == {("g", "T"): 18}
+        assert promoted.key_owners.current == owners

@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 from threading import Lock
 
+from mqstore.storage.errors import ConfigTableError
 from mqstore.storage.metadata import sealed_json
 from mqstore.storage.metadata.sealed_json import StrictValue
 from mqstore.storage.seams import FileStat, FileSystem
@@ -31,7 +32,10 @@ class _Saved(StrictValue):
 
 def read(files: FileSystem, path: Path) -> Counter[tuple[str, str]]:
     """The counts by group and topic, none without a file. Raises OSError, ValueError."""
-    saved = sealed_json.read(files, path, _Saved) or _Saved(topics=())
+    return _counts(sealed_json.read(files, path, _Saved) or _Saved(topics=()))
+
+
+def _counts(saved: _Saved) -> Counter[tuple[str, str]]:
     return Counter({(each.group, each.topic): each.passed for each in saved.topics})
 
 
@@ -45,12 +49,14 @@ def load(files: FileSystem, path: Path) -> Counter[tuple[str, str]]:
 
 
 class ExpiredUnread:
-    """The counts of one store. Thread-safe."""
+    """The counts of one store. Thread-safe. A leader's are copied with its groups' offsets."""
 
     def __init__(self, files: FileSystem, path: Path) -> None:
         """Load the saved counts."""
         self._files = files
         self._path = path
+        self.revision = 0
+        """Number of changes of the counts."""
         self._lock = Lock()
         self._passed = load(files, path)
         self._is_saved = True
@@ -60,26 +66,50 @@ class ExpiredUnread:
         if count > 0:
             with self._lock:
                 self._passed[group, topic] += count
-                self._is_saved = False
+                self._note_change()
 
     def forget(self, *, group: str | None = None, topic: str | None = None) -> None:
         """Forget the counts of a group or a topic; in memory until ``save``."""
         with self._lock:
             for each in [each for each in self._passed if group == each[0] or topic == each[1]]:
                 del self._passed[each]
-                self._is_saved = False
+                self._note_change()
 
     def save(self) -> None:
         """Save changed counts. Raises OSError; the next call then retries."""
         with self._lock:
             if self._is_saved:
                 return
-            topics = tuple(
-                _Topic(group=group, topic=topic, passed=count)
-                for (group, topic), count in sorted(self._passed.items())
-            )
-            sealed_json.write(self._files, self._path, _Saved(topics=topics))
+            sealed_json.write(self._files, self._path, self._saved())
             self._is_saved = True
+
+    def text(self) -> str:
+        """Return the content of the file as ``save`` writes it now."""
+        with self._lock:
+            return sealed_json.encode(self._saved()).decode()
+
+    def adopt(self, text: str) -> None:
+        """Replace the counts by those of a leader's ``text``; in memory until ``save``. Raises
+        ConfigTableError."""
+        try:
+            found = _counts(_Saved.model_validate_json(sealed_json.unseal(text.encode())))
+        except ValueError as error:
+            raise ConfigTableError(f"this is no {self._path.name} ({error})") from error
+        with self._lock:
+            if found != self._passed:
+                self._passed = found
+                self._note_change()
+
+    def _note_change(self) -> None:
+        self._is_saved = False
+        self.revision += 1
+
+    def _saved(self) -> _Saved:
+        topics = tuple(
+            _Topic(group=group, topic=topic, passed=count)
+            for (group, topic), count in sorted(self._passed.items())
+        )
+        return _Saved(topics=topics)
 
 
 class FollowedExpired:

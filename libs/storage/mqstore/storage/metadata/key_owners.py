@@ -7,6 +7,7 @@ a shard that went back to an earlier one would store a message again that anothe
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import Field
@@ -44,6 +45,8 @@ class KeyOwnersFile:
         """Load the record; one that cannot be read is copied from another shard again."""
         self._path = path
         self._seams = seams
+        self.on_change: Callable[[], None] = lambda: None
+        """Called after each change, which is durable."""
         self.current: KeyOwners | None = None
         try:
             self.current = read(seams.files, path)
@@ -54,6 +57,7 @@ class KeyOwnersFile:
         """Replace the record; durable at return. Raises OSError."""
         sealed_json.write(self._seams.files, self._path, record)
         self.current = record
+        self.on_change()
 
 
 def read(files: FileSystem, path: Path) -> KeyOwners | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from mqstore.storage.errors import ConfigTableError
 from mqstore.storage.metadata import sealed_json
+from mqstore.storage.metadata.expired_unread import ExpiredUnread
 from mqstore.storage.metadata.write_pause import WritePause
 from mqstore.storage.replication.leader_survey import LeaderSurvey
 from mqstore.storage.replication.table_feed import TableBatch, TableName, TableUpdate
@@ -34,6 +35,7 @@ class CopiedTables:
     offsets: ConsumerOffsets
     filters: ConsumerFilters
     write_pause: WritePause
+    expired: ExpiredUnread
     adopt_delays: Callable[[str], None]
     """``DelayedMessages.adopt``."""
     adopt_deletions: Callable[[str], None]
@@ -66,6 +68,7 @@ class TableCopies:
             TableName.DELAY_OFFSETS: lambda update: tables.adopt_delays(update.text),
             TableName.DELETED_TOPICS: lambda update: tables.adopt_deletions(update.text),
             TableName.WRITE_PAUSE: self._take_pause,
+            TableName.EXPIRED_UNREAD: lambda update: tables.expired.adopt(update.text),
             **dict.fromkeys(metadata, self._take_file),
         }
 

@@ -31,6 +31,8 @@ class TableName(StrEnum):
     WRITE_PAUSE = "writePause"
     DEAD_LETTERS = "deadLetters"
     ORDERED_GROUPS = "orderedGroups"
+    EXPIRED_UNREAD = "expiredUnread"
+    KEY_OWNERS = "keyOwners"
 
 
 BEFORE_LOG: Final = frozenset({TableName.DELETED_TOPICS})
