@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import struct
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
+import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -204,6 +207,50 @@ def test_bytes_that_are_no_command_end_the_connection(data: bytes) -> None:
         writer.write(data)
         assert await reader.read() == b""
         writer.close()
+
+    _served(scenario)
+
+
+@pytest.mark.parametrize(
+    ("options", "event"),
+    [
+        ({}, "a remoting connection is closed"),
+        ({"allows": lambda _: False}, "a remoting peer is not allowed"),
+        ({"connections_max": 0}, "too many remoting connections"),
+    ],
+)
+def test_hostile_connections_are_counted_and_not_logged_one_by_one(
+    options: dict[str, Any], event: str
+) -> None:
+    async def run() -> None:
+        listener = bind("127.0.0.1", 0)
+        server = RemotingServer(HANDLERS, **options)
+        await server.start(listener)
+        with structlog.testing.capture_logs() as lines:
+            for _ in range(20):
+                reader, writer = await asyncio.open_connection(*listener.getsockname())
+                writer.write(b"GET / HTTP")
+                with contextlib.suppress(ConnectionResetError):
+                    assert await reader.read() == b""
+                writer.close()
+        assert server.refused == 20
+        assert [each["event"] for each in lines] == [event]
+        await server.close()
+
+    asyncio.run(run())
+
+
+def test_requests_that_fail_are_not_logged_one_by_one() -> None:
+    async def scenario(host: str, port: int) -> None:
+        client = RemotingClient(host, port)
+        with structlog.testing.capture_logs() as lines:
+            for _ in range(20):
+                with pytest.raises(CommandRefused):
+                    await client.request(FAILS)
+        assert [(each["event"], each["code"]) for each in lines] == [
+            ("a remoting request failed", FAILS)
+        ]
+        client.close()
 
     _served(scenario)
 

@@ -227,6 +227,9 @@ class RemotingServer:
         self._idle_timeout_s = idle_timeout_s
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self.refused = 0
+        """Connections that were refused, or did not follow the protocol."""
+        self._warnings = logs.LimitedWarnings(log)
 
     async def start(self, listener: socket.socket) -> None:
         """Serve the connections of one more listening socket, which ``close`` closes."""
@@ -245,10 +248,11 @@ class RemotingServer:
         connection = Connection(*(str(each[0]) for each in ends))
         address = connection.peer
         if not self._allows(address):
-            log.warning("a remoting peer is not allowed", peer=address)
+            self._note_refusal("a remoting peer is not allowed", address)
             writer.close()
         elif len(self._tasks) >= self._connections_max:
-            log.warning("too many remoting connections", peer=address, max=self._connections_max)
+            most = self._connections_max
+            self._note_refusal("too many remoting connections", address, most=most)
             writer.close()
         else:
             task = asyncio.get_running_loop().create_task(self._serve(reader, writer, connection))
@@ -266,11 +270,19 @@ class RemotingServer:
                     async with asyncio.timeout(SEND_TIMEOUT_S):
                         await writer.drain()
         except CommandInvalid as error:
-            log.warning("a remoting connection is closed", peer=connection.peer, reason=str(error))
+            text = "a remoting connection is closed"
+            self._note_refusal(text, connection.peer, reason=str(error))
         except (OSError, EOFError):  # includes timeouts
             pass
         finally:
             writer.close()
+
+    def _note_refusal(
+        self, event: str, peer: str, *, reason: str | None = None, most: int | None = None
+    ) -> None:
+        """Count a connection that is refused or does not follow the protocol, and log some."""
+        self.refused += 1
+        self._warnings.log(event, peer=peer, refused=self.refused, reason=reason, max=most)
 
     async def _next_request(self, reader: asyncio.StreamReader) -> Command | None:
         while True:
@@ -289,7 +301,8 @@ class RemotingServer:
         except CommandRefused as error:
             return _response(request, error.code, error.remark)
         except Exception as error:
-            log.error("a remoting request failed", code=request.code, exc_info=error)
+            text = "a remoting request failed"
+            self._warnings.log(text, of=str(request.code), code=request.code, exc_info=error)
             return _response(request, SYSTEM_ERROR, "the request failed; see the log of mqstore")
         return _response(request, SUCCESS, None, found)
 

@@ -158,6 +158,12 @@ class Leader:
             if server is not None:
                 await server.close()
 
+    @property
+    def refused(self) -> int:
+        """Connections that the ports refused, or that did not follow the protocols."""
+        doors = (None if self.ha is None else self.ha.connections, self._remoting)
+        return sum(each.refused for each in doors if each is not None)
+
     def _remoting_listeners(self) -> list[socket.socket]:
         host, port = self._settings.host, self._settings.listen_port
         return [bind(host, each) for each in (port, port - FAST_PORT_BELOW)]

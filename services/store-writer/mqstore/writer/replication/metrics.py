@@ -78,9 +78,9 @@ class ReplicationMetrics(Collector):
         )
         yield CounterMetricFamily(
             "mqstore_replication_refused",
-            "Connections that were closed because the slave cannot copy this log from its end, as "
-            "the log of store-writer says.",
-            value=0 if server is None else server.connections.refused,
+            "Connections that were closed because the slave cannot copy this log from its end, or "
+            "does not follow the protocols, as the log of store-writer says.",
+            value=self._leader.refused,
         )
         yield from self._of_follower(self._follower())
         yield from self._of_followed()
