@@ -234,3 +234,22 @@ def test_a_copy_cannot_acknowledge_what_it_was_not_sent(root: Path) -> None:
         list(pair.leader.receive(encode_report(0)))
         with pytest.raises(SlaveRefused, match="was sent the log up to 0"):
             list(pair.leader.receive(encode_report(pair.leader_store.log.max_offset)))
+
+
+def test_a_deletion_comes_before_the_log_also_while_other_tables_wait(root: Path) -> None:
+    with _pair(root) as pair:
+        pair.exchange()
+        leader, session = pair.leader_store, pair.leader
+        put_some(leader, 1, start=SOME)
+        leader.create_topic("U")
+        list(session.frames(session.read()))
+        assert session.awaits_confirmed == leader.log.max_offset
+        put_some(leader, 1, start=SOME + 1)
+        assert session.take() is not None
+        leader.delete_topic("T")
+        put_some(leader, 1, start=SOME + 2)
+        assert session.take() is None
+        reading = session.read()
+        assert reading.tables is not None and b"deletedTopics" in reading.tables
+        first, *_ = [data for data, _ in session.frames(reading)]
+        assert b"deletedTopics" in first
