@@ -256,14 +256,17 @@ def test_a_reply_that_is_too_large_ends_the_connection(monkeypatch: pytest.Monke
 
 
 def test_a_reply_that_does_not_come_in_time_ends_the_connection() -> None:
-    async def answer(_: int, __: bytes) -> bytes:
-        await asyncio.Event().wait()
+    async def answer(_: int, path: bytes) -> bytes:
+        if path == b"/late":
+            await asyncio.Event().wait()
         return FINE
 
     async def act(service: Service, connections: RelayConnections) -> None:
+        await connections.send(get("/opens"), TIMEOUT_S)
         with pytest.raises(NoReply, match="in time"):
-            await connections.send(get("/"), 0.05)
-        assert service.connections == 1
+            await connections.send(get("/late"), 0.05)
+        await connections.send(get("/again"), TIMEOUT_S)
+        assert service.connections == 2
 
     run(act, answer)
 
