@@ -182,13 +182,14 @@ class _Connection(asyncio.Protocol):
         self._parts: list[bytes] = []
         self._size = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
         self._is_ended = False
 
     def send(self, request: bytes, waiting: _Waiting) -> None:
         """Send a request, once the connection is open."""
         self.waiting.append(waiting)
-        if self._timer is None:
-            self._timer = self.loop.call_at(waiting.deadline, self._check_deadline)
+        if self._timer is None or waiting.deadline < self._timer_at:
+            self._check_at(waiting.deadline)
         if self._transport is None:
             self._unsent.append(request)
         else:
@@ -280,14 +281,19 @@ class _Connection(asyncio.Protocol):
             self.idle_since = self.loop.time()
             self._owner.release(self)
 
-    def _check_deadline(self) -> None:
-        """End the connection if its first request waits for too long, else look again later."""
+    def _check_at(self, deadline: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_at = self.loop.call_at(deadline, self._check), deadline
+
+    def _check(self) -> None:
+        """End the connection if a request waits for too long, else look again later."""
         self._timer = None
-        if not self.waiting:
+        deadline = min((each.deadline for each in self.waiting), default=None)
+        if deadline is None:
             return
-        deadline = self.waiting[0].deadline
         if deadline <= self.loop.time():
             error = NotSent if self._transport is None else NoReply
             self.end(error("no reply in time"))
         else:
-            self._timer = self.loop.call_at(deadline, self._check_deadline)
+            self._check_at(deadline)
