@@ -101,6 +101,19 @@ def test_what_is_there_is_not_created_again(base: Path, files: OverlayFileSystem
         files.copy(base / "log" / "other", base / "log" / "old")
 
 
+def test_a_file_that_the_base_gets_after_a_listing_is_not_seen(
+    base: Path, files: OverlayFileSystem
+) -> None:
+    log = base / "log"
+    assert files.list(log) == ["old", "other"]
+    (log / "later").write_bytes(b"made ahead by a living store")
+    assert files.list(log) == ["old", "other"]
+    assert files.stat(log / "later") is None
+    files.create(log / "later", 4)
+    assert files.list(log) == ["later", "old", "other"]
+    assert files.read(log / "later") == bytes(4)
+
+
 def test_removed_files_are_gone_until_made_again(base: Path, files: OverlayFileSystem) -> None:
     path = base / "log" / "old"
     files.unlink(path)

@@ -2,7 +2,9 @@
 
 Files of the base are mapped privately, so that only changed pages take memory; new, replaced and
 lengthened files are anonymous memory. Syncs and locks do nothing, and the base may be read-only.
-The changes end with the object. Any thread may use maps; one thread at a time may change names.
+The names in a directory of the base are those of its first listing: files that a living store adds
+later are in none of the overlay's answers. The changes end with the object. Any thread may use
+maps; one thread at a time may change names.
 """
 
 from __future__ import annotations
@@ -106,6 +108,8 @@ class OverlayFileSystem:
         self._directories: set[Path] = set()
         self._names: defaultdict[Path, set[str]] = defaultdict(set)
         """By directory, the names that the overlay added."""
+        self._listed: dict[Path, frozenset[str]] = {}
+        """By directory, the names in the base when it was first listed."""
         self._removed: set[Path] = set()
         """Removed paths of the base; everything below them is hidden too."""
 
@@ -116,7 +120,7 @@ class OverlayFileSystem:
             return FileStat(len(content.view), content.modified_ms, is_directory=False)
         if path in self._directories:
             return FileStat(0, _now_ms(), is_directory=True)
-        return None if self._is_hidden(path) else self._base.stat(path)
+        return self._stat_of_base(path)
 
     def watch_places(self, places: Mapping[Path, tuple[int, int]]) -> Callable[[], bool]:
         """A check of the base's files."""
@@ -126,7 +130,9 @@ class OverlayFileSystem:
         """The names in a directory, sorted."""
         names = set(self._names.get(directory, ()))
         if not self._is_hidden(directory):
-            below = self._base.list(directory)
+            below = self._listed.get(directory)
+            if below is None:
+                below = self._listed[directory] = frozenset(self._base.list(directory))
             names |= {name for name in below if directory / name not in self._removed}
         return sorted(names)
 
@@ -246,7 +252,7 @@ class OverlayFileSystem:
     def map_private(self, path: Path) -> memoryview:
         """Map a file privately, so that an overlay can be the base of another."""
         content = self._content(path)
-        below = None if self._is_hidden(path) else self._base.stat(path)
+        below = self._stat_of_base(path)
         if below is None or below.size != len(content.view):
             view = native.map_anonymous(len(content.view))
             _copy_sparsely(content.view, view)
@@ -328,6 +334,12 @@ class OverlayFileSystem:
         self._contents.pop(path, None)
         self._names[path.parent].discard(path.name)
         self._removed.add(path)
+
+    def _stat_of_base(self, path: Path) -> FileStat | None:
+        listed = self._listed.get(path.parent)
+        if self._is_hidden(path) or (listed is not None and path.name not in listed):
+            return None
+        return self._base.stat(path)
 
     def _is_hidden(self, path: Path) -> bool:
         if not self._removed:
