@@ -114,6 +114,20 @@ def test_a_file_that_the_base_gets_after_a_listing_is_not_seen(
     assert files.read(log / "later") == bytes(4)
 
 
+def test_a_file_that_the_base_loses_after_a_listing_can_be_removed_once(
+    base: Path, files: OverlayFileSystem
+) -> None:
+    log = base / "log"
+    files.list(log)
+    (log / "old").unlink()
+    files.unlink(log / "old")
+    assert files.list(log) == ["other"]
+    with pytest.raises(FileNotFoundError):
+        files.unlink(log / "old")
+    with pytest.raises(FileNotFoundError):
+        files.unlink(log / "never")
+
+
 def test_removed_files_are_gone_until_made_again(base: Path, files: OverlayFileSystem) -> None:
     path = base / "log" / "old"
     files.unlink(path)

@@ -218,8 +218,11 @@ class OverlayFileSystem:
         self._show(target, content)
 
     def unlink(self, path: Path) -> None:
-        """Remove a file."""
+        """Remove a file; one that the base has lost since it was listed may be removed too."""
         found = self.stat(path)
+        if found is None and not self._is_hidden(path) and self._was_listed(path):
+            self._remove(path)
+            return
         if found is None or found.is_directory:
             raise _error(errno.ENOENT if found is None else errno.EISDIR, path)
         self._remove(path)
@@ -340,6 +343,9 @@ class OverlayFileSystem:
         if self._is_hidden(path) or (listed is not None and path.name not in listed):
             return None
         return self._base.stat(path)
+
+    def _was_listed(self, path: Path) -> bool:
+        return path.name in self._listed.get(path.parent, ())
 
     def _is_hidden(self, path: Path) -> bool:
         if not self._removed:
