@@ -118,13 +118,20 @@ class ForwardedRequest:
         return replace(self, headers={**self.headers, CLIENT: format_address(client), **proof})
 
     def encode(self, service: RelayConnections) -> bytes:
-        """Return the bytes of this request to a service."""
+        """Return the bytes of this request to a service.
+
+        Raises ValueError for a header or target with a line break, or with a character that HTTP
+        cannot send: it would begin another header, or another request.
+        """
         fields = "".join([f"{name}: {value}\r\n" for name, value in self.headers.items()])
         length = f"content-length: {len(self.content)}\r\n" if self.method != "GET" else ""
         head = (
             f"{self.method} {service.prefix}{self.target} HTTP/1.1\r\nhost: {service.host}\r\n"
             f"accept-encoding: identity\r\n{fields}{length}\r\n"
         )
+        lines = 4 + len(self.headers) + bool(length)
+        if head.count("\r") != lines or head.count("\n") != lines or "\0" in head:
+            raise ValueError("a header of the request has a line break, which cannot be passed on")
         return head.encode("latin-1") + self.content
 
     def arguments(self, base: str) -> dict[str, Any]:

@@ -37,6 +37,7 @@ from mqstore.service.joining import Joining
 from mqstore.service.membership import Membership, ShardEntry
 from mqstore.service.problems import Problem
 from mqstore.service.relay_connections import (
+    CONNECT_TIMEOUT_S,
     NotSent,
     RelayConnections,
     RelayedReply,
@@ -52,7 +53,6 @@ REQUESTS_MAX: Final = 1_024
 """Requests to other shards in progress at one time."""
 REPLIES_SIZE_MAX: Final = 128 << 20
 """Bytes of other shards' replies that are held at one time, over all requests."""
-CONNECT_TIMEOUT_S: Final = 2.0
 RELAY_TIMEOUT_S: Final = 65.0
 """Seconds after which a forwarded request fails: longer than the longest poll."""
 RELOAD_INTERVAL_S: Final = 1.0

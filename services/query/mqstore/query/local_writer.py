@@ -12,8 +12,9 @@ import httpx
 
 from mqstore.client.tls import public_authorities
 from mqstore.service.forwarding import FORWARDED, ForwardedRequest
+from mqstore.service.relay_connections import CONNECT_TIMEOUT_S
 from mqstore.service.settings import Settings
-from mqstore.service.shards import CONNECT_TIMEOUT_S, RELAY_TIMEOUT_S
+from mqstore.service.shards import RELAY_TIMEOUT_S
 from mqstore.service.upstream import UpstreamTls
 from mqstore.storage.directory import StorePaths, load_writer_note
 from mqstore.storage.host import FileSystem

@@ -79,7 +79,12 @@ class Shard:
         """The shard's reply, whatever its status is. Raises ShardUnavailable."""
         connections = over or self._relayed
         try:
-            reply = await connections.send(request.encode(connections), timeout_s, request.client)
+            sent = request.encode(connections)
+        except ValueError as error:
+            reason = f"was sent nothing: {error}"
+            raise ShardUnavailable(self.ordinal, reason, is_sent=False) from None
+        try:
+            reply = await connections.send(sent, timeout_s, request.client)
         except NotSent as error:
             self._probed = f"shard {self.ordinal} cannot be reached: {error}"
             reason = f"cannot be reached: {error}"
