@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 import structlog
 import trustme
+import uvloop
 
 from mqstore.service.configuration_error import ConfigurationError
 from mqstore.service.ha_tls import HaTls
@@ -21,6 +23,9 @@ from mqstore.storage.replication.leader_session import TLS_HELLO
 from mqstore.writer.replication import slave
 from tests.unit.storage.stores import put_some
 from tests.unit.writer.replication.test_ha_server import OPTIONS, RawSlave, Served, serving
+
+HANDSHAKE_RECORD = b"\x16"
+"""First byte of a TLS server's answer."""
 
 
 def files(directory: Path, authority: trustme.CA, name: str = "replica") -> HaTls:
@@ -142,6 +147,27 @@ def test_a_handshake_that_does_not_end_is_dropped(
             assert await (await connect(served, None)).ended()
 
     asyncio.run(run())
+
+
+def test_a_hello_that_comes_with_its_connection_begins_tls(
+    root: Path, tmp_path: Path, authority: trustme.CA
+) -> None:
+    """Also on uvloop, which reads of a server's connection before a callback can stop it."""
+
+    async def run() -> None:
+        leader, follower = (files(tmp_path / name, authority, name) for name in "ab")
+        async with serving(root, replace(OPTIONS, tls=leader.server)) as served:
+            received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+            handshake = follower.client().wrap_bio(received, sent)
+            with pytest.raises(ssl.SSLWantReadError):
+                handshake.do_handshake()
+            with socket.create_connection(served.address) as connection:
+                connection.sendall(sent.read())  # before the loop accepts the connection
+                connection.setblocking(False)
+                reply = await asyncio.get_running_loop().sock_recv(connection, 1)
+            assert reply == HANDSHAKE_RECORD
+
+    uvloop.run(asyncio.wait_for(run(), 60))
 
 
 def test_connections_that_say_nothing_keep_no_follower_out(root: Path) -> None:

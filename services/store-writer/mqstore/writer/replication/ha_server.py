@@ -12,7 +12,6 @@ from functools import partial
 from typing import Final
 
 from mqstore.service import logs
-from mqstore.service.ha_tls import certified_names
 from mqstore.service.sockets import format_address
 from mqstore.storage import MessageStore
 from mqstore.storage.errors import RepairRefused
@@ -29,6 +28,8 @@ from mqstore.writer.replication.slave import HaOptions, Slave
 
 log = logs.get(__name__)
 
+ACCEPT_PAUSE_S: Final = 0.1
+"""Pause after the system rejected an accept, for lack of file descriptors for instance."""
 LOOK_INTERVAL_S: Final = 0.02
 """Seconds between two looks at the log's end, while slaves are connected; RocketMQ takes 0.1."""
 TABLES_INTERVAL_S: Final = 1.0
@@ -67,7 +68,8 @@ class HaServer:
             logs.LimitedWarnings(log).log,
         )
         self.note_refusal = self.connections.note_refusal
-        self._server: asyncio.Server | None = None
+        self._listener: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
         self._slaves: dict[LeaderSession, Slave] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._look: asyncio.TimerHandle | None = None
@@ -78,28 +80,46 @@ class HaServer:
 
     async def start(self, listener: socket.socket) -> None:
         """Serve the connections of a listening socket, which ``close`` closes."""
-        self._server = await asyncio.start_server(self._accept, sock=listener)
+        listener.setblocking(False)
+        self._listener = listener
+        self._accepting = self._loop.create_task(self._accept(listener))
         self._feed.on_change = self._note_tables
 
     async def close(self) -> None:
         """Close the socket and all connections."""
         self._feed.on_change = lambda: None
-        if self._server is not None:
-            self._server.close()
+        if self._accepting is not None and self._listener is not None:
+            self._accepting.cancel()
+            await asyncio.gather(self._accepting, return_exceptions=True)
+            self._listener.close()
         if self._look is not None:
             self._look.cancel()
         self.connections.end_all()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.sleep(0)  # then the connections are closed
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        peer = (writer.get_extra_info("peername") or ("", 0))[:2]
-        certified = partial(certified_names, writer)
-        session = self.connections.connect(Peer(format_address(peer), str(peer[0]), certified))
+    async def _accept(self, listener: socket.socket) -> None:
+        """Accept sockets: asyncio's servers read of a connection before TLS can begin on it."""
+        while True:
+            try:
+                connection, address = await self._loop.sock_accept(listener)
+            except OSError as error:
+                log.warning("a slave's connection cannot be accepted", error=str(error))
+                await asyncio.sleep(ACCEPT_PAUSE_S)
+            else:
+                self._begin(connection, address[:2])
+                await asyncio.sleep(0)  # a successful accept did not yield to the loop
+
+    def _begin(self, connection: socket.socket, address: tuple[str, int]) -> None:
+        def certified() -> frozenset[str]:
+            return slave.certified_names()
+
+        slave: Slave
+        session = self.connections.connect(Peer(format_address(address), address[0], certified))
         if session is None:
-            writer.close()
+            connection.close()
             return
-        slave = Slave(session, self._options, reader, writer, self)
+        slave = Slave(session, self._options, connection, self)
         task = self._loop.create_task(slave.serve())
         self._slaves[session] = slave
         self._tasks.add(task)

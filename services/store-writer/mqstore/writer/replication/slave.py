@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
 from dataclasses import dataclass, field
-from typing import Final, Protocol, cast
+from typing import Final, Protocol
 
 from mqstore.service import logs
+from mqstore.service.ha_tls import certified_names
 from mqstore.service.rate import Rate
 from mqstore.storage.replication import (
     Frame,
@@ -64,14 +66,16 @@ class Slave:
         self,
         session: LeaderSession,
         options: HaOptions,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
+        connection: socket.socket,
         observer: SlaveObserver,
     ) -> None:
+        """``connection`` was accepted, and nothing of it was read."""
         self._session = session
         self._options = options
-        self._reader = reader
-        self._writer = writer
+        self._connection = connection
+        self._reader = asyncio.StreamReader()
+        self.writer: asyncio.StreamWriter
+        """Set once the connection is open, with TLS where the settings say so."""
         self._observer = observer
         self._loop = asyncio.get_running_loop()
         self._written_at = self._loop.time()
@@ -80,8 +84,6 @@ class Slave:
         self._fetching = asyncio.Lock()
         self._fetched: asyncio.Future[Frame] | None = None
         """The range that the follower is to send."""
-        if options.tls is not None:  # nothing is read before the handshake begins
-            cast(asyncio.ReadTransport, writer.transport).pause_reading()
 
     async def fetch(self, offset: int, size: int) -> bytes:
         """Return a range of the follower's log; nothing where it lacks a part of it. Raises
@@ -99,13 +101,16 @@ class Slave:
 
     def disconnect(self) -> None:
         """End the connection."""
-        self._writer.transport.abort()
+        if hasattr(self, "writer"):
+            self.writer.transport.abort()
+        else:
+            self._close()
 
     async def serve(self) -> None:
         """Serve the slave until its connection ends. Raises nothing but cancellation."""
-        if not await self._begin_tls():
+        if not await self._open():
             return
-        self._writer.transport.set_write_buffer_limits(high=UNSENT_MAX)
+        self.writer.transport.set_write_buffer_limits(high=UNSENT_MAX)
         tasks = [self._loop.create_task(each) for each in (self._receive(), self._send())]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -114,25 +119,40 @@ class Slave:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            self._writer.transport.abort()
+            self.writer.transport.abort()
             if self._fetched is not None and not self._fetched.done():
                 self._fetched.set_exception(ConnectionResetError("the follower is gone"))
 
-    async def _begin_tls(self) -> bool:
-        """Encrypt the connection, if the settings say so; return whether it goes on."""
-        if self._options.tls is None:
-            return True
+    async def _open(self) -> bool:
+        """Open the connection, encrypted if the settings say so; return whether it goes on."""
+        protocol = asyncio.StreamReaderProtocol(self._reader)
+        tls = self._options.tls
         try:
-            timeout_s = HANDSHAKE_TIMEOUT_S
-            await self._writer.start_tls(self._options.tls, ssl_handshake_timeout=timeout_s)
+            # uvloop does not cancel a handshake before its first bytes: the socket is shut down.
+            late = self._loop.call_later(HANDSHAKE_TIMEOUT_S, self._close)
+            transport, _ = await self._loop.connect_accepted_socket(
+                lambda: protocol, self._connection, ssl=tls
+            )
         except OSError as error:
             self._observer.note_refusal(
                 "a slave is refused: no TLS", self._session, reason=str(error)
             )
-            self._writer.transport.abort()
             return False
-        self._session.deadline = self._loop.time() + self._options.housekeeping_s
+        finally:
+            late.cancel()
+        self.writer = asyncio.StreamWriter(transport, protocol, self._reader, self._loop)
+        if tls is not None:
+            self._session.deadline = self._loop.time() + self._options.housekeeping_s
         return True
+
+    def certified_names(self) -> frozenset[str]:
+        """Return the names in the certificate of the slave; none without TLS."""
+        return certified_names(self.writer)
+
+    def _close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self._connection.close()
 
     def _note_end(self, errors: list[BaseException | None]) -> None:
         session = self._session
@@ -188,7 +208,7 @@ class Slave:
             if log_size and rate.per_second:
                 await rate.take(log_size)
             self._write(data)
-            await self._writer.drain()
+            await self.writer.drain()
             has_sent = True
         if reading.log:
             self._observer.note_sent(len(reading.log))
@@ -203,8 +223,8 @@ class Slave:
                 await self._has_more.wait()
             return
         self._write(self._session.heartbeat())
-        await self._writer.drain()
+        await self.writer.drain()
 
     def _write(self, data: bytes) -> None:
-        self._writer.write(data)
+        self.writer.write(data)
         self._written_at = self._loop.time()
