@@ -2,7 +2,7 @@
 
 The service is the same, and so are the messages: bodies of 200 bytes. The ratio is what the client
 costs its application. Plain requests are made by ``http.client``: receives and acknowledgements in
-lots of LOT, and sends of one message.
+batches of BATCH, and sends of one message.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.bench.workload import TOPIC
 from tests.services.service_processes import Run
 
 BODY: Final = "x" * 200
-LOT: Final = 32
+BATCH: Final = 32
 SHARE: Final = 10
 """A message costs the client about as much as so many puts in a process."""
 SINGLE_SHARE: Final = 200
@@ -36,18 +36,18 @@ PEER: Final = "plain HTTP requests over one connection"
 
 def benches(setting: Setting) -> Iterator[Bench]:
     """Loops over a backlog, and sends."""
-    count = max(LOT, setting.records // SHARE)
+    count = max(BATCH, setting.records // SHARE)
     with servers.services(setting) as run, run.client() as client:
         for first in range(0, count, FILL):
             messages = [NewMessage(body=BODY) for _ in range(min(FILL, count - first))]
             client.produce(TOPIC, messages)
         groups = (f"group-{number}" for number in itertools.count())
-        lots = _timed(partial(_lots, run, groups, count), count)
+        plain_batches = _timed(partial(_plain_batches, run, groups, count), count)
         for name, loop in (
             ("loop of the client", partial(_loop, client, groups, count)),
             ("loop of the client for asyncio", partial(_asynchronous_loop, run, groups, count)),
         ):
-            yield Bench(_metrics(name), _timed(loop, count), lots, processes={})
+            yield Bench(_metrics(name), _timed(loop, count), plain_batches, processes={})
         few = max(1, setting.records // SINGLE_SHARE)
         plain = _timed(partial(_plain_sends, run, few), few)
         yield Bench(
@@ -98,9 +98,9 @@ def _asynchronous_loop(run: Run, groups: Iterator[str], count: int) -> None:
     asyncio.run(consume())
 
 
-def _lots(run: Run, groups: Iterator[str], count: int) -> None:
+def _plain_batches(run: Run, groups: Iterator[str], count: int) -> None:
     connection, group = _connection(run), next(groups)
-    wanted = {"topics": {TOPIC: {}}, "max": LOT, "wait": 5}
+    wanted = {"topics": {TOPIC: {}}, "max": BATCH, "wait": 5}
     while count > 0:
         found = _post(connection, f"/v1/groups/{group}:receive", wanted)["messages"]
         if not found:

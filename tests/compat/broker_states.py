@@ -146,15 +146,20 @@ def plain(broker: StatesBroker) -> None:
     broker.do("pull", group="reader", topic=TOPIC, count=1)
 
 
-def _other_stores(broker: StatesBroker) -> None:
-    """Queues of other types, and in RocksDB timed messages, half messages, index and POP."""
-    plain(broker)
+def other_topics(broker: StatesBroker) -> None:
+    """Topics whose queues are no plain ones: of batches, compacted, and static."""
     broker.do("topic", name="batches", queues=1, attributes={"queue.type": "BatchCQ"})
     broker.do("send", topic="batches", bodies=["b1", "b2"], queue=0, batch=True)
     broker.do("topic", name="newest", queues=1, attributes={"cleanup.policy": "COMPACTION"})
     broker.do("send", topic="newest", bodies=["n1", "n2"])
     broker.do("topic", name="mapped", queues=1)
     broker.do("make", what="static-topic", topic="mapped")
+
+
+def _other_stores(broker: StatesBroker) -> None:
+    """Queues of other types, and in RocksDB timed messages, half messages, index and POP."""
+    plain(broker)
+    other_topics(broker)
     broker.do("send", topic=TOPIC, bodies=["later"], delayMs=60_000)
     broker.do("transact", topic=TOPIC, sends={"half": "unknown"}, visible=3)
     broker.do("pop", group="popper", topic=TOPIC, bodies=["a"], ack=["b"], invisibleMs=60_000)

@@ -145,7 +145,7 @@ RECIPES: Final = [pytest.param(each.version, each, id=str(each)) for each in (*L
 def test_a_broker_starts_on_what_a_broker_left_where_verify_says_so(
     referee: Referee, recipe: Recipe, tmp_path: Path
 ) -> None:
-    """The broker has the settings of the one before; ``verify`` need not know them."""
+    """The broker has the settings of its predecessor; ``verify`` need not know them."""
     store = tmp_path / "store"
     write(referee, recipe, store)
     settings = settings_of(recipe, store)

@@ -16,6 +16,7 @@ from tests.compat.broker_states import (
     REFUSED,
     SIZES,
     TOPIC,
+    other_topics,
     plain,
     states_of,
     with_verdict,
@@ -186,12 +187,7 @@ def test_static_batch_and_compacted_topics(referee: Referee, tmp_path: Path) -> 
     store = tmp_path / "store"
     with referee.states(store, SIZES) as broker:
         plain(broker)
-        broker.do("topic", name="batches", queues=1, attributes={"queue.type": "BatchCQ"})
-        broker.do("send", topic="batches", bodies=["b1", "b2"], queue=0, batch=True)
-        broker.do("topic", name="newest", queues=1, attributes={"cleanup.policy": "COMPACTION"})
-        broker.do("send", topic="newest", bodies=["n1", "n2"])
-        broker.do("topic", name="mapped", queues=1)
-        broker.do("make", what="static-topic", topic="mapped")
+        other_topics(broker)
         broker.end()
     assert {"batch-topic", "compacted-topic", "static-topics"} <= states_of(store)
     with referee.states(store, SIZES) as broker:

@@ -120,6 +120,29 @@ def test_a_message_is_settled_by_any_thread_while_its_consumer_runs(service: Ser
     first.ack()
 
 
+def test_leases_are_looked_through_while_no_thread_can_settle(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owned: list[bool] = []
+
+    async def consume() -> None:
+        async with AsyncClient() as client, client.consumer("g", "T") as found:
+            look = found._leases.wait_s
+
+            def wait_s() -> float | None:
+                owned.append(found._lock._is_owned())  # type: ignore[attr-defined]
+                return look()
+
+            monkeypatch.setattr(found._leases, "wait_s", wait_s)
+            for _ in range(3):
+                (await anext(found)).ack()
+                await found.flush()
+
+    asyncio.run(asyncio.wait_for(consume(), 60))
+    assert owned
+    assert all(owned)
+
+
 def test_a_thread_that_settles_after_the_end_is_refused(service: Service) -> None:
     with Client() as client, client.consumer("g", "T") as found:
         message = next(found)

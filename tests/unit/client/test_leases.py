@@ -77,6 +77,17 @@ def test_messages_with_one_outcome_are_one_request(leases: Leases) -> None:
     assert not leases.due
 
 
+def test_what_is_due_is_counted(leases: Leases) -> None:
+    leases.add(messages("a", "b", "c"))
+    for receipt in "aab":
+        leases.settle(receipt, Outcome())
+    assert leases.due == 2
+    (sent,) = leases.take()
+    assert leases.due == 0
+    leases.repeat(sent.what, sent.receipts)
+    assert leases.due == 2
+
+
 def test_the_first_outcome_counts(leases: Leases) -> None:
     leases.add(messages("a"))
     assert leases.settle("a", Outcome())

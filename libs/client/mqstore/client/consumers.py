@@ -227,7 +227,7 @@ class AsyncConsumer:
     async def __anext__(self) -> ConsumedMessage:
         self._home.require()
         while (message := self._next_now()) is None:
-            await self._changes.until(lambda: self._is_ended or self._has_next)
+            await self._changes.until(self._may_go_on)
             if self._stopping and self._failure is None:
                 raise StopAsyncIteration
         return message
@@ -280,6 +280,10 @@ class AsyncConsumer:
     @property
     def _is_ended(self) -> bool:
         return self._stopping or self._failure is not None
+
+    def _may_go_on(self) -> bool:
+        with self._lock:
+            return self._is_ended or self._has_next
 
     @property
     def _has_next(self) -> bool:
@@ -410,7 +414,7 @@ class AsyncConsumer:
         """Send what became of messages, and renew leases, until cancelled or rejected."""
         retries = RetryBudget(inf)
         while True:
-            await self._changes.until(lambda: self._leases.due > 0, self._leases.wait_s)
+            await self._changes.until(lambda: self._leases.due > 0, self._renewal_wait_s)
             await self._linger()
             self._sending = True
             with self._lock:
@@ -424,6 +428,10 @@ class AsyncConsumer:
                 retries = RetryBudget(inf)
             else:
                 await asyncio.sleep(retries.pause_s(failure))
+
+    def _renewal_wait_s(self) -> float | None:
+        with self._lock:  # other threads settle messages meanwhile
+            return self._leases.wait_s()
 
     async def _linger(self) -> None:
         """Wait for what becomes of other messages, for LINGER_S at most."""

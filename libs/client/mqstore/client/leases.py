@@ -82,6 +82,8 @@ class Leases:
         self._clock = clock
         self._held: dict[str, _Lease] = {}
         self._due: dict[Outcome | Release, list[str]] = {}
+        self.due = 0
+        """Number of messages of which the service must be sent what became."""
 
     def __len__(self) -> int:
         """Return the number of messages that are held: neither settled nor lost."""
@@ -90,11 +92,6 @@ class Leases:
     def __contains__(self, receipt: str) -> bool:
         """Whether the message of a receipt is held."""
         return receipt in self._held
-
-    @property
-    def due(self) -> int:
-        """Number of messages of which the service must be sent what became."""
-        return sum(len(each) for each in self._due.values())
 
     def add(self, messages: Iterable[LeasedMessage]) -> None:
         """Hold messages that were received now."""
@@ -119,6 +116,7 @@ class Leases:
         if self._held.pop(receipt, None) is None:
             return False
         self._due.setdefault(what, []).append(receipt)
+        self.due += 1
         return True
 
     def wait_s(self) -> float | None:
@@ -129,7 +127,7 @@ class Leases:
     def take(self) -> list[Settlement]:
         """Take the requests that are due now: acknowledgements, releases, returns. In an ordered
         queue a message may be returned once those before it are acknowledged."""
-        due, self._due = self._due, {}
+        due, self._due, self.due = self._due, {}, 0
         found: list[Settlement] = []
         in_order = sorted(due.items(), key=lambda each: _rank(each[0]))
         for what, receipts in [*in_order, (None, self._renewals())]:
@@ -169,6 +167,7 @@ class Leases:
         if what is not None:
             if receipts:
                 self._due.setdefault(what, []).extend(receipts)
+                self.due += len(receipts)
             return
         now = self._clock()
         for receipt in receipts:

@@ -32,7 +32,7 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
     """The messages of one request."""
 
     content: list[Message] | EncodedBatch
-    """The messages, or a batch in RocketMQ's encoding, which the kernel appends as it is."""
+    """The messages, or a batch in RocketMQ's encoding, whose bytes the kernel appends."""
     keys: list[str]
     waits: int
     """Conditions of the reply, as in ``waits``."""
