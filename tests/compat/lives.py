@@ -57,6 +57,8 @@ class Account:
     """Bodies that consumers are to see, some of them after a delay."""
     hidden: set[str] = field(default_factory=set)
     """Bodies of transactions that are not committed."""
+    delayed: set[str] = field(default_factory=set)
+    """Bodies that a timer or a delay level delivers."""
     groups: dict[str, Group] = field(default_factory=dict)
     _number: int = 0
 
@@ -82,9 +84,11 @@ class Account:
 
     def note_kill(self) -> None:
         """After a kill, what a group has taken may be there twice: where it was, as the group's
-        offset is lost, and as a copy that is delivered again."""
+        offset is lost, and as a copy that is delivered again. A delayed message may be in its
+        queue twice before any group has taken it: the timer repeats what it did after its last
+        checkpoint."""
         for group in self.groups.values():
-            group.unsure.update(group.seen)
+            group.unsure.update(group.seen, self.delayed)
 
 
 class BrokerSide:
@@ -98,6 +102,8 @@ class BrokerSide:
         bodies = self.account.new("broker", count)
         self.broker.do("send", topic=self.account.topic, bodies=bodies, **how)
         self.account.sent += bodies
+        if how.keys() & {"level", "delayMs"}:
+            self.account.delayed.update(bodies)
 
     def transact(self, committed: int, rolled_back: int, pending: int, visible: int) -> None:
         """``visible``: messages that are in the topic's queues, without these."""
@@ -181,6 +187,8 @@ class OurSide:
         bodies = self.account.new("ours", count)
         self.client.produce(self.account.topic, [NewMessage(body=body, **how) for body in bodies])
         self.account.sent += bodies
+        if how.keys() & {"delay_level", "delay_s"}:
+            self.account.delayed.update(bodies)
 
     def transact(self, committed: int, rolled_back: int, pending: int) -> None:
         """Begin transactions of one message each, and decide some."""
