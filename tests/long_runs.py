@@ -1,4 +1,4 @@
-"""How much of a long test runs in which tier: docs/reliability.md says what each tier proves."""
+"""How much of a long test runs in which tier: docs/testing.md says what each tier proves."""
 
 from __future__ import annotations
 

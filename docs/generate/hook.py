@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from docs.generate.chart import chart_values
 from docs.generate.commands import commands
+from docs.generate.guarantees import guarantees
 from docs.generate.metrics import metrics
 from docs.generate.modules import modules
 from docs.generate.own_files import own_files
@@ -26,6 +27,7 @@ DOCS: Final = Path(__file__).parents[1]
 GENERATORS: Final[dict[str, Callable[..., str]]] = {
     "chart-values": chart_values,
     "commands": commands,
+    "guarantees": guarantees,
     "metrics": metrics,
     "modules": modules,
     "own_files": own_files,

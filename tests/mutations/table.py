@@ -1,4 +1,4 @@
-"""The mutations, each with the test that is to fail; docs/reliability.md has the figures."""
+"""The mutations, each with the test that is to fail; docs/testing.md describes them."""
 
 from __future__ import annotations
 

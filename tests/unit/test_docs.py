@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from docs.generate import guarantees
+
 ROOT = Path(__file__).parents[2]
 ROOT_PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md")
 PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *(ROOT / name for name in ROOT_PAGES)])
@@ -35,10 +37,22 @@ def test_every_test_that_is_named_exists(page: Path, defined: set[str]) -> None:
     assert set(TEST_NAME.findall(TEST_PATH.sub("", named))) - defined == set()
 
 
-def test_the_pages_name_tests_at_all(defined: set[str]) -> None:
-    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+def test_every_guarantee_is_given_once_and_held_by_tests_that_exist(defined: set[str]) -> None:
+    given = [each for rows in guarantees.read().values() for each in rows]
+    named = [test for each in given for test in each.tests]
 
-    assert len(set(TEST_NAME.findall(text)) & defined) > 5
+    assert len({each.text for each in given}) == len(given) > 100
+    assert all(each.tests for each in given)
+    assert [test for test in named if not _is_test(test, defined)] == []
+
+
+def _is_test(name: str, defined: set[str]) -> bool:
+    """Whether this is a path of tests, the name of a test, or a command of the Makefile."""
+    if name.startswith("tests/"):
+        return (ROOT / name).exists()
+    if name.startswith("make "):
+        return f"\n{name.removeprefix('make ')}:" in (ROOT / "Makefile").read_text(encoding="utf-8")
+    return name in defined
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
