@@ -100,15 +100,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _clear_line()
     use = Use.now().since(before).sentence()
     settings = f"Rounds: {options.rounds}; log: {options.log_mib} MiB."
-    text = "\n\n".join([f"{machine.sentence(facts)} {settings} {use}", *run.tables()])
-    print(text)
+    head = f"{machine.sentence(facts)} {settings} {use}"
+    print("\n\n".join([head, *run.tables()]))
     if why_alone is not None:
         print(f"\nmqstore alone: {why_alone}")
     harness.write(run.all_rows(), facts | {"use": use, "rounds": settings}, options.output)
+    if options.document is not None:
+        missing = document.missing(run.all_rows())
+        run.failures += [f"{name}: of the page's table, and not measured" for name in missing]
     for failure in run.failures:
         print(f"failed: {failure}", file=sys.stderr)
     if options.document is not None and why_alone is None and not run.failures:
-        document.write(options.document, text)
+        document.write(options.document, f"{head}\n\n{document.summary(run.all_rows())}")
     return 1 if run.failures else 0
 
 

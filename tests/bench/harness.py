@@ -215,23 +215,30 @@ def table(rows: Sequence[Row], peer_name: str) -> str:
         ("unit", "---", [row.unit for row in rows]),
         ("mqstore", "--:", [_figure(row.ours) for row in rows]),
         (peer_name, "--:", [_figure(row.peer) for row in rows]),
-        ("ratio", "--:", [_ratio(row.ratio) for row in rows]),
-        ("spread", "--:", [_spread(row.spread) for row in rows]),
-        ("MB/s, ours and its", "--:", [_rates(row.ours_mb, row.peer_mb) for row in rows]),
+        ("ratio", "--:", [ratio_text(row.ratio) for row in rows]),
+        ("spread", "--:", [spread_text(row.spread) for row in rows]),
+        ("MB/s, ours and its", "--:", [rate_pair(row.ours_mb, row.peer_mb) for row in rows]),
         ("disk", "--:", [_figure(row.disk) for row in rows]),
-        ("of the disk", "--:", [_ratio(row.of_disk) for row in rows]),
+        ("of the disk", "--:", [ratio_text(row.of_disk) for row in rows]),
     )
     filled = [column for column in columns if any(column[2])]
     lines = [[name for name, _, _ in filled], [rule for _, rule, _ in filled]]
     lines += map(list, zip(*(cells for _, _, cells in filled), strict=True))
+    return markdown(lines)
+
+
+def markdown(lines: Sequence[Sequence[str]]) -> str:
+    """Lines of cells as a Markdown table; the second one has the rules of the columns."""
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def _spread(spread: tuple[float, float] | None) -> str:
+def spread_text(spread: tuple[float, float] | None) -> str:
+    """The least and the greatest ratio of the rounds."""
     return "" if spread is None else f"{spread[0]:.2f} … {spread[1]:.2f}"
 
 
-def _rates(ours: float | None, peer: float | None) -> str:
+def rate_pair(ours: float | None, peer: float | None) -> str:
+    """Our figure and the peer's in one cell."""
     return " · ".join(filter(None, (_figure(ours), _figure(peer))))
 
 
@@ -241,7 +248,8 @@ def _figure(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _ratio(value: float | None) -> str:
+def ratio_text(value: float | None) -> str:
+    """A ratio in two decimals; nothing for None."""
     return "" if value is None else f"{value:.2f}"
 
 
