@@ -4,33 +4,30 @@ send."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from mqstore.client import contract
+from mqstore.client.methods import sends
 from mqstore.client.requests import Call, call, document, given
-from mqstore.wire.consumers import (
-    ACKNOWLEDGE,
-    EXTEND,
-    RECEIVE,
-    RETURN,
-    LeasedMessage,
-    ReceiptResults,
-    ReceivedMessages,
-    WantedMessages,
-)
-from mqstore.wire.dead_letters import (
-    DEAD_LETTERS,
-    PURGE,
-    RESEND,
-    DeadLetter,
-    DeadLetterFilter,
-    DeadLetters,
-    PurgedLetters,
-    ResendTarget,
-    ResentLetters,
-)
 from mqstore.wire.limits import LEASE_DEFAULT_S, SESSION_DEFAULT_S
-from mqstore.wire.members import JOIN, LEAVE, MEMBERS, Member, Members
 from mqstore.wire.operation import Nothing, Operation
+
+if TYPE_CHECKING:
+    from mqstore.wire.consumers import (
+        LeasedMessage,
+        ReceiptResults,
+        ReceivedMessages,
+        WantedMessages,
+    )
+    from mqstore.wire.dead_letters import (
+        DeadLetter,
+        DeadLetterFilter,
+        DeadLetters,
+        PurgedLetters,
+        ResendTarget,
+        ResentLetters,
+    )
+    from mqstore.wire.members import Member, Members
 
 
 def receive(
@@ -52,9 +49,13 @@ def receive(
     """
     if isinstance(topics, str):
         topics = [topics]
-    wanted = topics if isinstance(topics, Mapping) else {each: WantedMessages() for each in topics}
+    wanted = (
+        topics
+        if isinstance(topics, Mapping)
+        else dict.fromkeys(topics, contract.consumers.WantedMessages())
+    )
     body = document(
-        RECEIVE,
+        contract.consumers.RECEIVE,
         topics={
             topic: each.model_dump(by_alias=True, exclude_none=True)
             for topic, each in wanted.items()
@@ -64,7 +65,13 @@ def receive(
         invisible_s=invisible_s,
         member=member,
     )
-    return call(RECEIVE, at={"group": group}, params=given(shard=shard), json=body, wait_s=wait_s)
+    return call(
+        contract.consumers.RECEIVE,
+        at={"group": group},
+        params=given(shard=shard),
+        json=body,
+        wait_s=wait_s,
+    )
 
 
 def acknowledge(
@@ -74,7 +81,7 @@ def acknowledge(
 
     The result of each is in the reply. The call may be repeated.
     """
-    return _settle(ACKNOWLEDGE, group, messages)
+    return _settle(contract.consumers.ACKNOWLEDGE, group, messages)
 
 
 def give_back(
@@ -93,7 +100,7 @@ def give_back(
     group, it is how long the message holds its queue. The call may be repeated.
     """
     fields = {"delay_level": delay_level, "delay_s": delay_s, "reason": reason}
-    return _settle(RETURN, group, messages, **fields)
+    return _settle(contract.consumers.RETURN, group, messages, **fields)
 
 
 def extend(
@@ -104,7 +111,7 @@ def extend(
 ) -> Call[ReceiptResults]:
     """Let the leases of messages end ``invisible_s`` seconds from now; 0 delivers them again at
     once."""
-    return _settle(EXTEND, group, messages, invisible_s=invisible_s)
+    return _settle(contract.consumers.EXTEND, group, messages, invisible_s=invisible_s)
 
 
 def join(
@@ -120,18 +127,18 @@ def join(
     over, or the queues go to other members. Receive with ``member``.
     """
     names = [topics] if isinstance(topics, str) else list(topics)
-    body = document(JOIN, topics=names, session_s=session_s)
-    return call(JOIN, at={"group": group, "member": member}, json=body)
+    body = document(contract.members.JOIN, topics=names, session_s=session_s)
+    return call(contract.members.JOIN, at={"group": group, "member": member}, json=body)
 
 
 def leave(group: str, member: str) -> Call[Nothing]:
     """End the membership in an ordered group: others get the queues at once. May be repeated."""
-    return call(LEAVE, at={"group": group, "member": member})
+    return call(contract.members.LEAVE, at={"group": group, "member": member})
 
 
 def members(group: str) -> Call[Members]:
     """List the members of an ordered group with their queues; a shared group has none."""
-    return call(MEMBERS, at={"group": group})
+    return call(contract.members.MEMBERS, at={"group": group})
 
 
 def dead_letters(
@@ -149,7 +156,7 @@ def dead_letters(
     """
     chosen = {} if wanted is None else _fields(wanted)
     params = chosen | given(order=order, limit=limit, cursor=cursor, shard=shard)
-    return call(DEAD_LETTERS, at={"group": group}, params=params)
+    return call(contract.dead_letters.DEAD_LETTERS, at={"group": group}, params=params)
 
 
 def resend_dead_letters(
@@ -168,9 +175,15 @@ def resend_dead_letters(
     ``to`` is their source topic, or the group alone. While the reply has ``next``, repeat the call
     with it as ``cursor``. The call may be repeated: nothing is resent twice.
     """
-    body = document(RESEND, **_chosen(wanted), to=to, max=max_messages, dry_run=dry_run or None)
+    body = document(
+        contract.dead_letters.RESEND,
+        **_chosen(wanted),
+        to=to,
+        max=max_messages,
+        dry_run=dry_run or None,
+    )
     params = given(cursor=cursor, shard=shard)
-    return call(RESEND, at={"group": group}, params=params, json=body)
+    return call(contract.dead_letters.RESEND, at={"group": group}, params=params, json=body)
 
 
 def purge_dead_letters(
@@ -191,14 +204,19 @@ def purge_dead_letters(
     """
     chosen = _chosen(wanted) if before_ms is None and offset is None else {}
     bounds = {"before": before_ms, "offset": offset, "max": max_messages}
-    body = document(PURGE, **chosen, **bounds, dry_run=dry_run or None)
-    return call(PURGE, at={"group": group}, params=given(cursor=cursor, shard=shard), json=body)
+    body = document(contract.dead_letters.PURGE, **chosen, **bounds, dry_run=dry_run or None)
+    return call(
+        contract.dead_letters.PURGE,
+        at={"group": group},
+        params=given(cursor=cursor, shard=shard),
+        json=body,
+    )
 
 
 def _chosen(wanted: DeadLetterFilter | Iterable[DeadLetter | str] | None) -> dict[str, Any]:
     if wanted is None:
         return {"all": True}
-    if isinstance(wanted, DeadLetterFilter):
+    if isinstance(wanted, contract.dead_letters.DeadLetterFilter):
         return {"filter": _fields(wanted)}
     return {"ids": [each if isinstance(each, str) else each.offset_msg_id for each in wanted]}
 
@@ -213,8 +231,23 @@ def _settle(
     messages: LeasedMessage | str | Iterable[LeasedMessage | str],
     **fields: Any,
 ) -> Call[ReceiptResults]:
-    if isinstance(messages, (str, LeasedMessage)):
+    if isinstance(messages, (str, contract.consumers.LeasedMessage)):
         messages = [messages]
     receipts = [each if isinstance(each, str) else each.receipt for each in messages]
     body = document(operation, receipts=receipts, **fields)
     return call(operation, at={"group": group}, json=body)
+
+
+class ConsumerCalls:
+    """Methods of both clients."""
+
+    receive = sends(receive)
+    acknowledge = sends(acknowledge)
+    give_back = sends(give_back)
+    extend = sends(extend)
+    join = sends(join)
+    leave = sends(leave)
+    members = sends(members)
+    dead_letters = sends(dead_letters)
+    resend_dead_letters = sends(resend_dead_letters)
+    purge_dead_letters = sends(purge_dead_letters)

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ConfigDict, TypeAdapter
 
+from mqstore.client import contract
+from mqstore.client.methods import follows
 from mqstore.client.requests import given
 from mqstore.client.streams import Stream
-from mqstore.wire.messages import TOPIC_EVENTS, Message, UnreadableMessage
-from mqstore.wire.stores import EVENTS
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
+
+    from mqstore.wire.messages import Message, UnreadableMessage
 
 PATIENCE_S: Final = 60.0
 _OBJECT: Final = TypeAdapter(dict[str, Any], config=ConfigDict(defer_build=True))
@@ -49,7 +51,8 @@ def store_events(
     """
     params = given(seconds=seconds)
     ends = seconds is not None
-    return Stream(EVENTS.targets[0], EVENTS.path, _store_event, params, after, patience_s, ends)
+    events = contract.stores.EVENTS
+    return Stream(events.targets[0], events.path, _store_event, params, after, patience_s, ends)
 
 
 def topic_events(
@@ -70,8 +73,10 @@ def topic_events(
     and raises Unreachable when the service was unavailable for ``patience_s``.
     """
     params = given(tags=tags, sql=sql, inflate=inflate, shard=shard, **{"from": from_ms})
-    path = TOPIC_EVENTS.path_for(topic=topic)
-    return Stream(TOPIC_EVENTS.targets[0], path, _topic_event, params, after, patience_s)
+    events = contract.messages.TOPIC_EVENTS
+    return Stream(
+        events.targets[0], events.path_for(topic=topic), _topic_event, params, after, patience_s
+    )
 
 
 def _store_event(sent: ServerSentEvent) -> StoreEvent:
@@ -84,7 +89,15 @@ def _store_event(sent: ServerSentEvent) -> StoreEvent:
 
 def _topic_event(sent: ServerSentEvent) -> TopicEvent | None:
     if sent.event == "message":
-        return TopicEvent(sent.id, Message.model_validate_json(sent.data))
+        return TopicEvent(sent.id, contract.messages.Message.model_validate_json(sent.data))
     if sent.event == "unreadable":
-        return TopicEvent(sent.id, None, UnreadableMessage.model_validate_json(sent.data))
+        damaged = contract.messages.UnreadableMessage.model_validate_json(sent.data)
+        return TopicEvent(sent.id, None, damaged)
     return None
+
+
+class EventCalls:
+    """Methods of both clients."""
+
+    events = follows(store_events)
+    follow = follows(topic_events)

@@ -3,39 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
+from mqstore.client import contract
+from mqstore.client.methods import sends
 from mqstore.client.requests import Call, call, document, given
-from mqstore.wire.groups import (
-    COMMIT_OFFSETS,
-    DELETE_GROUP,
-    GROUP,
-    GROUPS,
-    OFFSETS,
-    PUT_GROUP,
-    RESET_OFFSETS,
-    SUBSCRIBE,
-    SUBSCRIPTION,
-    SUBSCRIPTIONS,
-    UNSUBSCRIBE,
-    Group,
-    GroupOffsets,
-    Groups,
-    OffsetsReset,
-    Subscription,
-    Subscriptions,
-)
 from mqstore.wire.operation import Nothing
+
+if TYPE_CHECKING:
+    from mqstore.wire.groups import (
+        Group,
+        GroupOffsets,
+        Groups,
+        OffsetsReset,
+        Subscription,
+        Subscriptions,
+    )
 
 
 def groups(*, limit: int | None = None, cursor: str | None = None) -> Call[Groups]:
     """List the consumer groups that were created or have offsets, by name, up to 1,000 at once;
     ``mqstore.client.every_page`` lists all."""
-    return call(GROUPS, params=given(limit=limit, cursor=cursor))
+    return call(contract.groups.GROUPS, params=given(limit=limit, cursor=cursor))
 
 
 def group(name: str) -> Call[Group]:
     """Return a consumer group: its settings, and the topics in which it has offsets."""
-    return call(GROUP, at={"group": name})
+    return call(contract.groups.GROUP, at={"group": name})
 
 
 def put_group(
@@ -58,7 +52,7 @@ def put_group(
     ``consume_message_orderly`` and ``consume_timeout_minutes`` need a store of format 5.x.
     """
     fields = document(
-        PUT_GROUP,
+        contract.groups.PUT_GROUP,
         consume_enable=consume_enable,
         consume_from_min_enable=consume_from_min_enable,
         consume_broadcast_enable=consume_broadcast_enable,
@@ -71,13 +65,13 @@ def put_group(
         consume_timeout_minutes=consume_timeout_minutes,
         attributes=attributes,
     )
-    return call(PUT_GROUP, at={"group": name}, json=fields)
+    return call(contract.groups.PUT_GROUP, at={"group": name}, json=fields)
 
 
 def delete_group(name: str, *, clean_offset: bool = False) -> Call[Nothing]:
     """Delete a group's settings and, with ``clean_offset``, its offsets."""
     params = {"cleanOffset": clean_offset}
-    return call(DELETE_GROUP, at={"group": name}, params=params)
+    return call(contract.groups.DELETE_GROUP, at={"group": name}, params=params)
 
 
 def offsets(
@@ -86,7 +80,7 @@ def offsets(
     """Return a page of the committed offsets of a group, by topic and queue: ``every_page`` has
     all."""
     params = given(topic=topic, limit=limit, cursor=cursor)
-    return call(OFFSETS, at={"group": group}, params=params)
+    return call(contract.groups.OFFSETS, at={"group": group}, params=params)
 
 
 def commit(
@@ -108,9 +102,9 @@ def commit(
         {"topic": topic, "queueId": queue, "offset": n} | given(epoch=held.get(queue))
         for queue, n in offsets.items()
     ]
-    body = document(COMMIT_OFFSETS, offsets=new, allow_back=allow_back)
+    body = document(contract.groups.COMMIT_OFFSETS, offsets=new, allow_back=allow_back)
     params = given(shard=shard)
-    return call(COMMIT_OFFSETS, at={"group": group}, params=params, json=body)
+    return call(contract.groups.COMMIT_OFFSETS, at={"group": group}, params=params, json=body)
 
 
 def reset_offsets(
@@ -126,7 +120,7 @@ def reset_offsets(
     """Reset a group's offsets to ``earliest``, ``latest``, the first message at or after a
     ``timestamp`` (milliseconds since the epoch), or those of the ``group`` ``source``."""
     body = document(
-        RESET_OFFSETS,
+        contract.groups.RESET_OFFSETS,
         topic=topic,
         to=to,
         timestamp=timestamp,
@@ -134,7 +128,7 @@ def reset_offsets(
         queue_ids=queue_ids and list(queue_ids),
         dry_run=dry_run,
     )
-    return call(RESET_OFFSETS, at={"group": group}, json=body)
+    return call(contract.groups.RESET_OFFSETS, at={"group": group}, json=body)
 
 
 def subscriptions(
@@ -142,20 +136,36 @@ def subscriptions(
 ) -> Call[Subscriptions]:
     """List a group's subscriptions with an expression, by topic, up to 1,000 at once."""
     params = given(limit=limit, cursor=cursor)
-    return call(SUBSCRIPTIONS, at={"group": group}, params=params)
+    return call(contract.groups.SUBSCRIPTIONS, at={"group": group}, params=params)
 
 
 def subscribe(group: str, topic: str, expression: str) -> Call[Subscription]:
     """Register which messages of a topic a group wants, as an SQL92 expression."""
-    body = document(SUBSCRIBE, expression=expression)
-    return call(SUBSCRIBE, at={"group": group, "topic": topic}, json=body)
+    body = document(contract.groups.SUBSCRIBE, expression=expression)
+    return call(contract.groups.SUBSCRIBE, at={"group": group, "topic": topic}, json=body)
 
 
 def subscription(group: str, topic: str) -> Call[Subscription]:
     """Return a group's subscription to a topic."""
-    return call(SUBSCRIPTION, at={"group": group, "topic": topic})
+    return call(contract.groups.SUBSCRIPTION, at={"group": group, "topic": topic})
 
 
 def unsubscribe(group: str, topic: str) -> Call[Nothing]:
     """End a subscription."""
-    return call(UNSUBSCRIBE, at={"group": group, "topic": topic})
+    return call(contract.groups.UNSUBSCRIBE, at={"group": group, "topic": topic})
+
+
+class GroupCalls:
+    """Methods of both clients."""
+
+    groups = sends(groups)
+    group = sends(group)
+    put_group = sends(put_group)
+    delete_group = sends(delete_group)
+    offsets = sends(offsets)
+    commit = sends(commit)
+    reset_offsets = sends(reset_offsets)
+    subscriptions = sends(subscriptions)
+    subscribe = sends(subscribe)
+    subscription = sends(subscription)
+    unsubscribe = sends(unsubscribe)

@@ -3,38 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from mqstore.client import contract
+from mqstore.client.methods import sends
 from mqstore.client.models import Download, Hidden
 from mqstore.client.requests import Call, call, document, download, given
-from mqstore.wire.access import ACCESS, Access
-from mqstore.wire.messages import (
-    MESSAGE,
-    MESSAGE_AT,
-    MESSAGE_BODY,
-    MESSAGES,
-    MESSAGES_BY_ID,
-    MessageDetail,
-    Messages,
-    MessagesById,
-)
-from mqstore.wire.queues import (
-    OFFSET_BY_TIME,
-    OFFSETS_BY_TIME,
-    PULL,
-    QUEUES,
-    Pull,
-    QueueName,
-    QueueOffset,
-    QueueOffsets,
-    Queues,
-)
-from mqstore.wire.segments import LOG_BYTES, LOG_FILES, STORE_STATE, LogFiles, StoreState
+
+if TYPE_CHECKING:
+    from mqstore.wire.access import Access
+    from mqstore.wire.messages import MessageDetail, Messages, MessagesById
+    from mqstore.wire.queues import Pull, QueueName, QueueOffset, QueueOffsets, Queues
+    from mqstore.wire.segments import LogFiles, StoreState
 
 
 def access() -> Call[Access]:
     """Return the roles of the token, and the roles whose operations they allow."""
-    return call(ACCESS)
+    return call(contract.access.ACCESS)
 
 
 def message(
@@ -45,7 +30,7 @@ def message(
     ``inflate`` returns a compressed body inflated.
     """
     params = given(topic=topic, inflate=inflate)
-    return call(MESSAGE, at={"id": message_id}, params=params)
+    return call(contract.messages.MESSAGE, at={"id": message_id}, params=params)
 
 
 def messages_by_id(
@@ -60,8 +45,10 @@ def messages_by_id(
     Each id has a result, in their order: its message, or the problem. ``remaining`` has the ids
     that a full reply left out: repeat the call with them. ``body`` is how bodies are shown.
     """
-    content = document(MESSAGES_BY_ID, ids=list(ids), topic=topic)
-    return call(MESSAGES_BY_ID, params=given(body=body, inflate=inflate), json=content)
+    content = document(contract.messages.MESSAGES_BY_ID, ids=list(ids), topic=topic)
+    return call(
+        contract.messages.MESSAGES_BY_ID, params=given(body=body, inflate=inflate), json=content
+    )
 
 
 def message_body(
@@ -78,17 +65,19 @@ def message_body(
     """
     params = given(topic=topic, inflate=inflate)
     headers = _range(start, stop)
-    return download(MESSAGE_BODY, at={"id": message_id}, params=params, headers=headers)
+    return download(
+        contract.messages.MESSAGE_BODY, at={"id": message_id}, params=params, headers=headers
+    )
 
 
 def store_state() -> Call[StoreState]:
     """Return the state of the store that query reads: its bounds, and whether its writer lives."""
-    return call(STORE_STATE)
+    return call(contract.segments.STORE_STATE)
 
 
 def log_files() -> Call[LogFiles]:
     """List the commit log's files with the bytes that query may send: those on disk."""
-    return call(LOG_FILES)
+    return call(contract.segments.LOG_FILES)
 
 
 def log_bytes(name: str, start: int, stop: int, *, tag: str | None = None) -> Call[Download]:
@@ -98,13 +87,13 @@ def log_bytes(name: str, start: int, stop: int, *, tag: str | None = None) -> Ca
     between the two.
     """
     headers = _range(start, stop) | ({} if tag is None else {"if-match": tag})
-    return download(LOG_BYTES, at={"name": name}, headers=headers)
+    return download(contract.segments.LOG_BYTES, at={"name": name}, headers=headers)
 
 
 def message_at(physical_offset: int) -> Call[MessageDetail]:
     """Return the message whose record begins at a physical offset."""
     params = {"physicalOffset": physical_offset}
-    return call(MESSAGE_AT, params=params)
+    return call(contract.messages.MESSAGE_AT, params=params)
 
 
 def messages_by_key(
@@ -122,7 +111,7 @@ def messages_by_key(
     The times are store timestamps in milliseconds, both included.
     """
     params = given(key=key, to=to_ms, limit=limit, cursor=cursor) | given(**{"from": from_ms})
-    return call(MESSAGES, at={"topic": topic}, params=params | _included(include))
+    return call(contract.messages.MESSAGES, at={"topic": topic}, params=params | _included(include))
 
 
 def messages_by_time(
@@ -137,12 +126,12 @@ def messages_by_time(
 ) -> Call[Messages]:
     """List the messages of a topic in a range of store timestamps (ms), by default newest first."""
     params = given(order=order, to=to_ms, limit=limit, cursor=cursor) | given(**{"from": from_ms})
-    return call(MESSAGES, at={"topic": topic}, params=params | _included(include))
+    return call(contract.messages.MESSAGES, at={"topic": topic}, params=params | _included(include))
 
 
 def queues(topic: str) -> Call[Queues]:
     """List the queues of a topic, with their first and next offsets."""
-    return call(QUEUES, at={"topic": topic})
+    return call(contract.queues.QUEUES, at={"topic": topic})
 
 
 def pull(
@@ -168,7 +157,9 @@ def pull(
     params = given(
         offset=offset, max=max_messages, wait=wait_s or None, tags=tags, sql=sql, inflate=inflate
     ) | given(shard=shard, group=group)
-    return call(PULL, at={"topic": topic, "queue": queue_id}, params=params, wait_s=wait_s)
+    return call(
+        contract.queues.PULL, at={"topic": topic, "queue": queue_id}, params=params, wait_s=wait_s
+    )
 
 
 def offset_by_time(
@@ -179,7 +170,9 @@ def offset_by_time(
     ``shard`` is as for ``pull``.
     """
     params = {"timestamp": timestamp_ms} | given(shard=shard)
-    return call(OFFSET_BY_TIME, at={"topic": topic, "queue": queue_id}, params=params)
+    return call(
+        contract.queues.OFFSET_BY_TIME, at={"topic": topic, "queue": queue_id}, params=params
+    )
 
 
 def offsets_by_time(
@@ -193,9 +186,12 @@ def offsets_by_time(
     names = [topics] if isinstance(topics, str) else list(topics)
     chosen = [each.model_dump(by_alias=True, exclude_none=True) for each in queues]
     content = document(
-        OFFSETS_BY_TIME, timestamp=timestamp_ms, topics=names or None, queues=chosen or None
+        contract.queues.OFFSETS_BY_TIME,
+        timestamp=timestamp_ms,
+        topics=names or None,
+        queues=chosen or None,
     )
-    return call(OFFSETS_BY_TIME, json=content)
+    return call(contract.queues.OFFSETS_BY_TIME, json=content)
 
 
 def _range(start: int, stop: int | None) -> dict[str, str]:
@@ -206,3 +202,22 @@ def _range(start: int, stop: int | None) -> dict[str, str]:
 
 def _included(kinds: Sequence[Hidden]) -> dict[str, Any]:
     return {"include": ",".join(kinds)} if kinds else {}
+
+
+class LookupCalls:
+    """Methods of both clients."""
+
+    access = sends(access)
+    message = sends(message)
+    messages_by_id = sends(messages_by_id)
+    message_at = sends(message_at)
+    message_body = sends(message_body)
+    store_state = sends(store_state)
+    log_files = sends(log_files)
+    log_bytes = sends(log_bytes)
+    messages_by_key = sends(messages_by_key)
+    messages_by_time = sends(messages_by_time)
+    queues = sends(queues)
+    pull = sends(pull)
+    offset_by_time = sends(offset_by_time)
+    offsets_by_time = sends(offsets_by_time)

@@ -1,14 +1,17 @@
-"""Methods of both clients, each made at its first use from the function that builds its request."""
+"""Methods of the clients, each made of the function that builds what it sends.
+
+``Client`` replies when it has the answer, ``AsyncClient`` with what is awaited.
+"""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from types import MethodType
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
 from pydantic import BaseModel
 
-from mqstore.client.lazy import made_at_first_use, resolve
 from mqstore.client.requests import Call
 from mqstore.client.streams import Event, Stream
 
@@ -18,132 +21,134 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer", bound=BaseModel)
-Method = TypeVar("Method", bound=Callable[..., Any])
 Spec = TypeVar("Spec")
 Worker = TypeVar("Worker")
 
 
-def _describe(
-    method: Method, build: Callable[..., Any], result: Callable[..., object] | None = None
-) -> Method:
-    """Give a method the name, docstring and signature of its call, for ``help`` and ``inspect``.
+class _Method:
+    """A method that is made when a class first needs it: most commands need one of a hundred."""
 
-    ``result`` is the class that it returns; None: that of the call's reply.
-    """
+    def __init__(self, make: Callable[[type], Callable[..., Any]]) -> None:
+        self._make = make
+        self._made: dict[type, Callable[..., Any]] = {}
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        made = self._made.get(owner)
+        if made is None:
+            made = self._made[owner] = self._make(owner)
+        return made if instance is None else MethodType(made, instance)
+
+
+def _describe(method: Any, build: Callable[..., Any], result: str) -> Any:
+    """Give a method the name, docstring and signature of what it sends, for ``help`` and
+    ``inspect``."""
     signature = inspect.signature(build)
     this = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
-    reply = str(signature.return_annotation).partition("[")[2].removesuffix("]")
-    if result is not None:
-        reply = result.__name__
-    elif not inspect.iscoroutinefunction(method) and signature.return_annotation.startswith(
-        "Stream"
-    ):
-        reply = str(inspect.signature(method).return_annotation).replace("Event", reply, 1)
-    described = signature.replace(
-        parameters=[this, *signature.parameters.values()], return_annotation=reply
+    method.__signature__ = signature.replace(
+        parameters=[this, *signature.parameters.values()], return_annotation=result
     )
-    method.__signature__ = described  # type: ignore[attr-defined] # inspect reads it
     method.__name__, method.__doc__ = build.__name__, build.__doc__
     method.__qualname__ = build.__qualname__
     return method
 
 
-def blocking(
-    build: Callable[P, Call[Answer]],
-) -> Callable[Concatenate[Client, P], Answer]:
-    """Return the method of ``Client`` that sends a request."""
-
-    def make() -> Any:
-        found = resolve(build)
-
-        def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
-            return self.send(found(*args, **kwargs))
-
-        return _describe(method, found)
-
-    return made_at_first_use(make)  # type: ignore[no-any-return] # a descriptor of it
+def _answer_of(build: Callable[..., Any]) -> str:
+    returned: str = inspect.signature(build).return_annotation
+    return returned.partition("[")[2].removesuffix("]")
 
 
-def asynchronous(
-    build: Callable[P, Call[Answer]],
-) -> Callable[Concatenate[AsyncClient, P], Awaitable[Answer]]:
-    """Return the method of ``AsyncClient`` that sends a request."""
+class _Sends(Generic[P, Answer]):
+    """The type of a method of both clients that sends a request."""
 
-    def make() -> Any:
-        found = resolve(build)
+    @overload
+    def __get__(self, instance: Client, owner: object) -> Callable[P, Answer]: ...
+    @overload
+    def __get__(self, instance: AsyncClient, owner: object) -> Callable[P, Awaitable[Answer]]: ...
+    @overload
+    def __get__(
+        self, instance: None, owner: type[Client]
+    ) -> Callable[Concatenate[Client, P], Answer]: ...
+    @overload
+    def __get__(
+        self, instance: None, owner: type[AsyncClient]
+    ) -> Callable[Concatenate[AsyncClient, P], Awaitable[Answer]]: ...
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        raise NotImplementedError
 
-        async def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
-            return await self.send(found(*args, **kwargs))
 
-        return _describe(method, found)
+class _Follows(Generic[P, Event]):
+    """The type of a method of both clients that follows a stream of events."""
 
-    return made_at_first_use(make)  # type: ignore[no-any-return] # a descriptor of it
+    @overload
+    def __get__(
+        self, instance: Client, owner: object
+    ) -> Callable[P, Generator[Event, None, None]]: ...
+    @overload
+    def __get__(
+        self, instance: AsyncClient, owner: object
+    ) -> Callable[P, AsyncGenerator[Event, None]]: ...
+    @overload
+    def __get__(self, instance: None, owner: object) -> Callable[..., Any]: ...
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        raise NotImplementedError
+
+
+def sends(build: Callable[P, Call[Answer]]) -> _Sends[P, Answer]:
+    """Return the method of both clients that sends a request."""
+
+    def make(_: type) -> Callable[..., Any]:
+        def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+            return self.send(build(*args, **kwargs))
+
+        return cast(Callable[..., Any], _describe(method, build, _answer_of(build)))
+
+    return cast(_Sends[P, Answer], _Method(make))
+
+
+def follows(build: Callable[P, Stream[Event]]) -> _Follows[P, Event]:
+    """Return the method of both clients that follows a stream of events."""
+
+    def make(owner: Any) -> Callable[..., Any]:
+        def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+            return self.stream(build(*args, **kwargs))
+
+        events: str = inspect.signature(owner.stream).return_annotation
+        result = events.replace("Event", _answer_of(build), 1)
+        return cast(Callable[..., Any], _describe(method, build, result))
+
+    return cast(_Follows[P, Event], _Method(make))
 
 
 def working(
-    build: Callable[P, Spec], worker: Callable[[Callable[[], AsyncClient], Spec], Worker]
+    load: Callable[
+        [], tuple[Callable[P, Spec], Callable[[Callable[[], AsyncClient], Spec], Worker]]
+    ],
 ) -> Callable[Concatenate[Client, P], Worker]:
-    """Return the method of ``Client`` that makes a producer or consumer."""
+    """Return the method of ``Client`` that makes a producer or consumer. ``load`` returns the
+    function that builds what the class behind it takes."""
 
-    def make() -> Any:
-        found, result = resolve(build), resolve(worker)
+    def make(_: type) -> Callable[..., Any]:
+        build, worker = load()
 
-        def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Worker:
-            return result(self._asynchronous, found(*args, **kwargs))
+        def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Worker:
+            return worker(self._asynchronous, build(*args, **kwargs))
 
-        return _describe(method, found, result)
+        return cast(Callable[..., Any], _describe(method, build, cast(type, worker).__name__))
 
-    return made_at_first_use(make)  # type: ignore[no-any-return] # a descriptor of it
+    return cast(Any, _Method(make))  # type: ignore[no-any-return]
 
 
-def working_asynchronously(
-    build: Callable[P, Spec],
-    worker: Callable[[AsyncClient, Spec], Worker],
+def working_async(
+    load: Callable[[], tuple[Callable[P, Spec], Callable[[AsyncClient, Spec], Worker]]],
 ) -> Callable[Concatenate[AsyncClient, P], Worker]:
-    """Return the method of ``AsyncClient`` that makes a producer or consumer."""
+    """Return the method of ``AsyncClient`` that makes a producer or consumer, as ``working``."""
 
-    def make() -> Any:
-        found, result = resolve(build), resolve(worker)
+    def make(_: type) -> Callable[..., Any]:
+        build, worker = load()
 
         def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> Worker:
-            return result(self, found(*args, **kwargs))
+            return worker(self, build(*args, **kwargs))
 
-        return _describe(method, found, result)
+        return cast(Callable[..., Any], _describe(method, build, cast(type, worker).__name__))
 
-    return made_at_first_use(make)  # type: ignore[no-any-return] # a descriptor of it
-
-
-def streaming(
-    build: Callable[P, Stream[Event]],
-) -> Callable[Concatenate[Client, P], Generator[Event, None, None]]:
-    """Return the method of ``Client`` that follows a stream of events."""
-
-    def make() -> Any:
-        found = resolve(build)
-
-        def method(
-            self: Client, /, *args: P.args, **kwargs: P.kwargs
-        ) -> Generator[Event, None, None]:
-            return self.stream(found(*args, **kwargs))
-
-        return _describe(method, found)
-
-    return made_at_first_use(make)  # type: ignore[no-any-return] # a descriptor of it
-
-
-def streaming_asynchronously(
-    build: Callable[P, Stream[Event]],
-) -> Callable[Concatenate[AsyncClient, P], AsyncGenerator[Event, None]]:
-    """Return the method of ``AsyncClient`` that follows a stream of events."""
-
-    def make() -> Any:
-        found = resolve(build)
-
-        def method(
-            self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs
-        ) -> AsyncGenerator[Event, None]:
-            return self.stream(found(*args, **kwargs))
-
-        return _describe(method, found)
-
-    return made_at_first_use(make)  # type: ignore[no-any-return] # a descriptor of it
+    return cast(Any, _Method(make))  # type: ignore[no-any-return]

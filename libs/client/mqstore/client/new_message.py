@@ -8,7 +8,7 @@ from datetime import datetime
 from inspect import signature
 
 from mqstore.client.checksums import crc32c
-from mqstore.wire import produce, unique_keys
+from mqstore.wire import produce
 from mqstore.wire.times import parse_time
 
 
@@ -60,11 +60,3 @@ class NewMessage(produce.NewMessage):
 NewMessage.__signature__ = signature(NewMessage.__init__).replace(
     parameters=list(signature(NewMessage.__init__).parameters.values())[1:]
 )
-
-
-def keyed(messages: Sequence[NewMessage], named: int | None) -> list[NewMessage]:
-    """Return messages with a generated unique key, of a shard or none, where they have none."""
-    return [
-        each if each.uniq_key else each.model_copy(update={"uniq_key": unique_keys.generate(named)})
-        for each in messages
-    ]

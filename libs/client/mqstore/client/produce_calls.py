@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from mqstore.client import contract
 from mqstore.client.checksums import crc32c
-from mqstore.client.new_message import NewMessage, keyed
+from mqstore.client.methods import sends
 from mqstore.client.requests import Call, call, given
-from mqstore.wire.produce import BATCH_TYPE, PRODUCE, Durability, ProduceReply
+from mqstore.wire import unique_keys
+
+if TYPE_CHECKING:
+    from mqstore.client.new_message import NewMessage
+    from mqstore.wire.produce import Durability, ProduceReply
 
 
 def produce(
@@ -28,7 +33,7 @@ def produce(
     ``uniq_key``, the call may be retried after a lost reply: no message is stored twice. With
     ``patience_s`` the client retries for so many seconds, and generates missing keys.
     """
-    if isinstance(messages, NewMessage):
+    if not isinstance(messages, Sequence):
         messages = [messages]
     with_keys: Callable[[int | None], Call[ProduceReply]] | None = None
     if patience_s and not all(each.uniq_key for each in messages):
@@ -41,7 +46,7 @@ def produce(
     if durability is not None:
         body["durability"] = durability
     return call(
-        PRODUCE,
+        contract.produce.PRODUCE,
         at={"topic": topic},
         params=given(shard=shard),
         json=body,
@@ -79,9 +84,9 @@ def produce_batch(
     that a duplicate is found.
     """
     checksum = str(crc32c(batch))
-    headers = {"content-type": BATCH_TYPE, "x-mqstore-crc32c": checksum}
+    headers = {"content-type": contract.produce.BATCH_TYPE, "x-mqstore-crc32c": checksum}
     return call(
-        PRODUCE,
+        contract.produce.PRODUCE,
         at={"topic": topic},
         params=given(queueId=queue_id, durability=durability, shard=shard),
         content=batch,
@@ -91,5 +96,20 @@ def produce_batch(
     )
 
 
+def keyed(messages: Sequence[NewMessage], named: int | None) -> list[NewMessage]:
+    """Return messages with a generated unique key, of a shard or none, where they have none."""
+    return [
+        each if each.uniq_key else each.model_copy(update={"uniq_key": unique_keys.generate(named)})
+        for each in messages
+    ]
+
+
 def _shard_of(reply: ProduceReply) -> int | None:
     return reply.messages[-1].shard if reply.messages else None
+
+
+class ProduceCalls:
+    """Methods of both clients."""
+
+    produce = sends(produce)
+    produce_batch = sends(produce_batch)

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from mqstore.client import contract
 from mqstore.client.checksums import crc32c
+from mqstore.client.methods import sends
 from mqstore.client.requests import Call, call, document
 from mqstore.wire.operation import Nothing
-from mqstore.wire.rebuilds import (
-    BEGIN_REBUILD,
-    GIVE_UP_REBUILD,
-    PLAN_REBUILD,
-    PUBLISH_REBUILD,
-    REBUILDS,
-    RENEW_REBUILD,
-    SEND_PART,
-    IndexPart,
-    IndexRebuild,
-    IndexRebuilds,
-    PublishedIndex,
-)
+
+if TYPE_CHECKING:
+    from mqstore.wire.rebuilds import IndexPart, IndexRebuild, IndexRebuilds, PublishedIndex
 
 _HEAD: Final = struct.Struct(">QII")
 _COUNT: Final = struct.Struct(">Q")
@@ -49,7 +41,7 @@ def begin_index_rebuild(
     The service rejects a format or sizes that differ from the store's.
     """
     body = document(
-        BEGIN_REBUILD,
+        contract.rebuilds.BEGIN_REBUILD,
         owner=owner,
         ttl_seconds=ttl_s,
         format=store_format,
@@ -57,13 +49,13 @@ def begin_index_rebuild(
         index_num=index_num,
         disk_ratio=disk_ratio,
     )
-    return call(BEGIN_REBUILD, json=body, wait_s=PLAN_WAIT_S)
+    return call(contract.rebuilds.BEGIN_REBUILD, json=body, wait_s=PLAN_WAIT_S)
 
 
 def renew_index_rebuild(rebuild: str, *, ttl_s: int = 60) -> Call[IndexRebuild]:
     """Renew the lease: it then expires ``ttl_s`` seconds from now."""
-    body = document(RENEW_REBUILD, ttl_seconds=ttl_s)
-    return call(RENEW_REBUILD, at={"rebuild": rebuild}, json=body)
+    body = document(contract.rebuilds.RENEW_REBUILD, ttl_seconds=ttl_s)
+    return call(contract.rebuilds.RENEW_REBUILD, at={"rebuild": rebuild}, json=body)
 
 
 def plan_index_rebuild(rebuild: str, plan: Mapping[str, Any]) -> Call[IndexRebuild]:
@@ -71,7 +63,9 @@ def plan_index_rebuild(rebuild: str, plan: Mapping[str, Any]) -> Call[IndexRebui
 
     ``plan`` has ``parts``, ``files``, ``starts`` and ``firsts``, as in the REST API.
     """
-    return call(PLAN_REBUILD, at={"rebuild": rebuild}, json=plan, wait_s=PLAN_WAIT_S)
+    return call(
+        contract.rebuilds.PLAN_REBUILD, at={"rebuild": rebuild}, json=plan, wait_s=PLAN_WAIT_S
+    )
 
 
 def send_index_part(
@@ -79,7 +73,7 @@ def send_index_part(
 ) -> Call[IndexPart]:
     """Send a whole part, as ``part_frames`` encodes it. A retry replaces the part."""
     return call(
-        SEND_PART,
+        contract.rebuilds.SEND_PART,
         at={"rebuild": rebuild, "part": part},
         content=frames,
         headers={"content-type": "application/octet-stream"},
@@ -89,17 +83,17 @@ def send_index_part(
 
 def publish_index_rebuild(rebuild: str) -> Call[PublishedIndex]:
     """Replace the index by the staged files. A retry waits for the first and has its reply."""
-    return call(PUBLISH_REBUILD, at={"rebuild": rebuild}, wait_s=PUBLISH_WAIT_S)
+    return call(contract.rebuilds.PUBLISH_REBUILD, at={"rebuild": rebuild}, wait_s=PUBLISH_WAIT_S)
 
 
 def end_index_rebuild(rebuild: str) -> Call[Nothing]:
     """Abort a rebuild: the staged files are removed, and the index is unchanged."""
-    return call(GIVE_UP_REBUILD, at={"rebuild": rebuild})
+    return call(contract.rebuilds.GIVE_UP_REBUILD, at={"rebuild": rebuild})
 
 
 def index_rebuilds() -> Call[IndexRebuilds]:
     """Return the rebuild in progress and the last one that ended."""
-    return call(REBUILDS)
+    return call(contract.rebuilds.REBUILDS)
 
 
 def part_frames(chunks: Iterable[tuple[int, bytes]]) -> Iterator[bytes]:
@@ -114,3 +108,15 @@ def part_frames(chunks: Iterable[tuple[int, bytes]]) -> Iterator[bytes]:
 
 def _frame(start: int, content: bytes) -> bytes:
     return _HEAD.pack(start, len(content), crc32c(content)) + content
+
+
+class RebuildCalls:
+    """Methods of both clients."""
+
+    begin_index_rebuild = sends(begin_index_rebuild)
+    renew_index_rebuild = sends(renew_index_rebuild)
+    plan_index_rebuild = sends(plan_index_rebuild)
+    send_index_part = sends(send_index_part)
+    publish_index_rebuild = sends(publish_index_rebuild)
+    end_index_rebuild = sends(end_index_rebuild)
+    index_rebuilds = sends(index_rebuilds)

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from mqstore.client import contract
+from mqstore.client.methods import sends
 from mqstore.client.requests import Call, call, document, given
-from mqstore.wire.topics import (
-    DELETE_TOPIC,
-    PUT_TOPIC,
-    TOPIC,
-    TOPICS,
-    ChangedTopic,
-    Topic,
-    TopicDeletion,
-    Topics,
-)
+
+if TYPE_CHECKING:
+    from mqstore.wire.topics import ChangedTopic, Topic, TopicDeletion, Topics
 
 
 def create_topic(topic: str, *, queues: int = 4, perm: int = 6) -> Call[ChangedTopic]:
     """Create a topic, or change its queues."""
-    body = document(PUT_TOPIC, queues=queues, perm=perm)
-    return call(PUT_TOPIC, at={"topic": topic}, json=body)
+    body = document(contract.topics.PUT_TOPIC, queues=queues, perm=perm)
+    return call(contract.topics.PUT_TOPIC, at={"topic": topic}, json=body)
 
 
 def change_topic(
@@ -44,7 +39,7 @@ def change_topic(
     returns what a change would hide, and changes nothing.
     """
     fields = document(
-        PUT_TOPIC,
+        contract.topics.PUT_TOPIC,
         queues=queues,
         read_queues=read_queues,
         write_queues=write_queues,
@@ -55,20 +50,30 @@ def change_topic(
         allow_unread=allow_unread,
         dry_run=dry_run,
     )
-    return call(PUT_TOPIC, at={"topic": topic}, json=fields)
+    return call(contract.topics.PUT_TOPIC, at={"topic": topic}, json=fields)
 
 
 def delete_topic(topic: str, *, dry_run: bool = False) -> Call[TopicDeletion]:
     """Delete a topic with its queues; its messages stay in the log until they expire."""
     params = {"dryRun": dry_run}
-    return call(DELETE_TOPIC, at={"topic": topic}, params=params)
+    return call(contract.topics.DELETE_TOPIC, at={"topic": topic}, params=params)
 
 
 def topic(name: str) -> Call[Topic]:
     """Return the settings of a topic."""
-    return call(TOPIC, at={"topic": name})
+    return call(contract.topics.TOPIC, at={"topic": name})
 
 
 def topics(*, limit: int | None = None, cursor: str | None = None) -> Call[Topics]:
     """List topics, by name, up to 1,000 at once; ``mqstore.client.every_page`` lists all."""
-    return call(TOPICS, params=given(limit=limit, cursor=cursor))
+    return call(contract.topics.TOPICS, params=given(limit=limit, cursor=cursor))
+
+
+class TopicCalls:
+    """Methods of both clients."""
+
+    create_topic = sends(create_topic)
+    topic = sends(topic)
+    topics = sends(topics)
+    change_topic = sends(change_topic)
+    delete_topic = sends(delete_topic)

@@ -3,36 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Literal
 
-from mqstore.client.new_message import NewMessage, keyed
+from mqstore.client import contract
+from mqstore.client.methods import sends
+from mqstore.client.produce_calls import keyed
 from mqstore.client.requests import Call, call, document, given
-from mqstore.wire.checks import (
-    PRODUCERS,
-    REGISTER_PRODUCER,
-    REMOVE_PRODUCER,
-    SECRET_HEADER,
-    TAKE_CHECKS,
-    Checks,
-    RegisteredProducer,
-    RegisteredProducers,
-)
 from mqstore.wire.operation import Nothing
-from mqstore.wire.transactions import (
-    BEGIN,
-    COMMIT,
-    RESOLVE,
-    ROLLBACK,
-    TRANSACTION,
-    TRANSACTIONS,
-    BegunTransaction,
-    NewHalf,
-    Transaction,
-    Transactions,
-    TransactionState,
-)
 
-_OF_HALVES: Final = frozenset(each.alias or name for name, each in NewHalf.model_fields.items())
+if TYPE_CHECKING:
+    from mqstore.client.new_message import NewMessage
+    from mqstore.wire.checks import Checks, RegisteredProducer, RegisteredProducers
+    from mqstore.wire.transactions import (
+        BegunTransaction,
+        Transaction,
+        Transactions,
+        TransactionState,
+    )
 
 
 def begin(
@@ -50,7 +37,7 @@ def begin(
     ``patience_s`` the client retries for so many seconds, and generates missing keys. Raises
     ValueError for a message with a delay level or an ordering key.
     """
-    if isinstance(messages, NewMessage):
+    if not isinstance(messages, Sequence):
         messages = [messages]
     if any(each.delay_level or each.delay_s or each.deliver_at for each in messages):
         raise ValueError("messages of a transaction cannot be delayed")
@@ -71,29 +58,30 @@ def begin(
                 patience_s=patience_s,
             )
 
+    known = {each.alias for each in contract.transactions.NewHalf.model_fields.values()}
     halves = [
-        {name: value for name, value in each.as_json().items() if name in _OF_HALVES}
+        {name: value for name, value in each.as_json().items() if name in known}
         for each in messages
     ]
     body = document(
-        BEGIN,
+        contract.transactions.BEGIN,
         producer_group=producer_group,
         topic=topic,
         messages=halves,
         check_immunity_seconds=check_immunity_s,
         shard=shard,
     )
-    return call(BEGIN, json=body, patience_s=patience_s, with_keys=with_keys)
+    return call(contract.transactions.BEGIN, json=body, patience_s=patience_s, with_keys=with_keys)
 
 
 def commit_transaction(transaction_id: str, *, reason: str = "") -> Call[Transaction]:
     """Commit a transaction: its messages are visible when this returns. May be retried."""
-    return call(COMMIT, at={"id": transaction_id}, json={"reason": reason})
+    return call(contract.transactions.COMMIT, at={"id": transaction_id}, json={"reason": reason})
 
 
 def rollback_transaction(transaction_id: str, *, reason: str = "") -> Call[Transaction]:
     """Roll a transaction back: no consumer receives its messages. May be retried."""
-    return call(ROLLBACK, at={"id": transaction_id}, json={"reason": reason})
+    return call(contract.transactions.ROLLBACK, at={"id": transaction_id}, json={"reason": reason})
 
 
 def resolve_transaction(
@@ -101,7 +89,7 @@ def resolve_transaction(
 ) -> Call[Transaction]:
     """Decide a transaction by hand, one that was set aside too. Needs the role admin."""
     return call(
-        RESOLVE,
+        contract.transactions.RESOLVE,
         at={"id": transaction_id},
         json={"decision": decision, "reason": reason},
     )
@@ -109,7 +97,7 @@ def resolve_transaction(
 
 def transaction(transaction_id: str) -> Call[Transaction]:
     """Return a transaction with its history."""
-    return call(TRANSACTION, at={"id": transaction_id})
+    return call(contract.transactions.TRANSACTION, at={"id": transaction_id})
 
 
 def transactions(
@@ -122,7 +110,7 @@ def transactions(
 ) -> Call[Transactions]:
     """List transactions, oldest first; without a state, the pending and set-aside ones."""
     params = given(state=state, group=group, olderThan=older_than_s, limit=limit, cursor=cursor)
-    return call(TRANSACTIONS, params=params)
+    return call(contract.transactions.TRANSACTIONS, params=params)
 
 
 def take_checks(
@@ -132,8 +120,10 @@ def take_checks(
 
     Waits up to ``wait_s`` seconds for the first one.
     """
-    body = document(TAKE_CHECKS, producer_group=producer_group, max=max_checks, wait=wait_s)
-    return call(TAKE_CHECKS, json=body, wait_s=wait_s)
+    body = document(
+        contract.checks.TAKE_CHECKS, producer_group=producer_group, max=max_checks, wait=wait_s
+    )
+    return call(contract.checks.TAKE_CHECKS, json=body, wait_s=wait_s)
 
 
 def register_producer(
@@ -144,15 +134,17 @@ def register_producer(
     Renew it under the same secret before ``lease_s`` is over. ``mqstore.client.callbacks`` checks
     the signatures.
     """
-    body = document(REGISTER_PRODUCER, url=url, secret=secret, lease_seconds=lease_s)
-    return call(REGISTER_PRODUCER, at={"group": group, "name": name}, json=body)
+    body = document(
+        contract.checks.REGISTER_PRODUCER, url=url, secret=secret, lease_seconds=lease_s
+    )
+    return call(contract.checks.REGISTER_PRODUCER, at={"group": group, "name": name}, json=body)
 
 
 def remove_producer(group: str, name: str, secret: str | None = None) -> Call[Nothing]:
     """Remove a producer: it is no longer called back. Needs the ``secret`` of its registration, or
     the role admin."""
-    headers = {} if secret is None else {SECRET_HEADER: secret}
-    return call(REMOVE_PRODUCER, at={"group": group, "name": name}, headers=headers)
+    headers = {} if secret is None else {contract.checks.SECRET_HEADER: secret}
+    return call(contract.checks.REMOVE_PRODUCER, at={"group": group, "name": name}, headers=headers)
 
 
 def producers(
@@ -160,4 +152,19 @@ def producers(
 ) -> Call[RegisteredProducers]:
     """List the producers that are called back, up to 1,000 at once. Needs the role admin."""
     params = given(group=group, limit=limit, cursor=cursor)
-    return call(PRODUCERS, params=params)
+    return call(contract.checks.PRODUCERS, params=params)
+
+
+class TransactionCalls:
+    """Methods of both clients."""
+
+    begin = sends(begin)
+    commit_transaction = sends(commit_transaction)
+    rollback_transaction = sends(rollback_transaction)
+    resolve_transaction = sends(resolve_transaction)
+    transaction = sends(transaction)
+    transactions = sends(transactions)
+    take_checks = sends(take_checks)
+    register_producer = sends(register_producer)
+    remove_producer = sends(remove_producer)
+    producers = sends(producers)
