@@ -12,10 +12,11 @@ from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
 from docs.generate.markdown import code, see, table
-from mqstore.service.settings import Settings
+from mqstore.service.settings_routes import NOT_OF_USERS
 from mqstore.storage import StoreConfig
+from mqstore.storage.settings import ServiceSettings
 
-MODELS: Final[dict[str, type[BaseModel]]] = {"services": Settings, "store": StoreConfig}
+MODELS: Final[dict[str, type[BaseModel]]] = {"services": ServiceSettings, "store": StoreConfig}
 UNITS: Final = {
     "Bytes": "bytes",
     "Hours": "h",
@@ -25,9 +26,6 @@ UNITS: Final = {
     "Seconds": "s",
 }
 """The first word of a description, where it is a unit."""
-_BY_HAND: Final = {"store_config", "listen_fd", "parent_pid"}
-"""No settings of users: the other model, and what `mqstore run` gives its children."""
-
 
 PAGES: Final = {
     "enable_calc_filter_bit_map": "concepts/consumers.md#filters",
@@ -72,7 +70,7 @@ def settings(of: str) -> str:
 
 def names(model: type[BaseModel]) -> list[str]:
     """The fields that users set."""
-    return [name for name in model.model_fields if name not in _BY_HAND]
+    return [name for name in model.model_fields if name not in NOT_OF_USERS]
 
 
 def descriptions(model: type[BaseModel]) -> dict[str, str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.service.configuration_error import ConfigurationError
-from mqstore.service.settings import Settings, load, split_address
+from mqstore.service.settings import load, split_address
 from mqstore.storage import setting_names
 from mqstore.storage.settings import BROKER_SETTINGS
 from mqstore.wire import environment
@@ -136,11 +136,6 @@ def test_variables_of_other_programs_of_the_project_are_no_settings_and_no_mista
     ):
         monkeypatch.setenv(f"MQSTORE_{name}", "x")
     assert load() == load()
-
-
-def test_the_names_that_jobs_and_commands_know_are_those_of_the_services() -> None:
-    fields = {name for name in Settings.model_fields if name != "store_config"}
-    assert fields | {"store_path_root_dir"} == setting_names.OF_SERVICES
 
 
 def test_the_variables_of_a_client_are_no_misspelt_settings() -> None:

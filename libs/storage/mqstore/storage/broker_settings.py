@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from mqstore.storage.setting_names import fold, is_setting
+from mqstore.storage.config import StoreConfig
+from mqstore.storage.service_settings import ServiceSettings
+from mqstore.storage.setting_names import fields_by_name, fold, is_setting
 
 # Every property that a broker, its embedded controller or a name server of 4.9.7 or 5.4.0 sets from
 # its file: the setters of BrokerConfig, NettyServerConfig, NettyClientConfig, MessageStoreConfig,
@@ -183,42 +185,12 @@ _SLAVE: Final = (
     "the file is a slave's, whose store is a copy of its master's: name its master in "
     "haMasterAddress to follow it, or use the master's file on the master's store"
 )
-_BOOLEAN_NAMES: Final = """
-aclEnable allAckInSyncStateSet authenticationEnabled authorizationEnabled
-autoCreateSubscriptionGroup autoCreateTopicEnable cleanFileForciblyEnable
-clearRetryTopicWhenDeleteTopic duplicationEnable enableCalcFilterBitMap enableConsumeQueueExt
-enableControllerMode enableDLegerCommitLog enableLmq enableMultiDispatch enabledAppendPropCRC
-fastFailIfNoBufferInStorePool filterSupportRetry haFlowControlEnable indexFileWriteEnable
-indexRocksDBEnable messageIndexEnable popConsumerKVServiceEnable priorityOrderAsc
-rejectTransactionMessage
-rocksdbCQDoubleWriteEnable syncFromLastFile timerInterceptDelayLevel timerRocksDBEnable
-timerStopDequeue timerStopEnqueue timerWheelEnable timerWheelSnapshotFlush transRocksDBEnable
-transientStorePoolEnable useStaticSubscription warmMapedFileEnable
-"""
-_BOOLEANS: Final = frozenset(_BOOLEAN_NAMES.split())
 _LONG_NAMES: Final = """
 brokerId filterDataCleanTimeSpan flushDelayOffsetInterval haMaxTimeSlaveNotCatchup
 maxHaTransferByteInSecond osPageCacheBusyTimeOutMills transactionCheckInterval transactionTimeOut
 """
 _LONGS: Final = frozenset(_LONG_NAMES.split())
-_INTEGER_NAMES: Final = """
-brokerPermission cleanResourceInterval commitCommitLogLeastPages commitCommitLogThoroughInterval
-commitIntervalCommitLog defaultTopicQueueNums deleteCommitLogFilesInterval
-deleteConsumeQueueFilesInterval deleteFileBatchMax destroyMapedFileIntervalForcibly
-diskMaxUsedSpaceRatio diskSpaceCleanForciblyRatio diskSpaceWarningLevelRatio
-expectConsumerNumUseFilter fileReservedTime flushCommitLogLeastPages flushCommitLogThoroughInterval
-flushConsumeQueueLeastPages flushConsumeQueueThoroughInterval flushConsumerOffsetInterval
-flushIntervalCommitLog flushIntervalConsumeQueue flushLeastPagesWhenWarmMapedFile
-haHousekeepingInterval haListenPort haMaxGapNotInSync haSendHeartbeatInterval haSlaveFallbehindMax
-haTransferBatchSize inSyncReplicas listenPort mappedFileSizeCommitLog mappedFileSizeConsumeQueue
-mappedFileSizeConsumeQueueExt maxErrorRateOfBloomFilter maxHashSlotNum maxIndexNum
-maxLmqConsumeQueueNum maxMessageSize maxMsgsNumBatch minInSyncReplicas redeleteHangedFileInterval
-replicasPerDiskPartition slaveTimeout syncFlushTimeout timerPrecisionMs transactionCheckMax
-transientStorePoolSize
-"""
-_INTEGERS: Final = frozenset(_INTEGER_NAMES.split())
-"""Settings that mqstore reads or refuses, by the type that a broker has for them; the others that
-it reads are strings."""
+"""Settings that a broker reads as integers of 64 bits; of 32 bits are the other integers."""
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 _SPACE: Final = "".join(map(chr, range(0x21)))
 """Characters that Java removes from both ends of a string."""
@@ -431,3 +403,18 @@ def _misread(name: str, value: str) -> str | None:
 
 
 _READ_BY_US: Final = frozenset(name for name in NAMES if is_setting(name) or name in _HANDLED)
+_FIELDS: Final = {**ServiceSettings.model_fields, **StoreConfig.model_fields}
+_FIELD_NAMES: Final = fields_by_name(_FIELDS)
+
+
+def _type_of(name: str) -> object:
+    """The type of a setting that mqstore reads, or of the value that it takes without a word."""
+    field = _FIELD_NAMES.get(fold(name))
+    if field is not None:
+        return _FIELDS[field].annotation
+    harmless = _HANDLED[name].harmless[0]
+    return bool if harmless in ("true", "false") else int if harmless.isdecimal() else str
+
+
+_BOOLEANS: Final = frozenset(name for name in _READ_BY_US if _type_of(name) is bool)
+_INTEGERS: Final = frozenset(name for name in _READ_BY_US if _type_of(name) is int) - _LONGS

@@ -10,11 +10,9 @@ from mqstore.storage.system.open_files import raise_open_files_limit
 from mqstore.storage.system.overlay_files import PrivateBase
 from mqstore.storage.system.posix_files import PosixFileSystem
 from mqstore.storage.system.threads import production_seams
-from mqstore.storage.system.umask import PRIVATE as PRIVATE_UMASK
 from mqstore.storage.system.umask import restrict_new_files
 
 __all__ = [
-    "PRIVATE_UMASK",
     "FileSystem",
     "PosixFileSystem",
     "PrivateBase",

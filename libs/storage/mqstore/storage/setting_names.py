@@ -16,31 +16,9 @@ from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 
 from mqstore.storage.config import StoreConfig
+from mqstore.storage.service_settings import ServiceSettings
 
 ENV_PREFIX: Final = "MQSTORE_"
-_NAMES_OF_SERVICES: Final = """
-access_log all_ack_in_sync_state_set broker_cluster_name broker_name broker_role callback_ca
-callback_hosts callback_http callback_ports callback_timeout_s config_file coordinator_port
-coordinator_url cors_allowed_origins election_lease election_lease_duration
-election_renewal_deadline election_retry_interval filter_support_retry founding_replica
-ha_allowed_slaves ha_flow_control_enable ha_flush_disk_type ha_housekeeping_interval ha_listen_port
-ha_master_address ha_max_time_slave_not_catchup ha_send_heartbeat_interval ha_slave_fallbehind_max
-ha_tls_ca ha_tls_cert ha_tls_key ha_transfer_batch_size host in_sync_replicas listen_fd listen_port
-log_format log_level master_address max_answer_bytes max_batch_count max_client_share
-max_connections max_ha_transfer_byte_in_second max_header_size max_inflate_ratio max_inflated_size
-max_open_polls max_pending_bytes max_pending_queries max_request_size max_requests metrics_lags_max
-metrics_topics_max min_in_sync_replicas parent_pid query_port query_threads
-read_up_to_confirmed_offset receive_timeout_s replica_host replica_name replica_names replica_pods
-replica_secret_file replicas_file retention segment_transfer_rate send_timeout_s shard
-shard_namespace shard_stateful_set shard_timeout_s shards_file shutdown_timeout_s slave_timeout
-store store_format store_host store_id store_path_commit_log store_path_root_dir store_umask
-sync_from_last_file termination_message_path tls_cert tls_client_ca tls_key token_admin
-token_consume token_produce token_system tokens_dir transaction_check_interval transaction_check_max
-transaction_time_out upstream_ca writer_port writer_url
-"""
-OF_SERVICES: Final = frozenset(_NAMES_OF_SERVICES.split())
-"""Settings of the services, as environment and file name them; a test compares them with
-``mqstore.service.settings``, which the engine and the jobs may not import."""
 OF_CLIENTS: Final = frozenset({"token", "token_file", "ca", "context", "output", "query_url"})
 """Variables that ``mqstore`` commands and jobs take in place of an option, and those of
 ``Client.from_env``."""
@@ -74,9 +52,14 @@ def _spellings(fields: Mapping[str, FieldInfo]) -> Iterator[tuple[str, str]]:
         yield from ((name, choice) for choice in choices if isinstance(choice, str))
 
 
-OF_STORE: Final = frozenset(spelling for _, spelling in _spellings(StoreConfig.model_fields))
-"""Settings of the store, with RocketMQ's older spellings."""
-_SETTINGS: Final = {fold(name): name for name in OF_SERVICES | OF_STORE}
+_MODELS: Final = (ServiceSettings, StoreConfig)
+_SETTINGS: Final = {
+    fold(spelling): spelling
+    for model in _MODELS
+    for name, spelling in _spellings(model.model_fields)
+    if name != "store_config"
+}
+"""All settings by their folded names, with RocketMQ's older spellings."""
 _VARIABLES: Final = _SETTINGS | {fold(name): name for name in OF_CLIENTS}
 
 

@@ -8,6 +8,7 @@ from mqstore.storage.broker_settings import lacks as broker_lacks
 from mqstore.storage.broker_settings import refusals as broker_refusals
 from mqstore.storage.config import FlushDiskType
 from mqstore.storage.delay_levels import DelayLevels
+from mqstore.storage.service_settings import ServiceSettings
 from mqstore.storage.setting_names import (
     ENV_PREFIX,
     fields_by_name,
@@ -24,6 +25,7 @@ __all__ = [
     "ENV_PREFIX",
     "DelayLevels",
     "FlushDiskType",
+    "ServiceSettings",
     "broker_lacks",
     "broker_refusals",
     "fields_by_name",

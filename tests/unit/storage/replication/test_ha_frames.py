@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from mqstore.storage.formats import crc32c
 from mqstore.storage.replication import ha_frames
 from mqstore.storage.replication.ha_frames import (
-    BODY_SIZE_MAX,
     CHECKSUM,
     FETCH_SIZE_MAX,
     HEADER,
@@ -32,6 +31,7 @@ from mqstore.storage.replication.ha_frames import (
     encode_tables,
     encode_tables_report,
 )
+from mqstore.storage.service_settings import HA_BODY_SIZE_MAX
 
 OFFSETS = st.integers(0, (1 << 63) - 1)
 FRAMES = st.lists(st.tuples(OFFSETS, st.binary(max_size=100)), max_size=8)
@@ -70,7 +70,7 @@ def test_the_newest_whole_report_counts(offsets: list[int], cuts: list[int]) -> 
 
 
 @pytest.mark.parametrize(
-    "header", [HEADER.pack(-1, 0), HEADER.pack(0, -1), HEADER.pack(0, BODY_SIZE_MAX + 1)]
+    "header", [HEADER.pack(-1, 0), HEADER.pack(0, -1), HEADER.pack(0, HA_BODY_SIZE_MAX + 1)]
 )
 def test_a_frame_that_the_protocol_does_not_have_is_an_error(header: bytes) -> None:
     with pytest.raises(FrameInvalid):

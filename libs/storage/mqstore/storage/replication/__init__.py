@@ -23,7 +23,6 @@ from mqstore.storage.replication.follower_session import (
     LogDiverged,
 )
 from mqstore.storage.replication.ha_frames import (
-    BODY_SIZE_MAX,
     FETCH_SIZE_MAX,
     Frame,
     FrameCorrupt,
@@ -54,7 +53,6 @@ from mqstore.storage.replication.stores import Step
 from mqstore.storage.replication.table_copies import TableCopies
 
 __all__ = [
-    "BODY_SIZE_MAX",
     "DURATION_S",
     "FETCH_SIZE_MAX",
     "NONCE_SIZE",

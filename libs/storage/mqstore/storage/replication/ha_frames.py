@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from mqstore.storage._kernel import crc32c
+from mqstore.storage.service_settings import HA_BODY_SIZE_MAX
 
 REPORT: Final = struct.Struct(">q")
 HEADER: Final = struct.Struct(">qi")
@@ -40,8 +41,6 @@ TABLES_SIZE_MAX: Final = 256 << 20
 """Bytes of a text of tables at most, which a follower has in memory: some million topics."""
 TABLES_NONE: Final = -2
 """A report of version 0."""
-BODY_SIZE_MAX: Final = (4 << 20) - HEADER.size
-"""Maximum number of bytes of a frame's body: RocketMQ's slave reads frames into 4 MiB."""
 
 
 class FrameInvalid(Exception):
@@ -71,7 +70,7 @@ def encode_tables_report(version: int) -> bytes:
 
 def encode_header(offset: int, size: int) -> bytes:
     """Return the header of a frame whose body has ``size`` bytes of the log."""
-    assert 0 <= size <= BODY_SIZE_MAX
+    assert 0 <= size <= HA_BODY_SIZE_MAX
     return HEADER.pack(offset, size)
 
 
@@ -198,7 +197,7 @@ class FrameReader:
     """Reads a master's frames from a stream of bytes in pieces of any size.
 
     It keeps less than one frame, and less than one text of tables: its memory is bounded by
-    ``BODY_SIZE_MAX`` and ``TABLES_SIZE_MAX``.
+    ``HA_BODY_SIZE_MAX`` and ``TABLES_SIZE_MAX``.
     """
 
     def __init__(self, *, has_checksum: bool = False) -> None:
@@ -254,10 +253,10 @@ class FrameReader:
 
     @staticmethod
     def _require_valid(offset: int, size: int, *, is_ours: bool) -> None:
-        if (offset < 0 and not is_ours) or not 0 <= size <= BODY_SIZE_MAX:
+        if (offset < 0 and not is_ours) or not 0 <= size <= HA_BODY_SIZE_MAX:
             raise FrameInvalid(
                 f"the master sends {size} bytes at offset {offset}; a frame has an offset of 0 or "
-                f"more, and 0 to {BODY_SIZE_MAX} bytes"
+                f"more, and 0 to {HA_BODY_SIZE_MAX} bytes"
             )
 
     def _check(self, start: int, frame: Frame) -> None:
