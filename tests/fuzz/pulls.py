@@ -8,10 +8,11 @@ import msgspec
 
 from mqstore.service import message_views
 from mqstore.service.message_bodies import BodyForm
-from mqstore.storage._kernel import LogWindow, PulledQueue, PullLane, message_json
+from mqstore.storage._kernel import LogWindow, PulledQueue, PullLane, messages_json
 from mqstore.storage.codec.record import Record
+from tests.unit.service import message_model
 
-FORM = message_views.kernel_form(0, BodyForm())
+FORM = message_views.message_form(0, BodyForm())
 END = b"\r\n\r\n"
 
 
@@ -47,10 +48,8 @@ def pull(window: LogWindow, topic: bytes, queue_id: int, queue: OneFile) -> list
     return found
 
 
-def require_same_json(found: Record) -> None:
-    """Require that the kernel shows a record as the general way does, or not at all."""
-    assert FORM is not None
-    encoded = message_json(FORM, found)
-    assert encoded is None or encoded == msgspec.json.encode(
-        message_views.message(found, 0, BodyForm())
+def require_json(found: Record) -> None:
+    """Require that the kernel shows a record as the model does."""
+    assert messages_json(FORM, [found]) == msgspec.json.encode(
+        message_model.message(found, 0, BodyForm())
     )

@@ -177,7 +177,7 @@ class Records:
                 entries = self._queues.at_end(entry + bytes(QUEUE_ENTRY_SIZE))
                 queue = pulls.OneFile(entries, found.queue_offset, 1)
                 assert pulls.pull(window, *own[:2], queue) in ([], raw)
-        pulls.require_same_json(found)
+        pulls.require_json(found)
         _use(found)
 
     def _walk(self, view: memoryview) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mqstore.storage._kernel import LogWindow, Segment, Word, cover_blocks
+from mqstore.storage._kernel import LogWindow, MessageForm, Segment, Word, cover_blocks
+from mqstore.storage.codec.record import Record
 from mqstore.storage.layout import BLOCK_ENTRY_SIZE, BLOCK_HEADER_SIZE
 from mqstore.storage.metadata.block_files import blocks_of
 
@@ -34,3 +35,15 @@ def window_over(
         entries = None if covered is None else entries_of(log, base, covered)
         window.add(Segment(memoryview(log), base, entries), 4, 0)
     return window
+
+
+def plain_form(shard: int = 0) -> MessageForm:
+    """The form of plain messages, with bodies and without names of flags."""
+    return MessageForm(
+        shard,
+        Record,
+        bodies=True,
+        flag_names=lambda _: b"[]",
+        host_text=str,
+        encode_rest=lambda _: b"{}",
+    )

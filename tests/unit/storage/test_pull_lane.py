@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 from mqstore.storage._kernel import (
     LANE_COUNT_MAX,
     LogWindow,
-    MessageForm,
     PulledQueue,
     PullLane,
     Segment,
 )
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Message
-from tests.unit.storage.log_windows import bounds
+from tests.unit.storage.log_windows import bounds, plain_form
 from tests.unit.storage.record_examples import log_of
 
 HOST = Host.parse("127.0.0.1", 10911)
@@ -123,7 +122,7 @@ def test_records_are_sent_with_their_bounds() -> None:
 def test_messages_are_sent_as_json_with_their_bounds() -> None:
     store = Store([b"a", b"b", b"c"])
     store.aim(0)
-    form = MessageForm(7, with_bodies=True, flag_names=lambda _: b"[]")
+    form = plain_form(7)
     fields, body = fields_of(store.pull(1, store.lane(form=form)))
     assert list(fields) == ["content-type", "content-length", "x-a", "x-request-id"]
     found = json.loads(body)
@@ -240,7 +239,7 @@ def test_a_reply_has_what_the_window_reads_whatever_changed(
     for changed in draw.draw(st.lists(st.sampled_from([store.entries, store.log]), max_size=2)):
         at = draw.draw(st.integers(0, len(changed) - 1))
         changed[at] ^= 1 << draw.draw(st.integers(0, 7))
-    form = MessageForm(0, with_bodies=True, flag_names=lambda _: b"[]") if is_json else None
+    form = plain_form() if is_json else None
     lane = store.lane(count, form=form)
     reply = store.pull(offset, lane)
     if reply is None:

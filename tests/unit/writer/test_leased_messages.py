@@ -1,15 +1,19 @@
-"""Leased messages in JSON: those that the kernel encodes are those of the general way."""
+"""Leased messages in JSON: those of the model, with their leases."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mqstore.service.message_bodies import BodyForm
 from mqstore.storage.codec import record
 from mqstore.storage.errors import RecordError
 from mqstore.storage.shared_groups import Delivered, DeliveredLot, Received
 from mqstore.writer.consumers.leased_messages import LeasedMessages
+from tests.unit.service import message_model
 from tests.unit.service.stored import stored
 from tests.unit.storage.record_examples import encoded_records
 
@@ -19,9 +23,25 @@ MESSAGES = LeasedMessages(3)
 
 def check(lots: list[DeliveredLot]) -> None:
     found = Received(lots=lots, expired=3, is_full=True)
-    general = LeasedMessages(3)
-    general._kernel_form = None
-    assert MESSAGES.encode("g", found, EXPIRES_MS) == general.encode("g", found, EXPIRES_MS)
+    expected = {
+        "group": "g",
+        "messages": [_model(each) for each in found.messages],
+        "unreadable": [],
+        "expired": 3,
+        "dead": 0,
+        "full": True,
+    }
+    assert MESSAGES.encode("g", found, EXPIRES_MS) == msgspec.json.encode(expected)
+
+
+def _model(found: Delivered) -> dict[str, Any]:
+    return {
+        **message_model.message(found.record, 3, BodyForm()),
+        "receipt": found.receipt,
+        "deliveryAttempt": found.attempt,
+        "sourceTopic": found.source_topic,
+        "leaseExpires": EXPIRES_MS,
+    }
 
 
 @given(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
 from mqstore.service import message_structs
 from mqstore.service.settings import Settings
+from mqstore.service.structs import part_of
 from mqstore.storage.errors import BodyNotInflatable
 from mqstore.storage.formats import Record, SysFlag
 from mqstore.storage.reads import compression_of, inflate
@@ -19,6 +20,8 @@ _UTF8_TAIL: Final = 3
 """Maximum number of bytes of an incomplete UTF-8 character at the end of a truncated body."""
 NESTING_MARGIN: Final = 100
 """JSON nesting levels left to the reply that surrounds a body shown as JSON."""
+_Shown: Final = part_of(message_structs.Message, lambda each: not each.required)
+"""The fields of a message that a reply may leave out: the body, and facts about it."""
 
 
 class BodyShape(StrEnum):
@@ -68,8 +71,14 @@ class BodyForm:
         """Whether compressed bodies are inflated."""
         return self.inflate is not None
 
-    def add_body(self, found: Record, view: message_structs.Message) -> None:
-        """Put the body of a record into its view."""
+    def encode(self, found: Record) -> bytes:
+        """Encode the body of a record, with the other fields of its message that a reply may leave
+        out."""
+        view = _Shown(checked_by=checked_by(found))  # type: ignore[call-arg]  # no other fields
+        self._add_body(found, view)
+        return msgspec.json.encode(view)
+
+    def _add_body(self, found: Record, view: message_structs.Message) -> None:
         body = found.body
         if found.sys_flag & SysFlag.COMPRESSED:
             body = self._describe_compression(found, view)
@@ -124,3 +133,8 @@ class BodyForm:
                 view.body = body[: error.start].decode()
             else:
                 view.body_base64 = base64.b64encode(body).decode()
+
+
+def checked_by(record: Record) -> Literal["record"] | None:
+    """Return `record` if only the record's own checks vouch for it, else None."""
+    return "record" if record.is_self_checked else None

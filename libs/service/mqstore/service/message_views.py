@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Final, TypeVar
 
 import msgspec
+from pydantic import BaseModel
 
 from mqstore.service import message_structs, problems
 from mqstore.service.message_bodies import BodyForm, BodyShape
 from mqstore.service.problems import Problem
+from mqstore.service.structs import part_of
 from mqstore.storage.formats import (
     KEY_SEPARATOR,
     TRANSACTION_MASK,
@@ -16,7 +18,11 @@ from mqstore.storage.formats import (
     Record,
     SysFlag,
 )
-from mqstore.storage.reads import MessageForm, Unreadable
+from mqstore.storage.reads import MessageForm, Unreadable, messages_json
+from mqstore.wire.messages import Message
+
+Model = TypeVar("Model", bound=BaseModel)
+
 
 _TRANSACTION_NAMES: Final = {
     0x4: "TRANSACTION_PREPARED",
@@ -41,58 +47,40 @@ _COMPRESSION_NAMES: Final = {
 }
 
 
-def message(record: Record, shard: int, form: BodyForm) -> message_structs.Message:
-    """Return the view of a record."""
-    view = message_structs.Message(**fields(record, shard))
-    form.add_body(record, view)
-    return view
+def message_form(shard: int, form: BodyForm) -> MessageForm:
+    """Return the form in which the kernel encodes messages of a shard."""
+    bodies: bool | None = None
+    if form.shape is BodyShape.NONE:
+        bodies = False
+    elif form.shape is BodyShape.AUTO and form.max_bytes is None and not form.inflates:
+        bodies = True
+    return MessageForm(
+        shard,
+        Record,
+        bodies=bodies,
+        flag_names=_flag_names_json,
+        host_text=host_text,
+        encode_rest=form.encode,
+    )
 
 
-def kernel_form(shard: int, form: BodyForm) -> MessageForm | None:
-    """Return the kernel's form of ``message``; None for a form of bodies that it does not have."""
-    if form.shape not in (BodyShape.AUTO, BodyShape.NONE) or form.inflates:
-        return None
-    with_bodies = form.shape is BodyShape.AUTO
-    if with_bodies and form.max_bytes is not None:
-        return None
-    return MessageForm(shard, with_bodies=with_bodies, flag_names=_flag_names_json)
+def message(record: Record, form: MessageForm) -> msgspec.Raw:
+    """Encode a record as a message of the contract."""
+    return msgspec.Raw(messages_json(form, [record]))
+
+
+def extended(record: Record, form: MessageForm, more: object) -> bytes:
+    """Encode a record as a message with the fields of ``more`` behind its own."""
+    return messages_json(form, [record])[:-1] + b"," + msgspec.json.encode(more)[1:]
+
+
+def fields_beside_message(struct: type[Model]) -> type[Model]:
+    """Derive a struct with the fields of another one that a message does not have."""
+    return part_of(struct, lambda each: each.name not in Message.model_fields)
 
 
 def _flag_names_json(sys_flag: int) -> bytes:
     return msgspec.json.encode(flag_names(sys_flag))
-
-
-def fields(record: Record, shard: int) -> dict[str, Any]:
-    """Return the fields of a record's view, by name, without its body."""
-    return {
-        "topic": record.topic,
-        "queue_id": record.queue_id,
-        "queue_offset": record.queue_offset,
-        "physical_offset": record.physical_offset,
-        "size": record.size,
-        "offset_msg_id": record.offset_message_id,
-        "uniq_key": record.uniq_key,
-        "tags": record.tags,
-        "keys": keys(record),
-        "properties": record.properties or {},
-        "flag": record.flag,
-        "sys_flag": record.sys_flag,
-        "sys_flag_names": flag_names(record.sys_flag),
-        "born_timestamp": record.born_timestamp_ms,
-        "born_host": host_text(record.born_host),
-        "store_timestamp": record.store_timestamp_ms,
-        "store_host": host_text(record.store_host),
-        "reconsume_times": record.reconsume_times,
-        "prepared_transaction_offset": record.prepared_transaction_offset,
-        "shard": shard,
-        "body_size": len(record.body),
-        "checked_by": checked_by(record),
-    }
-
-
-def checked_by(record: Record) -> Literal["record"] | None:
-    """Return `record` if only the record's own checks vouch for it, else None."""
-    return "record" if record.is_self_checked else None
 
 
 def keys(record: Record) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ tests/unit/service/test_structs.py checks that both decode the same documents al
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from inspect import getmembers, isclass
 from types import ModuleType, UnionType
@@ -77,6 +77,26 @@ def _struct_of(model: type[BaseModel]) -> type[msgspec.Struct]:
         found = Any if field.annotation is None else _converted(field.annotation, {model: struct})
         struct.__annotations__[name] = _constrained(found, field.metadata)
     return struct
+
+
+def part_of(
+    struct: type[Model], wanted: Callable[[msgspec.structs.FieldInfo], bool]
+) -> type[Model]:
+    """Derive a struct with some fields of another one, which ``struct_of`` returned. Its instances
+    have no other fields, whatever the type checker believes."""
+    of_all = msgspec.structs.fields(cast(type[msgspec.Struct], struct))
+    fields = [each for each in of_all if wanted(each)]
+    return cast(
+        type[Model],
+        msgspec.defstruct(
+            struct.__name__,
+            [(f.name, f.type) if f.required else (f.name, f.type, f.default) for f in fields],
+            kw_only=True,
+            rename={each.name: each.encode_name for each in fields},
+            omit_defaults=True,
+            gc=False,
+        ),
+    )
 
 
 def _converted(annotation: Any, known: dict[type[BaseModel], type[msgspec.Struct]]) -> Any:

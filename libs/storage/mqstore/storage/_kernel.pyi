@@ -128,7 +128,7 @@ from mqstore.storage.kernel.message_json import (
     leased_json as leased_json,
 )
 from mqstore.storage.kernel.message_json import (
-    message_json as message_json,
+    messages_json as messages_json,
 )
 from mqstore.storage.kernel.places import (
     PlaceWatch as PlaceWatch,

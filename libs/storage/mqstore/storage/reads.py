@@ -12,7 +12,7 @@ from mqstore.storage._kernel import (
     PullLane,
     TimeLane,
     leased_json,
-    message_json,
+    messages_json,
 )
 from mqstore.storage.admin.group_lag import GroupLag, GroupLags, QueueLag, TopicLag
 from mqstore.storage.codec.compression import compression_of, inflate
@@ -100,7 +100,7 @@ __all__ = [
     "hidden_topics_of",
     "inflate",
     "leased_json",
-    "message_json",
+    "messages_json",
     "parse_tags",
     "settled_of",
     "unknown_group",

@@ -12,22 +12,29 @@ from mqstore.query import replies, shard_search, store_cursor, views
 from mqstore.query.message_routes import FromTime, Limit, Order, PageCursor, ToTime
 from mqstore.query.routes import BodyOptions, body_options, json_reply
 from mqstore.query.service import QueryService
-from mqstore.service import problems
+from mqstore.service import message_views, problems
 from mqstore.service.app import Api, GroupName
 from mqstore.service.endpoint import Endpoint
 from mqstore.service.message_bodies import BodyForm
-from mqstore.service.message_views import fields
 from mqstore.service.problems import Problem
 from mqstore.storage import topic_names
 from mqstore.storage.errors import TopicUnknown
 from mqstore.storage.formats import Record, decode_cursor
-from mqstore.storage.reads import DeadLetter, DeadLetterQuery, first_open, settled_of, unknown_group
+from mqstore.storage.reads import (
+    DeadLetter,
+    DeadLetterQuery,
+    MessageForm,
+    first_open,
+    settled_of,
+    unknown_group,
+)
 from mqstore.storage.topic_names import DLQ_PREFIX
 from mqstore.wire import dead_letters as operations
 from mqstore.wire.base import INT64_MAX
 from mqstore.wire.limits import DEAD_LETTERS_DEFAULT, REASON_LENGTH_MAX
 
 TEXT_LENGTH_MAX: Final = 32_767
+_BesideMessage: Final = message_views.fields_beside_message(replies.DeadLetter)
 
 SourceTopic = Annotated[
     str | None,
@@ -110,9 +117,8 @@ class DeadLetterRoutes:
         if cursor is not None:
             start = decode_cursor(store_cursor.remove_store_id(cursor, store.id), repr(query))
         found = store.reader.scans.scan_from(query, start, limit=limit, max_bytes=max_bytes)
-        return msgspec.json.encode(
-            views.page(replies.DeadLetters, found, partial(self._view, form=form), store.id)
-        )
+        view = partial(_view, form=message_views.message_form(self._shard, form))
+        return msgspec.json.encode(views.page(replies.DeadLetters, found, view, store.id))
 
     def _require_group(self, group: str, topic: str) -> None:
         """Raises GroupUnknown for a group without dead letters and offsets."""
@@ -122,15 +128,14 @@ class DeadLetterRoutes:
             if group not in self._service.group_offsets().table.groups():
                 raise unknown_group(group) from None
 
-    def _view(self, found: Record, *, form: BodyForm) -> replies.DeadLetter:
-        letter = DeadLetter(found)
-        view = replies.DeadLetter(
-            **fields(found, self._shard),
-            source_topic=letter.source_topic,
-            origin_message_id=letter.origin_message_id,
-            reason=letter.reason,
-            delivery_attempts=letter.attempts,
-            dead_since=found.store_timestamp_ms,
-        )
-        form.add_body(found, view)
-        return view
+
+def _view(found: Record, *, form: MessageForm) -> msgspec.Raw:
+    letter = DeadLetter(found)
+    beside = _BesideMessage(  # type: ignore[call-arg]  # no other fields
+        source_topic=letter.source_topic,
+        origin_message_id=letter.origin_message_id,
+        reason=letter.reason,
+        delivery_attempts=letter.attempts,
+        dead_since=found.store_timestamp_ms,
+    )
+    return msgspec.Raw(message_views.extended(found, form, beside))

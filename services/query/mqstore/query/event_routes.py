@@ -182,11 +182,11 @@ class _Stream:
         return answer, self._encode_events(answer)
 
     def _encode_events(self, answer: KeyAnswer) -> bytes:
-        shard = self._service.settings.shard
+        form = message_views.message_form(self._service.settings.shard, self._form)
         found: list[tuple[int, bytes]] = []
         for record in answer.records:
             if self._wanted is None or self._wanted.matches(record):
-                shown = message_views.message(record, shard, self._form)
+                shown = message_views.message(record, form)
                 at = record.physical_offset
                 found.append((at, self._event("message", at + 1, shown)))
         for each in answer.unreadable:

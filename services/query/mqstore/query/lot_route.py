@@ -17,12 +17,11 @@ from mqstore.service import bodies, message_views
 from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint, Hot
 from mqstore.service.http import HotRequest, Reply, problem_of, refuse_unknown
-from mqstore.service.message_bodies import BodyForm
 from mqstore.service.message_structs import MessageIds
 from mqstore.service.problems import Problem
 from mqstore.storage.errors import MessageIdError, RecordError, StorageError
 from mqstore.storage.formats import Record
-from mqstore.storage.reads import MessageForm, by_message_ids, by_unique_keys, message_json
+from mqstore.storage.reads import MessageForm, by_message_ids, by_unique_keys
 from mqstore.wire import messages as operations
 from mqstore.wire.base import INT32_MAX
 
@@ -38,8 +37,7 @@ class _Lot:
     topic: str | None
     """The topic of unique keys; None for offset message ids."""
     max_bytes: int
-    form: BodyForm
-    kernel_form: MessageForm | None
+    form: MessageForm
 
 
 class LotRoute:
@@ -79,8 +77,7 @@ class LotRoute:
             spec.ids,
             spec.topic,
             service.reply_bytes_max(inflate=body_as.inflate),
-            form,
-            message_views.kernel_form(self._shard, form),
+            message_views.message_form(self._shard, form),
         )
         if shards.fans_out(request.scope):
             return await self._collect(request, lot)
@@ -107,12 +104,7 @@ class LotRoute:
         if isinstance(found, StorageError):
             problem = self._problem(found)
             return replies.MessageResult(id=message_id, problem=views.problem(problem))
-        encoded = lot.kernel_form and message_json(lot.kernel_form, found)
-        view: Any = (
-            message_views.message(found, self._shard, lot.form)
-            if encoded is None
-            else msgspec.Raw(encoded)
-        )
+        view: Any = message_views.message(found, lot.form)
         return replies.MessageResult(id=message_id, message=view)
 
     def _problem(self, error: StorageError) -> Problem:

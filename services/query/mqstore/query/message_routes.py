@@ -176,9 +176,7 @@ class MessageRoutes:
         if not given.keys() <= {"body"}:
             return None
         body = Parameters(given).body()
-        form = message_views.kernel_form(self._shard, BodyForm(body.shape, body.max_bytes))
-        if form is None:
-            return None
+        form = message_views.message_form(self._shard, BodyForm(body.shape, body.max_bytes))
         lane = MessageLane(form, max_bytes=LOOP_BYTES_MAX)
 
         def find(message_id: bytes, start: bytes, ending: bytes) -> bytes | None:
@@ -236,7 +234,7 @@ class MessageRoutes:
         place = self._service.reader.places.of(found)
         if place is None:
             raise RecordExpired(f"offset {found.physical_offset} expired while it was read")
-        return msgspec.json.encode(views.message_detail(found, self._shard, form, place))
+        return views.message_detail(found, self._shard, form, place)
 
     def _find(self, find: Callable[[], Record]) -> Record:
         """Return the record that ``find`` finds.

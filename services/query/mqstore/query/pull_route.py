@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
-
 from mqstore.query import views
 from mqstore.query.opened_store import OpenedStore
 from mqstore.query.parameters import Parameters, path_integer
@@ -146,9 +144,9 @@ class PullRoute:
         service, form = self._service, requested.form
         if self._is_filtered(requested) or requested.count > LANE_COUNT_MAX:
             return None
-        message_form = None if form is None else message_views.kernel_form(self._shard, form)
-        if form is not None and message_form is None:
+        if requested.inflates:
             return None
+        message_form = None if form is None else message_views.message_form(self._shard, form)
         lane = PullLane(
             requested.count,
             max_bytes=self._loop_bytes_max,
@@ -346,7 +344,7 @@ class PullRoute:
             answer.headers = self._headers(found)
         else:
             assert isinstance(found, Pull)
-            answer.body = msgspec.json.encode(views.pull(found, self._shard, requested.form))
+            answer.body = views.pull(found, self._shard, requested.form)
             answer.size = sum([each.size for each in found.records])
         return answer
 

@@ -19,6 +19,7 @@ from mqstore.service import message_views, shard_cursor
 from mqstore.service.app import Api, TopicName
 from mqstore.service.endpoint import Endpoint
 from mqstore.service.forwarding import ForwardedRequest, RelayedResponse
+from mqstore.service.message_bodies import checked_by
 from mqstore.service.shards import LocalReply, ShardReplies
 from mqstore.storage.formats import decode_message_id, segment_name
 from mqstore.storage.reads import Copy, GroupStand, MessageTraces, Trace
@@ -214,7 +215,7 @@ def _copy_view(copy: Copy, shard: int) -> replies.MessageCopy:
         segment=None if place is None else segment_name(place.segment),
         in_queue=entry is not None and entry.names_it,
         groups=tuple([_stand_view(each) for each in copy.stands]),
-        checked_by=message_views.checked_by(record),
+        checked_by=checked_by(record),
     )
 
 

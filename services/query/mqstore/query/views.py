@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
+
+import msgspec
 
 from mqstore.query import replies, store_cursor
 from mqstore.service.message_bodies import BodyForm
-from mqstore.service.message_views import fields, keys, message, unreadable
+from mqstore.service.message_views import (
+    extended,
+    fields_beside_message,
+    keys,
+    message,
+    message_form,
+    unreadable,
+)
 from mqstore.service.problems import Problem
 from mqstore.storage.formats import ExtUnit, Record, segment_name
-from mqstore.storage.reads import Entry, KeyAnswer, Pull, QueueRange, RecordPlace
+from mqstore.storage.reads import (
+    Entry,
+    KeyAnswer,
+    Pull,
+    QueueRange,
+    RecordPlace,
+    messages_json,
+)
 
 Page = TypeVar("Page")
 
+_BesideMessage: Final = fields_beside_message(replies.MessageDetail)
 
-def message_detail(
-    record: Record, shard: int, form: BodyForm, place: RecordPlace
-) -> replies.MessageDetail:
-    """Return the view of a record with its place in the store and its checksums."""
-    view = replies.MessageDetail(
-        **fields(record, shard),
+
+def message_detail(record: Record, shard: int, form: BodyForm, place: RecordPlace) -> bytes:
+    """Encode a ``MessageDetail``: a record with its place in the store and its checksums."""
+    beside = _BesideMessage(  # type: ignore[call-arg]  # no other fields
         segment=segment_name(place.segment),
         segment_position=place.position,
         queue_entry=queue_entry(record, place.entry, place.unit),
@@ -28,8 +43,7 @@ def message_detail(
             body_crc=record.body_crc, blocks=place.cover.value, covered_bytes=place.covered
         ),
     )
-    form.add_body(record, view)
-    return view
+    return extended(record, message_form(shard, form), beside)
 
 
 def problem(found: Problem) -> replies.LookupProblem:
@@ -80,10 +94,10 @@ def queue_entry(
     )
 
 
-def pull(found: Pull, shard: int, form: BodyForm) -> replies.Pull:
-    """Return the view of a pull."""
-    return replies.Pull(
-        messages=tuple([message(each, shard, form) for each in found.records]),
+def pull(found: Pull, shard: int, form: BodyForm) -> bytes:
+    """Encode a pull."""
+    reply = replies.Pull(
+        messages=(),
         unreadable=tuple([unreadable(each) for each in found.unreadable]),
         next=found.next_offset,
         min_offset=found.min_offset,
@@ -91,11 +105,14 @@ def pull(found: Pull, shard: int, form: BodyForm) -> replies.Pull:
         status=found.status.value,
         shard=shard,
     )
+    before, start, behind = msgspec.json.encode(reply).partition(b'{"messages":[')
+    return messages_json(message_form(shard, form), found.records, before + start, behind)
 
 
 def messages(found: KeyAnswer, shard: int, form: BodyForm, store_id: str) -> replies.Messages:
     """Return the view of a page of messages, with a cursor that names its store."""
-    return page(replies.Messages, found, lambda each: message(each, shard, form), store_id)
+    shown = message_form(shard, form)
+    return page(replies.Messages, found, lambda each: message(each, shown), store_id)
 
 
 def page(

@@ -8,17 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.storage._kernel import MessageForm, MessageLane, TimeLane
+from mqstore.storage._kernel import MessageLane, TimeLane
 from mqstore.storage.message_store import Durability
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
 from tests.page_cache import evict, is_in_memory
+from tests.unit.storage.log_windows import plain_form
 from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import message, open_store
 
 COUNT = 50
-FORM = MessageForm(0, with_bodies=True, flag_names=lambda _: b"[]")
+FORM = plain_form()
 
 
 def _filled(root: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from mqstore.storage._kernel import MessageForm, MessageLane, PullLane, set_copy_hook
+from mqstore.storage._kernel import MessageLane, PullLane, set_copy_hook
 from mqstore.storage.errors import StorageError, StoreNotOpen
 from mqstore.storage.lookup.answers import Pull, Slices
 from mqstore.storage.lookup.message_trace import MessageTraces
@@ -26,6 +26,7 @@ from mqstore.storage.store_reader import StoreReader
 from mqstore.storage.system.threads import production_seams
 from mqstore.storage.tables.config_tables import ConsumerOffsets, DelayOffsets
 from tests.long_runs import few_first
+from tests.unit.storage.log_windows import plain_form
 from tests.unit.storage.puts import put_message
 from tests.unit.storage.stores import CONFIG, abandon, message, open_store
 
@@ -128,7 +129,7 @@ def _in_a_lane(beside: Beside) -> list[bytes]:
 
 
 def _json_in_a_lane(beside: Beside) -> list[bytes]:
-    form = MessageForm(0, with_bodies=True, flag_names=lambda _: b"[]")
+    form = plain_form()
     lane = PullLane(COUNT, max_bytes=1 << 20, shard=0, sends_empty=True, form=form)
     beside.reader.queues.aim("T", 0, 0)
     queue = beside.reader.queues.pulled("T", 0)
@@ -143,7 +144,7 @@ def _json_in_a_lane(beside: Beside) -> list[bytes]:
 
 
 def _by_id_in_a_lane(beside: Beside) -> list[bytes]:
-    form = MessageForm(0, with_bodies=True, flag_names=lambda _: b"[]")
+    form = plain_form()
     lane, reader, own = MessageLane(form, max_bytes=1 << 18), beside.reader, beside.records[MIDDLE]
     reader.queues.aim("T", 0, 0)
     message_id = own.offset_message_id.encode()

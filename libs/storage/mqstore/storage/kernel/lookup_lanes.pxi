@@ -169,8 +169,7 @@ cdef class MessageLane:
         cdef Output out
         out.base, out.used, out.room = NULL, 0, 0
         try:
-            if not self.form.append_message(&out, p, r):
-                return None
+            self.form.append_message(&out, p, r, None)
             out.used -= 1  # the end of the object
             append_detail(&out, p, r, detail)
             return json_reply(&out, start, fields, ending)

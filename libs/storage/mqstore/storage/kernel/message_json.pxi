@@ -1,11 +1,12 @@
 # Messages as JSON ---------------------------------------------------------------------------------
 
-# The fields of ``replies.Message`` of the query service in their order, of a record with IPv4 hosts
-# and a body that is not compressed. Text is UTF-8, escaped as msgspec escapes it.
+# The fields of ``Message`` of the REST contract in their order. Text is UTF-8, escaped as msgspec
+# escapes it. Text that Java decodes by its own rules, and bodies that are compressed or shown in
+# another form, come from Python.
 
 
 cdef enum:
-    PROPERTIES_SHOWN = 64  # of a record; each name is compared with those before
+    PROPERTIES_SHOWN = 64  # compared with those before; more are shown from a dict
     BASE36_MAX = 13  # digits of 64 bits
 
 
@@ -22,16 +23,17 @@ cdef struct Shown:
     Text names[PROPERTIES_SHOWN]
     Text values[PROPERTIES_SHOWN]
     Text tags, keys, uniq_key  # NULL where there is none
+    void *odd  # a dict in place of names and values, or NULL
 
 
 cdef inline char *reserve(Output *out, int64_t more) except NULL:
     """Make room for ``more`` bytes; returns where they begin."""
     cdef char *base
-    if out.used + more > out.room:
-        base = <char *> realloc(out.base, 2 * (out.used + more))
+    if out.used + more >= out.room:  # also at first
+        base = <char *> realloc(out.base, 2 * (out.used + more) + 1)
         if base == NULL:
             raise MemoryError("no memory for a reply")
-        out.base, out.room = base, 2 * (out.used + more)
+        out.base, out.room = base, 2 * (out.used + more) + 1
     return out.base + out.used
 
 
@@ -120,7 +122,7 @@ cdef int append_base64(Output *out, const uint8_t *data, int64_t size) except -1
     return 0
 
 
-cdef int append_host(Output *out, Text name, const uint8_t *host) except -1:
+cdef int append_address(Output *out, Text name, const uint8_t *host) except -1:
     """Four bytes of address and four of port as ``address:port``."""
     cdef char *to
     cdef int i
@@ -149,7 +151,7 @@ cdef bint show_properties(Text text, Shown *shown) noexcept:
     cdef const uint8_t *equals
     cdef Text name, value
     cdef int i
-    shown.count = 0
+    shown.count, shown.odd = 0, NULL
     shown.tags.at = shown.keys.at = shown.uniq_key.at = NULL
     if text.length and not is_text(p, text.length):
         return False
@@ -200,15 +202,38 @@ cdef int append_keys(Output *out, Text keys) except -1:
     return append_byte(out, c"]")
 
 
+cdef Text text_in(dict found, str name) except *:
+    """NULL without that property."""
+    cdef Text text
+    value = found.get(name)
+    text.at, text.length = NULL, 0
+    return text if value is None else utf8_of(<str?> value)
+
+
+cdef int show_odd_properties(dict found, Shown *shown) except -1:
+    """Show decoded properties, which stay valid while ``found`` is kept."""
+    shown.odd = <void *> found
+    shown.uniq_key = text_in(found, UNIQ_TEXT)
+    shown.tags, shown.keys = text_in(found, TAGS_TEXT), text_in(found, KEYS_TEXT)
+    return 0
+
+
+cdef int append_property(Output *out, Text name, Text value) except -1:
+    if out.base[out.used - 1] != c"{":
+        append_byte(out, c",")
+    append_quoted(out, name)
+    append_byte(out, c":")
+    return append_quoted(out, value)
+
+
 cdef int append_properties(Output *out, const Shown *shown) except -1:
     cdef int i
     append_byte(out, c"{")
+    if shown.odd != NULL:
+        for name, value in (<dict> shown.odd).items():
+            append_property(out, utf8_of(name), utf8_of(value))
     for i in range(shown.count):
-        if i:
-            append_byte(out, c",")
-        append_quoted(out, shown.names[i])
-        append_byte(out, c":")
-        append_quoted(out, shown.values[i])
+        append_property(out, shown.names[i], shown.values[i])
     return append_byte(out, c"}")
 
 
@@ -240,13 +265,18 @@ cdef Text ATTEMPT = text_of(_attempt)
 @cython.final
 cdef class MessageForm:
     cdef int64_t shard
-    cdef bint with_bodies
-    cdef object flag_names  # of a SYSFLAG, as JSON
+    cdef type kind
+    cdef object bodies, flag_names, host_text, encode_rest
     cdef int32_t named_flag
     cdef bytes names  # of ``named_flag``
 
-    def __init__(self, int64_t shard, *, bint with_bodies, flag_names not None):
-        self.shard, self.with_bodies, self.flag_names = shard, with_bodies, flag_names
+    def __init__(
+        self, int64_t shard, type kind not None, *, bodies, flag_names not None,
+        host_text not None, encode_rest not None,
+    ):
+        check_kind(kind)
+        self.shard, self.kind, self.bodies = shard, kind, bodies
+        self.flag_names, self.host_text, self.encode_rest = flag_names, host_text, encode_rest
 
     cdef int append_flags(self, Output *out, int32_t sys_flag) except -1:
         if self.names is None or sys_flag != self.named_flag:
@@ -255,22 +285,31 @@ cdef class MessageForm:
         append(out, MESSAGE_TEXTS[M_FLAG_NAMES])
         return append(out, text_of(self.names))
 
-    cdef bint append_message(self, Output *out, const uint8_t *p, const Layout *r) except -1:
-        """Append the message of a checked record at ``p``; False for one that is not plain."""
+    cdef int append_message(
+        self, Output *out, const uint8_t *p, const Layout *r, StoredRecord record
+    ) except -1:
+        """Append the message of a checked record at ``p``; ``record`` may be None."""
         cdef Shown shown
+        cdef dict odd
+        cdef str topic
         cdef char *to
-        if r.sys_flag & (COMPRESSED | BORN_V6 | STORE_V6) or not is_plain_json(r.topic):
-            return False
-        if not show_properties(r.properties, &shown):
-            return False
         append(out, MESSAGE_TEXTS[M_TOPIC])
-        append_quoted(out, r.topic)
+        if is_text(r.topic.at, r.topic.length):
+            append_quoted(out, r.topic)
+        else:
+            topic = self.record_of(record, p, r).topic
+            append_quoted(out, utf8_of(topic))
+        if not show_properties(r.properties, &shown):
+            odd = self.record_of(record, p, r).properties or {}
+            shown.count = 0
+            show_odd_properties(odd, &shown)
         append_number(out, MESSAGE_TEXTS[M_QUEUE], <int32_t> get32(p + 12))
         append_number(out, MESSAGE_TEXTS[M_QUEUE_OFFSET], <int64_t> get64(p + 20))
         append_number(out, MESSAGE_TEXTS[M_OFFSET], <int64_t> get64(p + 28))
         append_number(out, MESSAGE_TEXTS[M_SIZE], r.size)
         append(out, MESSAGE_TEXTS[M_ID])
-        to = add_hex(reserve(out, 32), p + r.store_time_at + 8, 8)
+        to = reserve(out, 2 * MESSAGE_ID_MAX)
+        to = add_hex(to, p + r.store_time_at + 8, r.store_host_size)
         out.used = add_hex(to, p + 28, 8) - out.base
         append(out, MESSAGE_TEXTS[M_UNIQ_KEY])
         append_optional(out, shown.uniq_key)
@@ -282,19 +321,49 @@ cdef class MessageForm:
         append_properties(out, &shown)
         append_number(out, MESSAGE_TEXTS[M_FLAG], <int32_t> get32(p + 16))
         self.append_flags(out, <int32_t> r.sys_flag)
-        self.append_rest(out, p, r)
-        return True
-
-    cdef int append_rest(self, Output *out, const uint8_t *p, const Layout *r) except -1:
         append_number(out, MESSAGE_TEXTS[M_BORN], <int64_t> get64(p + 40))
-        append_host(out, MESSAGE_TEXTS[M_BORN_HOST], p + 48)
+        self.append_host(out, MESSAGE_TEXTS[M_BORN_HOST], p + 48, r.born_host_size)
         append_number(out, MESSAGE_TEXTS[M_STORED], <int64_t> get64(p + r.store_time_at))
-        append_host(out, MESSAGE_TEXTS[M_STORE_HOST], p + r.store_time_at + 8)
+        self.append_host(
+            out, MESSAGE_TEXTS[M_STORE_HOST], p + r.store_time_at + 8, r.store_host_size
+        )
         append_number(out, MESSAGE_TEXTS[M_RECONSUMED], <int32_t> get32(p + r.body_at - 16))
         append_number(out, MESSAGE_TEXTS[M_PREPARED], <int64_t> get64(p + r.body_at - 12))
         append_number(out, MESSAGE_TEXTS[M_SHARD], self.shard)
         append_number(out, MESSAGE_TEXTS[M_BODY_SIZE], r.body_size)
-        if self.with_bodies:
+        return self.append_rest(out, p, r, record)
+
+    cdef object record_of(self, StoredRecord record, const uint8_t *p, const Layout *r):
+        if record is not None:
+            return record
+        return record_in(
+            self.kind, PyBytes_FromStringAndSize(<const char *> p, r.size), 0, r, True
+        )
+
+    cdef int append_host(
+        self, Output *out, Text name, const uint8_t *host, uint32_t size
+    ) except -1:
+        cdef str text
+        if size == 8:
+            return append_address(out, name, host)
+        text = self.host_text(unpack_host(copy(host, size)))
+        append(out, name)
+        return append_quoted(out, utf8_of(text))
+
+    cdef int append_rest(
+        self, Output *out, const uint8_t *p, const Layout *r, StoredRecord record
+    ) except -1:
+        """Append the body, and the fields behind it."""
+        cdef bytes rest
+        if (
+            self.bodies is None or r.sys_flag & COMPRESSED
+            or record is not None and type(record) is not self.kind
+        ):
+            rest = self.encode_rest(self.record_of(record, p, r))
+            if PyBytes_GET_SIZE(rest) > 2:
+                append_byte(out, c",")
+                append_part(out, rest, 1, PyBytes_GET_SIZE(rest) - 1)
+        elif self.bodies:
             self.append_body(out, p + r.body_at, r.body_size)
         return append_byte(out, c"}")
 
@@ -307,17 +376,35 @@ cdef class MessageForm:
         append(out, MESSAGE_TEXTS[M_BODY])
         return append_quoted(out, text)
 
+    cdef int append_record(self, Output *out, StoredRecord record) except -1:
+        cdef Layout r
+        if parse(record.at, record.held(), -1, &r) != DEFECT_NONE:
+            raise ValueError("a record is shown with its body")
+        return self.append_message(out, record.at, &r, record)
 
-def message_json(MessageForm form not None, StoredRecord record not None):
-    cdef Layout r
+
+cdef inline int append_part(Output *out, bytes text, Py_ssize_t start, Py_ssize_t stop) except -1:
+    cdef Text part
+    part.at, part.length = bytes_of(text) + start, <uint32_t> (stop - start)
+    return append(out, part)
+
+
+def messages_json(
+    MessageForm form not None, list records not None, bytes before not None=b"",
+    bytes behind not None=b"",
+):
     cdef Output out
-    cdef bytes raw = record.raw
-    if inspect(bytes_of(raw), len(raw), -1, True, &r) != DEFECT_NONE:
-        return None
+    cdef StoredRecord record
+    cdef Py_ssize_t i
     out.base, out.used, out.room = NULL, 0, 0
     try:
-        if not form.append_message(&out, bytes_of(raw), &r):
-            return None
+        append(&out, text_of(before))
+        for i in range(len(records)):
+            record = records[i]
+            if i:
+                append_byte(&out, c",")
+            form.append_record(&out, record)
+        append(&out, text_of(behind))
         return PyBytes_FromStringAndSize(out.base, out.used)
     finally:
         free(out.base)
@@ -338,31 +425,26 @@ cdef inline char *add_base36(char *p, uint64_t value) noexcept:
     return p + BASE36_MAX - at
 
 
-cdef bint append_lot(
+cdef int append_lot(
     MessageForm form, Output *out, list records, list attempts, bytes start, bytes end, bytes rest
 ) except -1:
-    """Append messages with a comma behind each; False where one is not plain."""
-    cdef Layout r
+    """Append messages with a comma behind each."""
     cdef StoredRecord record
     cdef Py_ssize_t i
-    cdef Text receipt_start = text_of(start), receipt_end = text_of(end), ending = text_of(rest)
     for i in range(len(records)):
         record = records[i]
-        if parse(record.at, record.held(), -1, &r) != DEFECT_NONE:
-            return False
-        if not form.append_message(out, record.at, &r):
-            return False
+        form.append_record(out, record)
         out.used -= 1  # the brace
         append(out, RECEIPT)
-        append(out, receipt_start)
+        append(out, text_of(start))
         out.used = add_base36(reserve(out, BASE36_MAX), get64(record.at + 20)) - out.base
-        append(out, receipt_end)
+        append(out, text_of(end))
         append_number(
-            out, ATTEMPT, <int32_t> get32(record.at + r.body_at - 16) + <int64_t> attempts[i]
+            out, ATTEMPT, <int32_t> get32(record.at + record.body_at - 16) + <int64_t> attempts[i]
         )
-        append(out, ending)
+        append(out, text_of(rest))
         append_byte(out, c",")
-    return True
+    return 0
 
 
 def leased_json(
@@ -377,8 +459,7 @@ def leased_json(
         append(&out, text_of(before))
         begun = out.used
         for records, attempts, start, end, rest in lots:
-            if not append_lot(form, &out, records, attempts, start, end, rest):
-                return None
+            append_lot(form, &out, records, attempts, start, end, rest)
         out.used -= out.used > begun  # the last comma
         append(&out, text_of(behind))
         return PyBytes_FromStringAndSize(out.base, out.used)

@@ -1,36 +1,43 @@
 """Messages as JSON, as query shows them."""
 
 from collections.abc import Callable, Iterable
-from typing import final
+from typing import Any, final
 
 from mqstore.storage._kernel import R
-from mqstore.storage.kernel.read import StoredRecord
 
 @final
 class MessageForm:
     """How messages are shown. For one thread at a time."""
 
     def __init__(
-        self, shard: int, *, with_bodies: bool, flag_names: Callable[[int], bytes]
+        self,
+        shard: int,
+        kind: type[R],
+        *,
+        bodies: bool | None,
+        flag_names: Callable[[int], bytes],
+        host_text: Callable[[Any], str],
+        encode_rest: Callable[[R], bytes],
     ) -> None:
-        """``flag_names`` returns the names of a SYSFLAG's bits, as a list in JSON."""
+        """``bodies``: whether bodies are shown, as text where they are UTF-8, else as base64; None
+        where ``encode_rest`` shows them. It returns the fields behind bodySize as an object in
+        JSON, and is called also for compressed bodies, and for a record that is not of ``kind``.
+        ``flag_names`` returns the names of a SYSFLAG's bits, as a list in JSON; ``host_text``
+        returns a host of IPv6 as text."""
 
-def message_json(form: MessageForm, record: StoredRecord) -> bytes | None:
-    """Encode a record as the ``Message`` of the REST contract; its body as text where it is UTF-8,
-    else as base64.
-
-    None for a record that is not plain: damaged, compressed, with a host of IPv6, with properties
-    that are malformed UTF-8, repeat a name or are more than 64.
-    """
+def messages_json(
+    form: MessageForm, records: list[R], before: bytes = b"", behind: bytes = b""
+) -> bytes:
+    """Encode records as ``Message`` of the REST contract, with commas between them, between two
+    texts. Raises ValueError for a record without its body."""
 
 def leased_json(
     form: MessageForm,
     lots: Iterable[tuple[list[R], list[int], bytes, bytes, bytes]],
     before: bytes,
     behind: bytes,
-) -> bytes | None:
-    """Encode leased messages as ``LeasedMessage`` structs of the REST contract, with commas between
-    them, between two texts; None as ``message_json``.
+) -> bytes:
+    """Encode leased messages as ``LeasedMessage`` of the REST contract, as ``messages_json``.
 
     Each lot has records, and how often each was delivered beside its reconsumeTimes; the JSON of
     its receipts before and behind the offset; and the members behind the attempt, with the

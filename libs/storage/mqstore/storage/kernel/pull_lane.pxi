@@ -272,8 +272,7 @@ cdef class PullLane:
                 return False
             if i:
                 append_byte(out, c",")
-            if not self.form.append_message(out, <const uint8_t *> to, &r):
-                return False
+            self.form.append_message(out, <const uint8_t *> to, &r, None)
             to += run[i].size
         return True
 
