@@ -72,7 +72,7 @@ class OurSide:
         return self.engine.find(key).state
 
     def pending(self) -> list[str]:
-        return [each.key for each in self.engine.stories([State.PENDING], None, ALWAYS_MS)]
+        return [each.key for each in self.engine.snapshots([State.PENDING], None, ALWAYS_MS)]
 
     def newest_halves(self, key: str) -> list[StoredHalf]:
         """The newest copy of each of a transaction's half messages."""
@@ -102,7 +102,7 @@ class OurSide:
 
     def check_times(self) -> dict[str, int]:
         """Check times of each pending transaction."""
-        pending = self.engine.stories([State.PENDING], None, ALWAYS_MS)
+        pending = self.engine.snapshots([State.PENDING], None, ALWAYS_MS)
         return {each.key: each.check_times for each in pending}
 
     def visible(self) -> Counter[str]:

@@ -44,7 +44,7 @@ def _summary_of(copies: tuple[MessageCopy, ...]) -> list[tuple[str, str, str]]:
 
 MESSAGE = ("message", TOPIC, "stored")
 TRIED = [("delayed", "SCHEDULE_TOPIC_XXXX", "delivered"), ("retry", RETRY, "stored")]
-STORIES = {
+HISTORIES = {
     "good": [MESSAGE],
     "late": [MESSAGE, *TRIED],
     "bad": [MESSAGE, *TRIED * TRIES, ("dead-letter", DLQ, "stored")],
@@ -52,7 +52,9 @@ STORIES = {
 
 
 @mainly("5.4.0")
-def test_retries_and_dead_letters_are_one_messages_story(referee: Referee, tmp_path: Path) -> None:
+def test_retries_and_dead_letters_are_one_messages_history(
+    referee: Referee, tmp_path: Path
+) -> None:
     store = tmp_path / "store"
     lines = referee.consume(store, REQUEST)
     sent = {line["body"]: line for line in lines if line["t"] == "sent"}
@@ -60,15 +62,17 @@ def test_retries_and_dead_letters_are_one_messages_story(referee: Referee, tmp_p
     with query(store) as process, Client(process.url, process.url) as client:
         for body, line in sent.items():
             trace = client.trace(line["uniqKey"], topic=TOPIC).trace
-            _assert_story(trace, line, STORIES[body])
+            _assert_history(trace, line, HISTORIES[body])
             assert client.traces(TOPIC, f"k-{body}").traces == (trace,)
             for copy in trace.copies:
                 assert client.trace(copy.offset_msg_id).trace == trace
         assert client.lag(GROUP).dead_letters == 1
 
 
-def _assert_story(trace: Trace, sent: dict[str, Any], story: list[tuple[str, str, str]]) -> None:
-    assert _summary_of(trace.copies) == story
+def _assert_history(
+    trace: Trace, sent: dict[str, Any], history: list[tuple[str, str, str]]
+) -> None:
+    assert _summary_of(trace.copies) == history
     assert trace.complete
     first, *rest = trace.copies
     assert (first.offset_msg_id, first.origin_message_id) == (sent["offsetMsgId"], None)

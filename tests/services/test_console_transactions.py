@@ -1,4 +1,4 @@
-"""The console's page of transactions: lists, the story of one, and an operator's decision."""
+"""The console's page of transactions: lists, the history of one, and an operator's decision."""
 
 from __future__ import annotations
 
@@ -66,16 +66,16 @@ def test_undecided_transactions_are_listed_and_counted_by_group_and_age(
     expect(page.get_by_text("No transaction matches")).to_be_visible()
 
 
-def test_a_transaction_shows_its_story_and_its_text_is_no_markup(console: ConsolePage) -> None:
+def test_a_transaction_shows_its_history_and_its_text_is_no_markup(console: ConsolePage) -> None:
     console.enter("transactions", "consume", of="committed")
     page = console.page
     list_ = page.get_by_role("region", name="Transactions", exact=True).last
     list_.get_by_role("button").first.click()
-    story = page.get_by_role("region", name="Transaction", exact=True)
-    expect(story.get_by_text(f"paid {MARKUP}")).to_be_visible()
-    expect(story.get_by_text("Begun by billing")).to_be_visible()
-    expect(story.get_by_role("link", name="KEY-THAT-IS-DECIDED")).to_be_visible()
-    expect(story.get_by_role("button", name="Resolve")).to_have_count(0)
+    snapshot = page.get_by_role("region", name="Transaction", exact=True)
+    expect(snapshot.get_by_text(f"paid {MARKUP}")).to_be_visible()
+    expect(snapshot.get_by_text("Begun by billing")).to_be_visible()
+    expect(snapshot.get_by_role("link", name="KEY-THAT-IS-DECIDED")).to_be_visible()
+    expect(snapshot.get_by_role("button", name="Resolve")).to_have_count(0)
     expect(page.locator("main img")).to_have_count(0)
     assert console.serious_findings() == []
 
@@ -85,12 +85,12 @@ def test_a_reader_may_not_resolve_and_an_administrator_gives_a_reason(
 ) -> None:
     id_ = "0-KEY-OF-SHIPPING"
     console.enter("transactions", "consume", id=id_)
-    story = console.page.get_by_role("region", name="Transaction", exact=True)
-    expect(story.get_by_text("Begun by shipping")).to_be_visible()
-    expect(story.get_by_role("button", name="Resolve")).to_have_count(0)
+    snapshot = console.page.get_by_role("region", name="Transaction", exact=True)
+    expect(snapshot.get_by_text("Begun by shipping")).to_be_visible()
+    expect(snapshot.get_by_role("button", name="Resolve")).to_have_count(0)
     console.page.get_by_role("button", name="Log out").click()
     console.log_in(TOKENS["token_admin"])
-    story.get_by_role("button", name="Resolve").click()
+    snapshot.get_by_role("button", name="Resolve").click()
     dialog = console.page.get_by_role("dialog")
     dialog.get_by_role("button", name="Roll back").first.click()
     expect(dialog.get_by_text("No consumer gets the 1 message")).to_be_visible()
@@ -99,8 +99,8 @@ def test_a_reader_may_not_resolve_and_an_administrator_gives_a_reason(
     assert console.serious_findings() == []
     dialog.get_by_label("Reason").fill("the producer is gone")
     decide.click()
-    expect(story.get_by_text("Rolled back")).to_be_visible()
-    expect(story.get_by_text("the producer is gone")).to_be_visible()
+    expect(snapshot.get_by_text("Rolled back")).to_be_visible()
+    expect(snapshot.get_by_text("the producer is gone")).to_be_visible()
     with _client(pair.writer_url, pair.query_url, token=TOKENS["token_admin"]) as client:
         found = client.transactions(state="rolled-back").transactions
     assert [each.transaction_id for each in found] == [id_]
@@ -108,8 +108,8 @@ def test_a_reader_may_not_resolve_and_an_administrator_gives_a_reason(
 
 def test_an_unknown_transaction_says_so(console: ConsolePage) -> None:
     console.enter("transactions", id="0-NO-SUCH-KEY")
-    story = console.page.get_by_role("region", name="Transaction", exact=True)
-    expect(story.get_by_role("alert")).to_contain_text("NO-SUCH-KEY")
+    snapshot = console.page.get_by_role("region", name="Transaction", exact=True)
+    expect(snapshot.get_by_role("alert")).to_contain_text("NO-SUCH-KEY")
 
 
 def test_a_shard_that_is_down_is_named_and_nothing_overflows(

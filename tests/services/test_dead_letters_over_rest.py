@@ -68,14 +68,14 @@ def resend_all(client: Client, group: str, lot: int) -> list[ResentLetters]:
     return lots
 
 
-def test_a_dead_letter_is_listed_with_its_story(client: Client) -> None:
-    bury(client, "story", "tale", 1)
-    (letter,) = listed(client, "story")
+def test_a_dead_letter_is_listed_with_its_history(client: Client) -> None:
+    bury(client, "snapshot", "tale", 1)
+    (letter,) = listed(client, "snapshot")
     (first,) = client.pull("tale", 0).messages
     assert (letter.source_topic, letter.origin_message_id) == ("tale", first.offset_msg_id)
     assert (letter.reason, letter.delivery_attempts, letter.body) == ("no stock", 1, "tale 0")
     assert letter.dead_since == letter.store_timestamp
-    assert client.lag("story").dead_letters == 1
+    assert client.lag("snapshot").dead_letters == 1
 
 
 def test_dead_letters_are_paged_and_filtered(client: Client) -> None:

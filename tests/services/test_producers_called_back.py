@@ -91,7 +91,7 @@ def register(process: Process, name: str, port: int, host: str = "127.0.0.1") ->
     return httpx.put(f"{process.url}/v1/producers/billing/{name}", json=body, timeout=60)
 
 
-def story(process: Process, transaction: str) -> dict[str, Any]:
+def snapshot(process: Process, transaction: str) -> dict[str, Any]:
     url = f"{process.url}/v1/transactions/{transaction}"
     found: dict[str, Any] = httpx.get(url, timeout=60).json()
     return found
@@ -108,11 +108,11 @@ def test_a_producer_that_is_down_is_passed_over_and_the_answer_counts(
         kept, dropped = begin(process, "kept"), begin(process, "dropped")
         billing.decisions = {kept: "commit", dropped: "rollback"}
         assert register(process, "b-up", billing.port).json()["address"] == "127.0.0.1"
-        while (found := story(process, kept))["state"] == "pending":
+        while (found := snapshot(process, kept))["state"] == "pending":
             assert process.process.poll() is None
         assert (found["state"], found["why"], found["checksSent"]) == ("committed", "the books", 1)
         assert [(each["by"], each["answer"]) for each in found["checks"]] == [("b-up", "commit")]
-        while story(process, dropped)["state"] != "rolled-back":
+        while snapshot(process, dropped)["state"] != "rolled-back":
             assert process.process.poll() is None
         shown = httpx.get(f"{process.url}/v1/producers", timeout=60).json()["producers"]
         states = {each["name"]: (each["failures"] > 0, each["detail"]) for each in shown}
@@ -133,11 +133,11 @@ def test_one_that_does_not_know_is_checked_again_and_what_was_not_sent_is_not_co
         url = f"{process.url}/v1/producers"
         while not httpx.get(url, timeout=60).json()["producers"][0]["failures"]:
             assert process.process.poll() is None
-        assert story(process, transaction)["checksSent"] == 0
+        assert snapshot(process, transaction)["checksSent"] == 0
         register(process, "up", billing.port)
         assert billing.called.acquire(timeout=60)
         assert billing.called.acquire(timeout=60)
-        assert story(process, transaction)["checksSent"] >= 1
+        assert snapshot(process, transaction)["checksSent"] >= 1
         assert set(billing.checked) == {transaction}
         gone = [httpx.delete(f"{url}/billing/up", timeout=60).status_code for _ in range(2)]
         assert gone == [204, 404]
@@ -164,7 +164,7 @@ def test_a_producer_that_registered_at_one_coordinator_is_called_by_another_one(
             one.kill()
         transaction = begin(two, "called by another")
         billing.decisions = {transaction: "commit"}
-        while story(two, transaction)["state"] == "pending":
+        while snapshot(two, transaction)["state"] == "pending":
             assert two.process.poll() is None
         shown = httpx.get(f"{two.url}/v1/producers", timeout=60).json()["producers"]
         assert "b" in [each["name"] for each in shown]
@@ -185,7 +185,7 @@ def test_two_coordinators_call_a_producer_once_for_a_check(tmp_path: Path) -> No
         billing.decisions = dict.fromkeys(transactions, "rollback")
         assert register(two, "c", billing.port).status_code == 200
         for each in transactions:
-            while (found := story(two, each))["state"] == "pending":
+            while (found := snapshot(two, each))["state"] == "pending":
                 assert one.process.poll() is None
             assert found["checksSent"] == 1
         assert sorted(billing.checked) == sorted(transactions)

@@ -108,9 +108,11 @@ def test_a_transaction_is_begun_and_committed(with_coordinator: Run) -> None:
     script = "\n".join(TRANSACTION).replace("localhost:8083", run.coordinator_url)
     with run.client() as client:
         client.create_topic("orders", queues=4)
-    committed, story = _run(script.replace("curl ", "curl -sS ")).replace("}{", "}\n{").split("\n")
-    assert json.loads(committed)["state"] == json.loads(story)["state"] == "committed"
-    (half,) = json.loads(story)["halves"]
+    committed, snapshot = (
+        _run(script.replace("curl ", "curl -sS ")).replace("}{", "}\n{").split("\n")
+    )
+    assert json.loads(committed)["state"] == json.loads(snapshot)["state"] == "committed"
+    (half,) = json.loads(snapshot)["halves"]
     with run.client() as client:
         (found,) = client.messages_by_key("orders", half["uniqKey"]).messages
         assert found.body == "paid"

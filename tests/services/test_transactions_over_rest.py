@@ -93,9 +93,9 @@ def test_a_producer_takes_checks_of_its_group_and_they_are_counted(shard: Shard)
         taken = httpx.post(f"{one.url}/v1/checks", json=request, timeout=60).json()["transactions"]
         assert [(each["transactionId"], each["checksSent"]) for each in taken] == [(transaction, 1)]
         end(one, transaction, "commit")
-        story = httpx.get(f"{one.url}/v1/transactions/{transaction}", timeout=60).json()
-    assert [copy["checkTimes"] for copy in story["halves"]] == [0, 1]
-    assert all(copy["opOffset"] is not None for copy in story["halves"])
+        snapshot = httpx.get(f"{one.url}/v1/transactions/{transaction}", timeout=60).json()
+    assert [copy["checkTimes"] for copy in snapshot["halves"]] == [0, 1]
+    assert all(copy["opOffset"] is not None for copy in snapshot["halves"])
     assert shard.bodies() == ["a"]
 
 
@@ -247,9 +247,9 @@ def test_a_transaction_without_an_answer_is_set_aside_and_resolved_by_hand(
             client.resolve_transaction(begun, "commit", "the customer has paid")
         shard.restart_writer()
         with shard.coordinator() as two, Client(coordinator_url=two.url) as client:
-            story = client.transaction(begun)
-            assert (story.state, story.why) == ("committed", "the customer has paid")
-            assert [copy.check_times for copy in story.halves] == [0, 1, 2, 0, 1, 2]
+            snapshot = client.transaction(begun)
+            assert (snapshot.state, snapshot.why) == ("committed", "the customer has paid")
+            assert [copy.check_times for copy in snapshot.halves] == [0, 1, 2, 0, 1, 2]
             assert not client.transactions().transactions
         assert shard.bodies() == ["a", "b"]
 

@@ -15,15 +15,15 @@ from mqstore.service.transaction_structs import (
     SentCheck,
 )
 from mqstore.storage.errors import TransactionUnknown
-from mqstore.storage.transactions import CheckSent, State, Story, TransactionEngine
+from mqstore.storage.transactions import CheckSent, State, TransactionEngine, TransactionSnapshot
 from mqstore.writer.transactions.checks import Checks
 from mqstore.writer.transactions.producers import Producer, Producers, Target
 
 LONG_S = 30.0
 
 
-def story(key: str, group: str, checks: int = 0) -> Story:
-    return Story(key, State.PENDING, group, 1, 0, checks, (), None, "", ())
+def snapshot(key: str, group: str, checks: int = 0) -> TransactionSnapshot:
+    return TransactionSnapshot(key, State.PENDING, group, 1, 0, checks, (), None, "", ())
 
 
 class Engine:
@@ -41,9 +41,9 @@ class Engine:
 
     def lease(
         self, groups: Collection[str] | None, count: int, seconds: float | None = None
-    ) -> list[Story]:
+    ) -> list[TransactionSnapshot]:
         found = [
-            story(key, group)
+            snapshot(key, group)
             for group, keys in self.due.items()
             if groups is None or group in groups
             for key in keys
@@ -61,10 +61,10 @@ class Engine:
         self.counted += [(each.key, each.by, each.answer) for each in counted]
         return [each.key for each in counted]
 
-    def find(self, key: str) -> Story:
+    def find(self, key: str) -> TransactionSnapshot:
         if key == "forgotten":
             raise TransactionUnknown(key)
-        return story(key, "g", checks=1)
+        return snapshot(key, "g", checks=1)
 
     def release(self, keys: Iterable[str]) -> None:
         self.released += keys

@@ -24,15 +24,15 @@ from mqstore.storage.transactions import (
     DecisionResult,
     NewRecord,
     State,
-    Story,
     Taken,
     TransactionEngine,
+    TransactionSnapshot,
     Verdict,
 )
 from mqstore.writer.transactions import turns
 from mqstore.writer.transactions.turns import TURN_MAX, Turns
 
-STORY = Story("k", State.COMMITTED, "g", 1, 0, 0, (), 0, "", ())
+STORY = TransactionSnapshot("k", State.COMMITTED, "g", 1, 0, 0, (), 0, "", ())
 
 
 class Engine:
@@ -150,7 +150,7 @@ def test_each_caller_gets_its_own_result() -> None:
     async def act(made: Turns, engine: Engine) -> None:
         engine.unknown = {"no"}
         known, unknown = made.decide(commit("yes")), made.decide(commit("no"))
-        assert (await known).story is STORY
+        assert (await known).snapshot is STORY
         with pytest.raises(TransactionUnknown):
             await unknown
 

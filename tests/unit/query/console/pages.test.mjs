@@ -11,7 +11,7 @@ const list = await load("pages/topics/list.js");
 const readers = await load("pages/messages/readers.js");
 const search = await load("pages/messages/search.js");
 const exported = await load("pages/messages/export.js");
-const story = await load("pages/trace/story.js");
+const history = await load("pages/trace/history.js");
 const message = await load("pages/send/message.js");
 
 test("values in paths and commands are quoted", () => {
@@ -98,11 +98,11 @@ test("an export ends with what was read when it is stopped", async () => {
   assert.deepEqual([found.count, found.isComplete, await found.file.text()], [3, false, '{"topic":"t"}\n'.repeat(3)]);
 });
 
-test("the story of a message is in the order of time", () => {
+test("the history of a message is in the order of time", () => {
   const copy = (kind, storeTimestamp, more) => ({ kind, state: "stored", why: "", storeTimestamp, topic: "t", groups: [], reconsumeTimes: 0, ...more });
   const trace = { bornTimestamp: 5, bornHost: "h", copies: [copy("retry", 30, { group: "g" }), copy("message", 10, { groups: [{ group: "g", consumed: true }] })] };
-  assert.deepEqual(story.stepsOf(trace).map(({ title, after }) => [title, after]), [["Sent by its producer", ""], ["Stored in t", "5 ms later"], ["In the retry topic of group g", "20 ms later"]]);
-  assert.deepEqual(story.standsOf(trace), [{ group: "g", isConsumed: true, topic: "t" }]);
+  assert.deepEqual(history.stepsOf(trace).map(({ title, after }) => [title, after]), [["Sent by its producer", ""], ["Stored in t", "5 ms later"], ["In the retry topic of group g", "20 ms later"]]);
+  assert.deepEqual(history.standsOf(trace), [{ group: "g", isConsumed: true, topic: "t" }]);
 });
 
 test("a message is made of the fields, and wrong fields are named", () => {

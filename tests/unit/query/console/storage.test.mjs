@@ -9,7 +9,7 @@ const { effectOf } = await load("pages/groups/reset.js");
 const { filterOf } = await load("pages/groups/letters.js");
 const { settle } = await load("pages/groups/settling.js");
 const ages = await load("pages/transactions/ages.js");
-const { eventsOf } = await load("pages/transactions/story.js");
+const { eventsOf } = await load("pages/transactions/history.js");
 const lags = await load("lib/lags.js");
 const plan = await load("pages/retention/plan.js");
 const levels = await load("pages/delayed/levels.js");
@@ -67,7 +67,7 @@ test("transactions are counted by group and age, the group with the oldest one f
   assert.deepEqual(found.map((each) => [each.group, each.counts, each.total, each.setAside]), [["b", [0, 0, 0, 0, 1], 1, 1], ["a", [1, 1, 0, 0, 0], 2, 0], ["c", [1, 0, 0, 0, 0], 1, 0]]);
 });
 
-test("the story of a transaction has its checks and its decision", () => {
+test("the history of a transaction has its checks and its decision", () => {
   const found = eventsOf({ bornTimestamp: 1, producerGroup: "g", messages: 2, checksSent: 3, checks: [{ at: 5, by: "p", answer: null }], decidedAt: 9, state: "rolled-back", why: "gone" });
   assert.equal(found.at(-1).kind, "plain");
   assert.deepEqual(found.map((each) => [each.atMs, each.text, each.detail]), [[1, "Begun by g", "2 messages"], [1, "2 earlier checks", "sent before the store was opened"], [5, "Checked: no answer yet", "sent to p"], [9, "Rolled back", "gone"]]);

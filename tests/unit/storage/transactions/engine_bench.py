@@ -24,8 +24,8 @@ from mqstore.storage.transactions import (
     NewRecord,
     Rules,
     State,
-    Story,
     TransactionEngine,
+    TransactionSnapshot,
     Verdict,
 )
 from tests.simulation import Loss
@@ -117,11 +117,11 @@ class Bench:
 
     # what is there
 
-    def stories(self, state: State) -> list[Story]:
-        return self.engine.stories([state], None, ALWAYS_MS)
+    def snapshots(self, state: State) -> list[TransactionSnapshot]:
+        return self.engine.snapshots([state], None, ALWAYS_MS)
 
     def keys(self, state: State = State.PENDING) -> list[str]:
-        return [each.key for each in self.stories(state)]
+        return [each.key for each in self.snapshots(state)]
 
     def records(self, topic: str, queue_id: int = 0) -> list[Record]:
         return self.world.records(topic, queue_id)

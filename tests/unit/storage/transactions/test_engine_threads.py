@@ -82,9 +82,9 @@ def check(side: Side) -> None:
 
 
 def look(side: Side) -> None:
-    for story in side.engine.stories(list(State), None, ALWAYS_MS):
-        assert story.messages == 2
-        assert len(story.halves) >= 2
+    for snapshot in side.engine.snapshots(list(State), None, ALWAYS_MS):
+        assert snapshot.messages == 2
+        assert len(snapshot.halves) >= 2
     assert side.engine.pending_count >= 0
     assert side.engine.checks_waiting >= 0
     assert sum(side.engine.half_counts.values()) >= 0
@@ -158,7 +158,7 @@ def test_of_decisions_at_once_one_is_taken(tmp_path: Path, others: Verdict) -> N
                 each for each in results if isinstance(each, DecisionResult) and not each.repeated
             ]
             assert len(new) == 1
-            if new[0].story.state is State.COMMITTED:
+            if new[0].snapshot.state is State.COMMITTED:
                 visible[key.encode()] += 1
         assert side.visible() == visible
 

@@ -156,7 +156,7 @@ def test_records_and_results_are_those_of_the_general_way(
         assert str(plain) == str(general)
     assert sides[0].records() == sides[1].records()
     for state in State:
-        assert sides[0].bench.stories(state) == sides[1].bench.stories(state)
+        assert sides[0].bench.snapshots(state) == sides[1].bench.snapshots(state)
     assert sides[0].engine.counts.decided == sides[1].engine.counts.decided
     assert sides[0].engine.half_counts == sides[1].engine.half_counts
 

@@ -45,10 +45,10 @@ def with_files(root: Path, rules: Rules = QUIET) -> Iterator[Side]:
 
 def require_nothing_done(side: Side, begins: Sequence[Begin], decisions: Sequence[Decide]) -> None:
     end, pending = side.end, side.engine.pending_count
-    before = side.engine.stories(list(State), None, ALWAYS_MS)
+    before = side.engine.snapshots(list(State), None, ALWAYS_MS)
     assert side.engine.take_at_hand(begins, decisions) is None
     assert (side.end, side.engine.pending_count) == (end, pending)
-    assert side.engine.stories(list(State), None, ALWAYS_MS) == before
+    assert side.engine.snapshots(list(State), None, ALWAYS_MS) == before
 
 
 def test_begins_and_decisions_at_hand_are_one_append_without_a_read(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_begins_and_decisions_at_hand_are_one_append_without_a_read(tmp_path: Pa
         assert taken is not None
         begun, decided = taken
         assert isinstance(begun[0], BeginResult)
-        assert [each.story.state for each in decided if isinstance(each, DecisionResult)] == [
+        assert [each.snapshot.state for each in decided if isinstance(each, DecisionResult)] == [
             *(State.COMMITTED, State.ROLLED_BACK)
         ]
         assert (appends.count, reads.count) == (1, 0)

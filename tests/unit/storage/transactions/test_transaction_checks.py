@@ -100,8 +100,8 @@ def test_after_its_lease_a_check_is_due_again_and_was_not_counted(bench: Bench) 
         assert leased(bench) == []
         bench.step(2)
     assert leased(bench) == ["a"]
-    story = bench.engine.find("a")
-    assert (story.check_times, story.checks) == (0, ())
+    snapshot = bench.engine.find("a")
+    assert (snapshot.check_times, snapshot.checks) == (0, ())
 
 
 def test_a_counted_check_is_due_again_after_the_interval_whatever_its_lease(bench: Bench) -> None:
@@ -164,9 +164,9 @@ def test_counted_checks_name_the_producer_and_its_answer(bench: Bench) -> None:
         assert leased(bench) == ["a"]
         bench.engine.count_checks([CheckSent("a", by, answer)])
         bench.step(INTERVAL_S + 1)
-    story = bench.engine.find("a")
-    assert [(each.by, each.answer) for each in story.checks] == [("p1", "unknown"), ("p2", None)]
-    assert story.check_times == 2
+    snapshot = bench.engine.find("a")
+    assert [(each.by, each.answer) for each in snapshot.checks] == [("p1", "unknown"), ("p2", None)]
+    assert snapshot.check_times == 2
     bench.restart()
     assert bench.engine.find("a").check_times == 2
 
@@ -272,7 +272,7 @@ def test_an_operator_resolves_what_was_set_aside(bench: Bench) -> None:
     bench.begin("a")
     bench.check_until_set_aside()
     resolved = bench.commit("a", by_hand=True)
-    assert (resolved.story.state, resolved.repeated) == (State.COMMITTED, False)
+    assert (resolved.snapshot.state, resolved.repeated) == (State.COMMITTED, False)
     assert bench.bodies() == [b"a"]
     bench.restart()
     assert bench.engine.set_aside_count == 0
@@ -365,17 +365,17 @@ def test_a_closed_store_has_what_leaving_saved(bench: Bench) -> None:
     assert bench.keys() == ["b"]
 
 
-def test_a_story_names_for_every_copy_the_op_record_that_resolves_it(bench: Bench) -> None:
+def test_a_snapshot_names_for_every_copy_the_op_record_that_resolves_it(bench: Bench) -> None:
     bench.begin("a")
     for _ in range(2):
         bench.step(61)
         assert bench.check() == ["a"]
     bench.engine.leave()
     assert bench.saved()[0] == 2, "past the older copies"
-    story = bench.commit("a").story
-    assert [half.queue_offset for half in story.halves] == [0, 1, 2]
-    assert None not in [half.op_offset for half in story.halves]
-    assert [half.check_times for half in story.halves] == [0, 1, 2]
+    snapshot = bench.commit("a").snapshot
+    assert [half.queue_offset for half in snapshot.halves] == [0, 1, 2]
+    assert None not in [half.op_offset for half in snapshot.halves]
+    assert [half.check_times for half in snapshot.halves] == [0, 1, 2]
 
 
 def test_a_silent_producer_does_not_hold_the_offsets_back() -> None:

@@ -304,19 +304,19 @@ def test_a_message_that_was_put_under_a_key_keeps_no_transaction_from_it(bench: 
     assert bench.bodies() == [b"a", b"a"]
 
 
-def test_a_story_stays_as_it_was_when_the_transaction_changes(bench: Bench) -> None:
+def test_a_snapshot_stays_as_it_was_when_the_transaction_changes(bench: Bench) -> None:
     bench.begin("a", "b")
-    (listed,) = bench.stories(State.PENDING)
+    (listed,) = bench.snapshots(State.PENDING)
     found = bench.engine.find("a")
     bench.step(7)
     assert bench.check() == ["a"]
     checked = bench.engine.find("a")
     bench.commit("a")
     decided = bench.engine.find("a")
-    for story in (listed, found):
-        assert (story.state, story.check_times, story.checks) == (State.PENDING, 0, ())
-        assert sorted(half.queue_offset for half in story.halves) == [0, 1]
-        assert all(half.op_offset is None for half in story.halves)
+    for snapshot in (listed, found):
+        assert (snapshot.state, snapshot.check_times, snapshot.checks) == (State.PENDING, 0, ())
+        assert sorted(half.queue_offset for half in snapshot.halves) == [0, 1]
+        assert all(half.op_offset is None for half in snapshot.halves)
     assert (checked.state, checked.check_times, len(checked.checks)) == (State.PENDING, 1, 1)
     assert sorted(half.queue_offset for half in checked.halves) == [0, 1, 2, 3]
     assert all(half.op_offset is None for half in checked.halves)
@@ -338,7 +338,7 @@ def test_a_story_is_the_same_from_memory_and_from_the_log(
     assert (read.messages, read.group) == (2, GROUP)
 
 
-def test_stories_are_chosen_by_state_group_and_age(bench: Bench) -> None:
+def test_snapshots_are_chosen_by_state_group_and_age(bench: Bench) -> None:
     for key in ("a", "b", "c"):
         bench.begin(key)
         bench.step(1)
@@ -348,7 +348,7 @@ def test_stories_are_chosen_by_state_group_and_age(bench: Bench) -> None:
     born_ms = engine.find("c").born_ms
 
     def keys(states: list[State], group: str | None, before_ms: int) -> list[str]:
-        return [each.key for each in engine.stories(states, group, before_ms)]
+        return [each.key for each in engine.snapshots(states, group, before_ms)]
 
     assert keys([State.PENDING], None, ALWAYS_MS) == ["a", "c", "d"]
     assert keys([State.PENDING], GROUP, ALWAYS_MS) == ["a", "c"]
@@ -359,19 +359,19 @@ def test_stories_are_chosen_by_state_group_and_age(bench: Bench) -> None:
     assert engine.pending_born_ms == [engine.find(key).born_ms for key in ("a", "c", "d")]
 
 
-def test_stories_are_the_oldest_that_follow_a_place(bench: Bench) -> None:
+def test_snapshots_are_the_oldest_after_a_cursor(bench: Bench) -> None:
     for key in ("b", "a", "c", "d"):
         bench.begin(key)
         bench.step(1 if key != "b" else 0)  # a and b are of one age
     engine = bench.engine
-    listed = engine.stories([State.PENDING], None, ALWAYS_MS, limit=3)
+    listed = engine.snapshots([State.PENDING], None, ALWAYS_MS, limit=3)
     assert [each.key for each in listed] == ["a", "b", "c"]
     place = listed[1].born_ms, listed[1].key
-    rest = engine.stories(
+    rest = engine.snapshots(
         [State.PENDING], None, ALWAYS_MS, follows=lambda at_ms, key: (at_ms, key) > place, limit=3
     )
     assert [each.key for each in rest] == ["c", "d"]
-    assert engine.stories([State.PENDING], None, ALWAYS_MS, limit=0) == []
+    assert engine.snapshots([State.PENDING], None, ALWAYS_MS, limit=0) == []
 
 
 def test_each_append_is_reported_once(bench: Bench) -> None:

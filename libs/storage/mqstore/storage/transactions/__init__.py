@@ -10,7 +10,7 @@
     table         transactions in memory
     schedule      the times at which producers are checked
     log           the store as the engine sees it; records, halves: the written records
-    story         a transaction as callers see it
+    snapshot         a transaction as callers see it
 
 The log is the only state: everything in memory is read back from it. Used by store-writer.
 """
@@ -25,7 +25,7 @@ from mqstore.storage.transactions.ledger import OnAppend
 from mqstore.storage.transactions.plain import begin_reader
 from mqstore.storage.transactions.records import NewRecord
 from mqstore.storage.transactions.schedule import Rules
-from mqstore.storage.transactions.story import State, StoredHalf, Story
+from mqstore.storage.transactions.snapshot import State, StoredHalf, TransactionSnapshot
 
 __all__ = [
     "Begin",
@@ -40,9 +40,9 @@ __all__ = [
     "Rules",
     "State",
     "StoredHalf",
-    "Story",
     "Taken",
     "TransactionEngine",
+    "TransactionSnapshot",
     "Verdict",
     "begin_reader",
 ]

@@ -15,7 +15,7 @@ from mqstore.storage.transactions import halves, loading
 from mqstore.storage.transactions.halves import Half, Verdict
 from mqstore.storage.transactions.ledger import Group, Ledger, Plan, attempt
 from mqstore.storage.transactions.records import LogRecord, NewRecord
-from mqstore.storage.transactions.story import State, state_of
+from mqstore.storage.transactions.snapshot import State, state_of
 from mqstore.storage.transactions.table import Transaction
 
 

@@ -22,7 +22,7 @@ from mqstore.storage.transactions.halves import Decision, Verdict
 from mqstore.storage.transactions.ledger import Group, Ledger, Plan
 from mqstore.storage.transactions.loading import Unfinished
 from mqstore.storage.transactions.records import NewRecord
-from mqstore.storage.transactions.story import Story, story_of
+from mqstore.storage.transactions.snapshot import TransactionSnapshot, snapshot_of
 from mqstore.storage.transactions.table import Part, Transaction
 
 _log = bounded_log(__name__)
@@ -46,7 +46,7 @@ class Decide(msgspec.Struct, frozen=True):
 class DecisionResult(msgspec.Struct, frozen=True):
     """A decided transaction, and whether it had been decided before."""
 
-    story: Story
+    snapshot: TransactionSnapshot
     repeated: bool
     end: int
     """Physical offset below which the log holds all of it."""
@@ -163,4 +163,4 @@ class Decisions:
             is_aside = decision.verdict is Verdict.SET_ASIDE
             advice = "resolve it by hand" if is_aside else ""
             raise transaction.contradiction_error(decision, advice, self._ledger.log.end_offset)
-        return DecisionResult(story_of(transaction), repeated, self._ledger.log.end_offset)
+        return DecisionResult(snapshot_of(transaction), repeated, self._ledger.log.end_offset)

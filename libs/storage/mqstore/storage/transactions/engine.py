@@ -33,7 +33,7 @@ from mqstore.storage.transactions.ledger import Ledger, OnAppend
 from mqstore.storage.transactions.log import QueueOffsets, TransactionLog
 from mqstore.storage.transactions.plain import PlainTransactions
 from mqstore.storage.transactions.schedule import Rules, Schedule
-from mqstore.storage.transactions.story import State, Story, state_of, story_of
+from mqstore.storage.transactions.snapshot import State, TransactionSnapshot, snapshot_of, state_of
 from mqstore.storage.transactions.table import Transaction
 
 PROGRESS_INTERVAL_S: Final = 5.0
@@ -164,14 +164,14 @@ class TransactionEngine:
 
     # queries ------------------------------------------------------------------------------
 
-    def find(self, key: str) -> Story:
+    def find(self, key: str) -> TransactionSnapshot:
         """Find a transaction in memory or in the log.
 
         Raises TransactionUnknown, TransactionsNotLoaded.
         """
         self._require_loaded()
         with self._lock:
-            return story_of(self._decisions.find(key))
+            return snapshot_of(self._decisions.find(key))
 
     def knows(self, topic: str, keys: Sequence[str]) -> bool:
         """Whether a transaction was begun here under the unique keys that a producer chose: those
@@ -181,7 +181,7 @@ class TransactionEngine:
         with self._lock:
             return self._begins.knows(topic, keys)
 
-    def stories(
+    def snapshots(
         self,
         states: Collection[State],
         group: str | None,
@@ -189,7 +189,7 @@ class TransactionEngine:
         *,
         follows: Callable[[int, str], bool] | None = None,
         limit: int | None = None,
-    ) -> list[Story]:
+    ) -> list[TransactionSnapshot]:
         """Up to ``limit`` transactions in some states, of a producer group (None: all), begun at
         ``before_ms`` or earlier, oldest first.
 
@@ -212,7 +212,7 @@ class TransactionEngine:
                 oldest = sorted(found, key=_age)
             else:
                 oldest = heapq.nsmallest(limit, found, key=_age)
-            return [story_of(each) for each in oldest]
+            return [snapshot_of(each) for each in oldest]
 
     @property
     def counts(self) -> Counts:
@@ -260,7 +260,7 @@ class TransactionEngine:
 
     def lease(
         self, groups: Collection[str] | None, count: int, seconds: float | None = None
-    ) -> list[Story]:
+    ) -> list[TransactionSnapshot]:
         """Lease up to ``count`` transactions whose producer group (None: any) is to be checked now.
 
         No other caller gets them for ``seconds`` (None: the check interval). Raises
@@ -268,7 +268,7 @@ class TransactionEngine:
         """
         self._require_loaded()
         with self._lock:
-            found = [story_of(each) for each in self._checks.lease(groups, count, seconds)]
+            found = [snapshot_of(each) for each in self._checks.lease(groups, count, seconds)]
             self._look_ahead()
         return found
 

@@ -24,7 +24,7 @@ from mqstore.storage.transactions.begin import BeginResult
 from mqstore.storage.transactions.decide import DecisionResult
 from mqstore.storage.transactions.halves import Decision, Half, Verdict
 from mqstore.storage.transactions.ledger import Ledger
-from mqstore.storage.transactions.story import State, story_of
+from mqstore.storage.transactions.snapshot import State, snapshot_of
 from mqstore.storage.transactions.table import Transaction
 
 _WORDS: Final[dict[Verdict, Literal["commit", "rollback"]]] = {
@@ -85,7 +85,7 @@ class PlainTransactions:
         ledger.note_op([half.queue_offset], placed[-1], decision)
         ledger.settle(transaction, decision)
         self._note([(half.topic, placed[0].size)] if place else (), began)
-        return DecisionResult(story_of(transaction), repeated=False, end=placed[-1].end)
+        return DecisionResult(snapshot_of(transaction), repeated=False, end=placed[-1].end)
 
     def _note(self, messages: Sequence[tuple[str, int]], began: float) -> None:
         self._ledger.note_append(messages, self._ledger.clock.monotonic() - began, 1)

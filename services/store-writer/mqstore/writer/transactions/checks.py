@@ -19,7 +19,7 @@ from mqstore.service.transaction_structs import (
     Transaction,
 )
 from mqstore.storage.errors import TransactionUnknown
-from mqstore.storage.transactions import CheckSent, Story, TransactionEngine
+from mqstore.storage.transactions import CheckSent, TransactionEngine, TransactionSnapshot
 from mqstore.writer.transactions.producers import Producers
 from mqstore.writer.transactions.views import view
 
@@ -124,15 +124,15 @@ class Checks:
         if groups is not None and not groups:
             return []
         engine, count, seconds = self._engine, request.max, request.lease_seconds
-        stories = await asyncio.to_thread(engine.lease, groups, count, seconds)
-        if stories and request.by is not None:
-            stories = await asyncio.to_thread(self._counted, stories, request.by)
+        snapshots = await asyncio.to_thread(engine.lease, groups, count, seconds)
+        if snapshots and request.by is not None:
+            snapshots = await asyncio.to_thread(self._counted, snapshots, request.by)
         return [
             LeasedCheck(
                 transaction=self._view(each),
                 producers=tuple(self._producers_of(request, each.group)),
             )
-            for each in stories
+            for each in snapshots
         ]
 
     def _groups(self, request: LeaseChecks) -> list[str] | None:
@@ -148,9 +148,9 @@ class Checks:
         able = self._producers.able(group)[:PRODUCERS_OF_A_CHECK]
         return [each.as_callable() for each in able]
 
-    def _counted(self, stories: list[Story], by: str) -> list[Story]:
-        """Count the checks as sent: their stories as they are then. In a thread."""
-        counted = self._engine.count_checks([CheckSent(each.key, by, None) for each in stories])
+    def _counted(self, snapshots: list[TransactionSnapshot], by: str) -> list[TransactionSnapshot]:
+        """Count the checks as sent: their snapshots as they are then. In a thread."""
+        counted = self._engine.count_checks([CheckSent(each.key, by, None) for each in snapshots])
         found = []
         for key in counted:
             with contextlib.suppress(TransactionUnknown):  # decided, and forgotten since
@@ -162,5 +162,5 @@ class Checks:
         for one."""
         return self._producers.rest_s(request.group) if request.registered else None
 
-    def _view(self, story: Story) -> Transaction:
-        return view(self._shard, story)
+    def _view(self, snapshot: TransactionSnapshot) -> Transaction:
+        return view(self._shard, snapshot)

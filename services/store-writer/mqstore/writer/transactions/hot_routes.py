@@ -223,7 +223,7 @@ class HotRoutes:
         service.require_transactions()
 
         def answer(result: asyncio.Future[Any]) -> bytes:
-            return _encode(view(service.settings.shard, result.result().story))
+            return _encode(view(service.settings.shard, result.result().snapshot))
 
         command = Decide(key, verdict, why or _BY_PRODUCER)
         return FutureReply(service.transactions.turns.decide(command), answer)

@@ -57,7 +57,7 @@ class PlainTransactions:
         decided = service.transactions.engine.decide_plain(key, verdict, why)
         if decided is None:
             return None
-        return self._settled(_encode(view(service.settings.shard, decided.story)), decided.end)
+        return self._settled(_encode(view(service.settings.shard, decided.snapshot)), decided.end)
 
     def _is_own(self, key: str) -> bool:
         """Whether a transaction under this key belongs to this shard."""

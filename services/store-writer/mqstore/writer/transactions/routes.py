@@ -48,14 +48,14 @@ class TransactionRoutes:
         service.require_transactions()
         command = Decide(key, Verdict(resolution.decision), resolution.reason, by_hand=True)
         decided = await service.transactions.turns.decide(command)
-        return json_response(view(service.settings.shard, decided.story))
+        return json_response(view(service.settings.shard, decided.snapshot))
 
     async def transaction(self, id_: TransactionId, request: Request) -> Response:
         """All copies of its half messages, the checks that were sent, and its decision."""
         key = await self._key_of(id_, request)
         service = self._service
-        story = await asyncio.to_thread(service.transactions.engine.find, key)
-        return json_response(view(service.settings.shard, story))
+        snapshot = await asyncio.to_thread(service.transactions.engine.find, key)
+        return json_response(view(service.settings.shard, snapshot))
 
     async def transactions(
         self,

@@ -10,7 +10,7 @@ from typing import Final
 from mqstore.service.transaction_lists import place_at
 from mqstore.service.transaction_structs import Check, HalfCopy, Transaction
 from mqstore.storage import transactions as engine
-from mqstore.storage.transactions import Story, TransactionEngine
+from mqstore.storage.transactions import TransactionEngine, TransactionSnapshot
 from mqstore.wire.transactions import TransactionState
 
 STATES: Final[Mapping[engine.State, TransactionState]] = {
@@ -37,31 +37,31 @@ class Listing:
         """Transactions of a shard, oldest first, behind ``after``. Raises TransactionsNotLoaded."""
         wanted = _UNDECIDED if self.state is None else {engine.State(self.state)}
         before_ms = time.time_ns() // 1_000_000 - self.older_than_ms
-        stories = transactions.stories(
+        snapshots = transactions.snapshots(
             wanted,
             self.group,
             before_ms,
             follows=lambda born_ms, key: place_at(born_ms, shard, key) > self.after,
             limit=self.limit,
         )
-        return [view(shard, each) for each in stories]
+        return [view(shard, each) for each in snapshots]
 
 
-def view(shard: int, story: Story) -> Transaction:
+def view(shard: int, snapshot: TransactionSnapshot) -> Transaction:
     """All that is known of a transaction."""
     return Transaction(
-        transaction_id=f"{shard}-{story.key}",
+        transaction_id=f"{shard}-{snapshot.key}",
         shard=shard,
-        state=STATES[story.state],
-        producer_group=story.group,
-        messages=story.messages,
-        born_timestamp=story.born_ms,
-        checks_sent=story.check_times,
+        state=STATES[snapshot.state],
+        producer_group=snapshot.group,
+        messages=snapshot.messages,
+        born_timestamp=snapshot.born_ms,
+        checks_sent=snapshot.check_times,
         checks=tuple(
-            [Check(at=check.at_ms, by=check.by, answer=check.answer) for check in story.checks]
+            [Check(at=check.at_ms, by=check.by, answer=check.answer) for check in snapshot.checks]
         ),
-        decided_at=story.decided_at_ms,
-        why=story.why,
+        decided_at=snapshot.decided_at_ms,
+        why=snapshot.why,
         halves=tuple(
             [
                 HalfCopy(
@@ -74,7 +74,7 @@ def view(shard: int, story: Story) -> Transaction:
                     check_times=half.check_times,
                     op_offset=half.op_offset,
                 )
-                for half in story.halves
+                for half in snapshot.halves
             ]
         ),
     )

@@ -11,7 +11,7 @@ import { Badge, Card, Facts, Page } from "../../parts/page.js";
 import { Empty, MissingShards, Notice, Shown } from "../../parts/states.js";
 import { Time } from "../../parts/time.js";
 import { TopicField } from "../../parts/topicfield.js";
-import { standsOf, stepsOf } from "./story.js";
+import { standsOf, stepsOf } from "./history.js";
 
 /** @typedef {import("../../lib/router.js").State} State */
 /** @typedef {{traces: any[], complete: boolean, next: string | null, shards?: any}} Found */
@@ -38,7 +38,7 @@ export default function Trace({ state }) {
         <${MissingShards} missing=${missingOf(found.shards)} />
         ${!found.complete && !found.next && html`<${Notice} kind="warning" title="Not complete">A copy may be missing here: a part of the store could not be searched.<//>`}
         ${found.traces.length === 0 && html`<div class="card"><${Empty} title="No message has this key">Keys are found as they were sent, upper and lower case included.<//></div>`}
-        ${found.traces.map((each) => html`<${Story} key=${`${each.uniqKey} ${each.copies[0]?.offsetMsgId}`} trace=${each} />`)}
+        ${found.traces.map((each) => html`<${History} key=${`${each.uniqKey} ${each.copies[0]?.offsetMsgId}`} trace=${each} />`)}
         ${found.next && html`<${Notice} title="There are older ones">Only the newest ${count(found.traces.length)} are shown. The search for messages by this key shows all: <a href=${href("messages", { topic: state.topic, key: state.key })}>open it</a>.<//>`}`}
     <//>`}
   <//>`;
@@ -67,7 +67,7 @@ function Form({ state }) {
 }
 
 /** @param {{trace: any}} props */
-function Story({ trace }) {
+function History({ trace }) {
   const stands = standsOf(trace);
   return html`<${Card} title=${trace.keys.join(" ") || trace.uniqKey || "Message"} aside=${trace.tags && html`<${Badge}>${trace.tags}<//>`}>
     <div class="stack">
@@ -85,7 +85,7 @@ function Story({ trace }) {
   <//>`;
 }
 
-/** @param {{step: import("./story.js").Step}} props */
+/** @param {{step: import("./history.js").Step}} props */
 function Step({ step: { atMs, title, text, after, copy } }) {
   return html`<div class="row"><strong>${title}</strong><span class="muted small"><${Time} ms=${atMs} />${after && `, ${after}`}</span></div>
     ${text && html`<p>${text}</p>`}

@@ -1,4 +1,4 @@
-// Transactions: the undecided ones by group and age, lists by state, and the story of one.
+// Transactions: the undecided ones by group and age, lists by state, and the history of one.
 import { request } from "../../lib/api.js";
 import { count, duration, plural } from "../../lib/format.js";
 import { html, useMemo } from "../../lib/html.js";
@@ -11,7 +11,7 @@ import { Empty, Failure, MissingShards, Shown } from "../../parts/states.js";
 import { Table } from "../../parts/table.js";
 import { Time } from "../../parts/time.js";
 import { AGES, byGroup } from "./ages.js";
-import { StateBadge, Story } from "./story.js";
+import { StateBadge, History } from "./history.js";
 
 /**
  * @typedef {object} Transaction
@@ -65,7 +65,7 @@ export default function Transactions({ state }) {
           ${() => html`<${List} listed=${listed} isUndecided=${of === "" || of === "pending" || of === "set-aside"} hasFilter=${Boolean(of || group || age)} selected=${state.id} />`}
         <//>
       </div>
-      ${state.id && html`<${Story} key=${state.id} id=${state.id} onChanged=${listed.first.reload} />`}
+      ${state.id && html`<${History} key=${state.id} id=${state.id} onChanged=${listed.first.reload} />`}
     </div>
   <//>`;
 }

@@ -1,4 +1,4 @@
-// The story of one transaction, and an operator's decision.
+// The history of one transaction, and an operator's decision.
 import { path, request } from "../../lib/api.js";
 import { count, plural } from "../../lib/format.js";
 import { html, useState } from "../../lib/html.js";
@@ -35,7 +35,7 @@ export function eventsOf(found) {
 const ENDS = /** @type {Record<string, string>} */ ({ committed: "Committed", "rolled-back": "Rolled back", "set-aside": "Set aside: its producers are not called any more" });
 
 /** @param {{id: string, onChanged: () => void}} props */
-export function Story({ id, onChanged }) {
+export function History({ id, onChanged }) {
   const [isResolving, setResolving] = useState(false);
   const found = useLoad((signal) => request({ service: "writer", path: path`/v1/transactions/${id}`, signal }), [id], { everyS: 5 });
   const close = html`<button class="button quiet square" aria-label="Close the transaction" onClick=${() => setState({ id: "" })}><${Icon} name="close" /></button>`;

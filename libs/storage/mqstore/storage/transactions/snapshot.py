@@ -1,4 +1,4 @@
-"""``Story``: an immutable picture of a transaction, for callers."""
+"""``TransactionSnapshot``: an immutable picture of a transaction, for callers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class StoredHalf(msgspec.Struct, frozen=True, gc=False):
     """Queue offset of the op record that resolves it, or None."""
 
 
-class Story(msgspec.Struct, frozen=True):
+class TransactionSnapshot(msgspec.Struct, frozen=True):
     """Everything known of a transaction. Times are Unix milliseconds."""
 
     key: str
@@ -63,10 +63,10 @@ def state_of(transaction: Transaction) -> State:
     return State.PENDING if decision is None else _STATES[decision.verdict]
 
 
-def story_of(transaction: Transaction) -> Story:
-    """The story of a transaction."""
+def snapshot_of(transaction: Transaction) -> TransactionSnapshot:
+    """The snapshot of a transaction."""
     decision, resolved = transaction.decision, transaction.resolved
-    return Story(
+    return TransactionSnapshot(
         key=transaction.key,
         state=state_of(transaction),
         group=transaction.group,
