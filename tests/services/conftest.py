@@ -14,7 +14,7 @@ from playwright.sync_api import Browser
 
 from mqstore.client import Client
 from tests.services.console_browser import ConsolePage, opened, running_browser
-from tests.services.service_processes import Run, ServicePair, running
+from tests.services.service_processes import Run, ServicePair, running, service_pair
 from tests.services.shard_processes import Cluster, cluster
 
 PATIENCE_S = 60.0
@@ -34,6 +34,13 @@ def browser() -> Iterator[Browser]:
     """One browser for all tests of a module."""
     with running_browser() as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServicePair]:
+    """Both services over a new store; a module that prepares the store has a fixture of its own."""
+    with service_pair(tmp_path_factory.mktemp("pair") / "store") as started:
+        yield started
 
 
 @pytest.fixture

@@ -18,16 +18,10 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from mqstore.client import AsyncClient, Client, ConsumedMessage, NewMessage, ProblemError
 from mqstore.client.otel import Tracing
-from tests.services.service_processes import ServicePair, service_pair
+from tests.services.service_processes import ServicePair
 
 PRODUCER, CONSUMER, CLIENT = SpanKind.PRODUCER, SpanKind.CONSUMER, SpanKind.CLIENT
 PARENT: Final = "traceparent"
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServicePair]:
-    with service_pair(tmp_path_factory.mktemp("traces") / "store") as started:
-        yield started
 
 
 class Traced:

@@ -27,12 +27,6 @@ from tests.services.shard_processes import Cluster, cluster
 DONE, SETTLED = LetterStatus.DONE, LetterStatus.SETTLED
 
 
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServicePair]:
-    with service_pair(tmp_path_factory.mktemp("dead") / "store") as started:
-        yield started
-
-
 @pytest.fixture
 def client(pair: ServicePair) -> Iterator[Client]:
     with pair.client() as made:

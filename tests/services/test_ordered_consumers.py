@@ -14,16 +14,10 @@ import pytest
 
 from mqstore.client import AsyncClient, Client, ConsumedMessage, NewMessage, ProblemError
 from tests.forked_processes import start_program
-from tests.services.service_processes import ServicePair, service_pair, writer
+from tests.services.service_processes import ServicePair, writer
 
 LATER_S = 60
 """For what must come: no test waits so long."""
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServicePair]:
-    with service_pair(tmp_path_factory.mktemp("ordered-consumers") / "store") as started:
-        yield started
 
 
 @pytest.fixture

@@ -11,16 +11,10 @@ import httpx
 import pytest
 
 from mqstore.client import Client, LeasedMessage, Member, NewMessage, ProblemError, ReceiptStatus
-from tests.services.service_processes import ServicePair, service_pair, writer
+from tests.services.service_processes import ServicePair, writer
 from tests.services.shard_processes import cluster
 
 OK, STALE, EARLY = ReceiptStatus.OK, ReceiptStatus.STALE, ReceiptStatus.EARLY
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServicePair]:
-    with service_pair(tmp_path_factory.mktemp("ordered") / "store") as started:
-        yield started
 
 
 @pytest.fixture

@@ -12,15 +12,9 @@ import pytest
 
 from mqstore.client import AsyncClient, Client, Delivery, NewMessage, ProblemError
 from tests.long_runs import few_first
-from tests.services.service_processes import ServicePair, service_pair, writer
+from tests.services.service_processes import ServicePair, writer
 
 QUEUES = 4
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServicePair]:
-    with service_pair(tmp_path_factory.mktemp("producers") / "store") as started:
-        yield started
 
 
 @pytest.fixture

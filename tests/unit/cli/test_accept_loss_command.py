@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from mqstore.cli.main import app
 from mqstore.storage.errors import DataMissing
+from tests.unit.cli.store_commands import invoke_for_json, lines_of
 from tests.unit.storage.stores import open_store, put_some
 
 COUNT = 900
@@ -28,17 +25,8 @@ def root(tmp_path: Path) -> Path:
     return path
 
 
-def run(root: Path, *options: str) -> Result:
-    form = () if "-o" in options else ("-o", "json")
-    return CliRunner().invoke(app, ["store", "accept-loss", str(root), *form, *options])
-
-
-def lines_of(result: Result) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in result.stdout.splitlines()]
-
-
 def test_a_dry_run_names_what_is_lost_and_accepts_nothing(root: Path) -> None:
-    result = run(root, "--dry-run")
+    result = invoke_for_json("accept-loss", root, "--dry-run")
     assert result.exit_code == 0
     lines = lines_of(result)
     assert [line["t"] for line in lines] == ["loss", *["lost"] * 3, *["mark"] * 3, "planned"]
@@ -50,27 +38,30 @@ def test_a_dry_run_names_what_is_lost_and_accepts_nothing(root: Path) -> None:
 
 
 def test_text_says_the_same_and_how_to_accept(root: Path) -> None:
-    planned = lines_of(run(root, "--dry-run"))[-1]
-    text = run(root, "--dry-run", "-o", "table").stdout
+    planned = lines_of(invoke_for_json("accept-loss", root, "--dry-run"))[-1]
+    text = invoke_for_json("accept-loss", root, "--dry-run", "-o", "table").stdout
     assert "below its durable watermark" in text
-    assert f"queue offsets {lines_of(run(root, '--dry-run'))[1]['from']} to" in text
+    assert (
+        f"queue offsets {lines_of(invoke_for_json('accept-loss', root, '--dry-run'))[1]['from']} to"
+        in text
+    )
     assert text.endswith(f"--confirm {planned['confirm']}\n")
 
 
 def test_the_confirmed_loss_is_accepted_and_no_other(root: Path) -> None:
-    planned = lines_of(run(root, "--dry-run"))[-1]
-    refused = run(root, "--confirm", "0-1-1")
+    planned = lines_of(invoke_for_json("accept-loss", root, "--dry-run"))[-1]
+    refused = invoke_for_json("accept-loss", root, "--confirm", "0-1-1")
     assert refused.exit_code == 2
     assert planned["confirm"] in refused.stderr
-    assert run(root, "--confirm", planned["confirm"]).exit_code == 0
+    assert invoke_for_json("accept-loss", root, "--confirm", planned["confirm"]).exit_code == 0
     with open_store(root) as store:
         assert store.read_only_reason is None
-    assert run(root, "--dry-run").exit_code == 2
+    assert invoke_for_json("accept-loss", root, "--dry-run").exit_code == 2
 
 
 @pytest.mark.parametrize("options", [[], ["--dry-run", "--confirm", "0-1-1"]])
 def test_either_a_dry_run_or_a_confirmation_is_needed(root: Path, options: list[str]) -> None:
-    assert run(root, *options).exit_code == 2
+    assert invoke_for_json("accept-loss", root, *options).exit_code == 2
 
 
 def without_us_and_log(root: Path) -> None:
@@ -82,15 +73,18 @@ def without_us_and_log(root: Path) -> None:
 
 def test_a_broker_s_log_that_is_gone_needs_its_segment_size(root: Path) -> None:
     without_us_and_log(root)
-    refused = run(root, "--dry-run")
+    refused = invoke_for_json("accept-loss", root, "--dry-run")
     assert refused.exit_code == 2
     assert "--segment-size BYTES" in refused.stderr
 
     size = ("--segment-size", str(1 << 20))
-    assert lines_of(run(root, "--dry-run", *size))[-1]["resumeAt"] == 1 << 20
-    text = run(root, "--dry-run", *size, "-o", "table").stdout
+    assert (
+        lines_of(invoke_for_json("accept-loss", root, "--dry-run", *size))[-1]["resumeAt"]
+        == 1 << 20
+    )
+    text = invoke_for_json("accept-loss", root, "--dry-run", *size, "-o", "table").stdout
     assert f" --segment-size {1 << 20} --confirm " in text
-    assert run(root, *size, "--confirm", text.split()[-1]).exit_code == 0
+    assert invoke_for_json("accept-loss", root, *size, "--confirm", text.split()[-1]).exit_code == 0
 
 
 def test_the_directory_of_a_broker_s_log_is_an_option(root: Path) -> None:
@@ -98,7 +92,9 @@ def test_the_directory_of_a_broker_s_log_is_an_option(root: Path) -> None:
     (root / "commitlog").rename(log)
     (root / "commitlog").mkdir()
     without_us_and_log(root)
-    found = run(root, "--dry-run", "--commit-log", str(log), "-o", "table")
+    found = invoke_for_json(
+        "accept-loss", root, "--dry-run", "--commit-log", str(log), "-o", "table"
+    )
     assert found.exit_code == 0
     assert f"the log in {log} ends at" in found.stdout
     assert f" --commit-log {log} --confirm " in found.stdout

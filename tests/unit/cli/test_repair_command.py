@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from mqstore.cli.main import app
 from mqstore.storage.paths import segment_name
+from tests.unit.cli.store_commands import invoke, lines_of
 from tests.unit.storage.stores import open_store, put_some
 from tests.unit.untouched import entries_of
 
@@ -24,14 +21,6 @@ def root(tmp_path: Path) -> Path:
     return path
 
 
-def run(root: Path, *options: str, command: str = "repair") -> Result:
-    return CliRunner().invoke(app, ["store", command, str(root), *options])
-
-
-def lines_of(result: Result) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in result.stdout.splitlines()]
-
-
 def poke(root: Path, offset: int, data: bytes) -> None:
     with (root / "commitlog" / segment_name(0)).open("r+b") as file:
         file.seek(offset)
@@ -41,9 +30,9 @@ def poke(root: Path, offset: int, data: bytes) -> None:
 def test_a_whole_store_needs_no_repair(root: Path) -> None:
     before = entries_of(root)
     for options in ((), ("--yes",)):
-        result = run(root, *options)
+        result = invoke("repair", root, *options)
         assert (result.exit_code, result.stdout) == (0, "nothing to repair\n")
-    (summary,) = lines_of(run(root, "-o", "json"))
+    (summary,) = lines_of(invoke("repair", root, "-o", "json"))
     assert summary == {
         "t": "planned",
         "found": {},
@@ -62,25 +51,25 @@ def test_a_changed_byte_is_put_back_once_the_plan_is_accepted(root: Path) -> Non
     before = entries_of(root)
 
     for options in ((), ("--dry-run",), ("--yes", "--dry-run")):
-        plan = run(root, *options, "-o", "json")
+        plan = invoke("repair", root, *options, "-o", "json")
         assert (plan.exit_code, entries_of(root)) == (1, before)
         *_, planned, summary = lines_of(plan)
         assert (planned["action"], planned["physicalOffset"]) == ("restore-bytes", 100)
         assert (summary["t"], summary["lost"], summary["left"]) == ("planned", 0, {})
 
-    done = run(root, "--yes", "-o", "json")
+    done = invoke("repair", root, "--yes", "-o", "json")
 
     assert done.exit_code == 0
     *_, changed, summary = lines_of(done)
     assert (changed, summary["t"]) == (planned, "repaired")
     assert (root / "commitlog" / segment_name(0)).read_bytes() == original
-    assert run(root, command="verify").exit_code == 0
+    assert invoke("verify", root).exit_code == 0
 
 
 def test_lost_messages_are_named_and_the_exit_code_says_so(root: Path) -> None:
     poke(root, 8192, bytes(4096))
 
-    plan, done = run(root, "-o", "json"), run(root, "--yes", "-o", "json")
+    plan, done = invoke("repair", root, "-o", "json"), invoke("repair", root, "--yes", "-o", "json")
 
     assert (plan.exit_code, done.exit_code) == (1, 1)
     *changes, summary = lines_of(done)
@@ -89,14 +78,14 @@ def test_lost_messages_are_named_and_the_exit_code_says_so(root: Path) -> None:
     assert {each["topic"] for each in lost} == {"T"}
     assert summary["lost"] == len(lost) > 10
     assert lines_of(plan)[:-1] == changes
-    assert run(root).exit_code == 0
-    assert run(root, command="verify").exit_code == 0
+    assert invoke("repair", root).exit_code == 0
+    assert invoke("verify", root).exit_code == 0
 
 
 def test_tables_and_csv_have_a_row_for_each_change(root: Path) -> None:
     poke(root, 8192, bytes(4096))
 
-    table, csv = run(root), run(root, "-o", "csv")
+    table, csv = invoke("repair", root), invoke("repair", root, "-o", "csv")
 
     head, *rows, plan = table.stdout.splitlines()
     assert head.split()[:3] == ["ACTION", "TOPIC", "QUEUE"]
@@ -109,7 +98,7 @@ def test_tables_and_csv_have_a_row_for_each_change(root: Path) -> None:
 def test_a_store_that_a_writer_holds_is_refused(root: Path) -> None:
     with open_store(root):
         for options in ((), ("--yes",)):
-            result = run(root, *options)
+            result = invoke("repair", root, *options)
             assert result.exit_code == 2
             assert "is in use by another process" in result.stderr
             assert len(result.stderr.splitlines()) == 1
@@ -117,5 +106,5 @@ def test_a_store_that_a_writer_holds_is_refused(root: Path) -> None:
 
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "missing"):
-        assert run(path, "--yes").exit_code == 2
+        assert invoke("repair", path, "--yes").exit_code == 2
         assert not (path / "lock").exists()

@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from mqstore.cli.info_lines import COLUMNS
-from mqstore.cli.main import app
 from mqstore.storage.admin.group_offsets import Commit
 from mqstore.storage.message_import import ImportNote
 from mqstore.storage.metadata import sealed_json
@@ -20,6 +18,7 @@ from mqstore.storage.metadata.log_history import Epoch
 from mqstore.storage.metadata.quarantine import Quarantine
 from mqstore.storage.paths import StorePaths, segment_name
 from mqstore.storage.system.threads import production_seams
+from tests.unit.cli.store_commands import invoke
 from tests.unit.storage.stores import CONFIG, FILES, abandon, open_store, put_some
 from tests.unit.untouched import STORES
 
@@ -37,12 +36,8 @@ def root(tmp_path: Path) -> Path:
     return path
 
 
-def run(root: Path, *options: str) -> Result:
-    return CliRunner().invoke(app, ["store", "info", str(root), *options])
-
-
 def shown(root: Path, *, code: int = 0) -> dict[str, Any]:
-    result = run(root, "-o", "json")
+    result = invoke("info", root, "-o", "json")
     assert result.exit_code == code, result.output
     found: dict[str, Any] = json.loads(result.stdout)
     return found
@@ -68,7 +63,7 @@ def test_a_closed_store_is_shown_with_its_bounds_and_counts(root: Path) -> None:
 
 
 def test_the_table_is_one_screen_and_leaves_out_what_there_is_not(root: Path) -> None:
-    result = run(root)
+    result = invoke("info", root)
 
     names = [line.partition(":")[0] for line in result.stdout.splitlines()]
     assert names == [each.heading for each in COLUMNS if each.heading in names]
@@ -104,7 +99,7 @@ def test_a_store_of_a_broker_is_shown_although_mqstore_never_opened_it(
     found = shown(root)
     assert (found["left"], found["leftByBroker"], found["storeId"]) == (left, True, None)
     assert found["log"]["maxOffset"] > found["log"]["minOffset"] == 0
-    assert "mqstore has never opened it" in run(root).stdout
+    assert "mqstore has never opened it" in invoke("info", root).stdout
 
 
 def _import(paths: StorePaths) -> None:
@@ -132,7 +127,7 @@ def test_interrupted_work_is_named(
     found = shown(root)
     assert len(found["unfinished"]) == 1
     assert named in found["unfinished"][0]
-    assert "unfinished:" in run(root).stdout
+    assert "unfinished:" in invoke("info", root).stdout
 
 
 def test_epochs_and_quarantine_are_counted(root: Path) -> None:
@@ -148,7 +143,7 @@ def test_epochs_and_quarantine_are_counted(root: Path) -> None:
     assert found["epochs"][-1] == {"number": 3, "start": 4_000, "leader": "leader-of-3"}
     assert found["epochs"][0]["number"] == Epoch(0, 0).number
     assert (found["quarantine"]["entries"], found["quarantine"]["bytes"]) == (1, 100)
-    assert "led by store leader-of-3" in run(root).stdout
+    assert "led by store leader-of-3" in invoke("info", root).stdout
 
 
 def test_a_store_that_would_open_read_only_says_why_with_exit_code_1(root: Path) -> None:
@@ -167,6 +162,6 @@ def test_a_file_that_cannot_be_read_is_a_problem_and_the_rest_is_shown(root: Pat
 
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "missing"):
-        result = run(path)
+        result = invoke("info", path)
         assert result.exit_code == 2
         assert len(result.stderr.splitlines()) == 1

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from mqstore.cli.main import app
 from mqstore.storage.paths import segment_name
+from tests.unit.cli.store_commands import invoke
 from tests.unit.storage.stores import open_store, put_some
 from tests.unit.untouched import entries_of
 
@@ -25,10 +25,6 @@ def root(tmp_path: Path) -> Path:
     return path
 
 
-def run(root: Path, *options: str, command: str = "rebuild") -> Result:
-    return CliRunner().invoke(app, ["store", command, str(root), *options])
-
-
 def summary_of(result: Result) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
     return found
@@ -37,13 +33,17 @@ def summary_of(result: Result) -> dict[str, Any]:
 def test_without_yes_only_the_plan_is_printed(root: Path) -> None:
     before = entries_of(root)
     for options in ((), ("--dry-run",), ("--yes", "--dry-run")):
-        plan = run(root, *options, "-o", "json")
+        plan = invoke("rebuild", root, *options, "-o", "json")
         assert (plan.exit_code, entries_of(root)) == (0, before)
         summary = summary_of(plan)
         assert (summary["t"], summary["found"], summary["lost"]) == ("planned", {}, 0)
         assert set(summary["changes"]) == {"blank-entries", "remake-queues", "remake-index"}
-    assert run(root).stdout.splitlines()[-1].endswith(f"mqstore store rebuild {root} --yes")
-    (last,) = run(root, "--index").stdout.splitlines()[-1:]
+    assert (
+        invoke("rebuild", root)
+        .stdout.splitlines()[-1]
+        .endswith(f"mqstore store rebuild {root} --yes")
+    )
+    (last,) = invoke("rebuild", root, "--index").stdout.splitlines()[-1:]
     assert last.endswith(f"mqstore store rebuild {root} --index --yes")
 
 
@@ -52,12 +52,12 @@ def test_without_yes_only_the_plan_is_printed(root: Path) -> None:
     [("--queues", {"blank-entries", "remake-queues"}), ("--index", {"remake-index"})],
 )
 def test_with_yes_the_chosen_part_is_made_again(root: Path, option: str, changes: set[str]) -> None:
-    done = run(root, option, "--yes", "-o", "json")
+    done = invoke("rebuild", root, option, "--yes", "-o", "json")
 
     assert done.exit_code == 0
     summary = summary_of(done)
     assert (summary["t"], set(summary["changes"]), summary["left"]) == ("rebuilt", changes, {})
-    assert run(root, command="verify").exit_code == 0
+    assert invoke("verify", root).exit_code == 0
 
 
 def test_damage_of_the_log_is_in_the_plan_and_in_the_exit_code(root: Path) -> None:
@@ -65,17 +65,20 @@ def test_damage_of_the_log_is_in_the_plan_and_in_the_exit_code(root: Path) -> No
         file.seek(8192)
         file.write(bytes(4096))
 
-    plan, done = run(root, "-o", "json"), run(root, "--yes", "-o", "json")
+    plan, done = (
+        invoke("rebuild", root, "-o", "json"),
+        invoke("rebuild", root, "--yes", "-o", "json"),
+    )
 
     assert (plan.exit_code, done.exit_code) == (1, 1)
     assert summary_of(plan)["lost"] == summary_of(done)["lost"] > 10
-    assert run(root, command="verify").exit_code == 0
+    assert invoke("verify", root).exit_code == 0
 
 
 def test_a_store_in_use_and_what_is_no_store_are_refused(root: Path, tmp_path: Path) -> None:
     with open_store(root):
-        result = run(root, "--yes")
+        result = invoke("rebuild", root, "--yes")
         assert result.exit_code == 2
         assert "is in use by another process" in result.stderr
-    result = run(tmp_path / "missing", "--yes")
+    result = invoke("rebuild", tmp_path / "missing", "--yes")
     assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)

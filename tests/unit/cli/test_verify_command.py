@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from mqstore.cli.main import app
 from mqstore.storage.paths import segment_name
+from tests.unit.cli.store_commands import invoke_for_json, lines_of
 from tests.unit.storage.stores import open_store, put_some
 
 
@@ -23,15 +22,6 @@ def root(tmp_path: Path) -> Path:
     return path
 
 
-def run(root: Path, *options: str) -> Result:
-    form = () if "-o" in options else ("-o", "json")
-    return CliRunner().invoke(app, ["store", "verify", str(root), *form, *options])
-
-
-def lines_of(result: Result) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in result.stdout.splitlines()]
-
-
 def damage(root: Path) -> None:
     with (root / "commitlog" / segment_name(0)).open("r+b") as file:
         file.seek(100)
@@ -39,7 +29,7 @@ def damage(root: Path) -> None:
 
 
 def test_a_whole_store_is_one_summary_line_and_exit_code_0(root: Path) -> None:
-    result = run(root)
+    result = invoke_for_json("verify", root)
 
     assert result.exit_code == 0
     (summary,) = lines_of(result)
@@ -62,7 +52,7 @@ def test_a_whole_store_is_one_summary_line_and_exit_code_0(root: Path) -> None:
 def test_a_finding_is_a_line_of_its_own_and_exit_code_1(root: Path) -> None:
     damage(root)
 
-    result = run(root)
+    result = invoke_for_json("verify", root)
 
     assert result.exit_code == 1
     finding, close, summary = lines_of(result)
@@ -84,7 +74,7 @@ def test_a_finding_is_a_line_of_its_own_and_exit_code_1(root: Path) -> None:
 def test_notes_alone_are_exit_code_0(root: Path) -> None:
     (root / "strange").touch()
 
-    result = run(root)
+    result = invoke_for_json("verify", root)
 
     assert result.exit_code == 0
     assert [line.get("level") for line in lines_of(result)] == ["note", None]
@@ -93,7 +83,7 @@ def test_notes_alone_are_exit_code_0(root: Path) -> None:
 def test_columns_for_a_terminal_say_the_same(root: Path) -> None:
     damage(root)
 
-    result = run(root, "-o", "table")
+    result = invoke_for_json("verify", root, "-o", "table")
 
     assert result.exit_code == 1
     first, what, broker, *close, summary = result.stdout.splitlines()
@@ -112,24 +102,24 @@ def test_columns_for_a_terminal_say_the_same(root: Path) -> None:
 
 
 def test_what_is_no_store_is_exit_code_2(tmp_path: Path) -> None:
-    result = run(tmp_path)
+    result = invoke_for_json("verify", tmp_path)
     assert result.exit_code == 2
     assert result.stdout == ""
     assert "no store" in result.stderr
-    as_text = run(tmp_path / "missing", "-o", "table")
+    as_text = invoke_for_json("verify", tmp_path / "missing", "-o", "table")
     assert as_text.exit_code == 2
     assert "no directory" in as_text.stderr
 
 
 def test_csv_and_yaml_have_the_findings_too(root: Path) -> None:
     damage(root)
-    heading, finding, _ = run(root, "-o", "csv").stdout.splitlines()
+    heading, finding, _ = invoke_for_json("verify", root, "-o", "csv").stdout.splitlines()
     assert heading == "level,kind,file,offset,phys,topic,q,i,what,broker"
     assert finding.startswith(f"finding,record-body,commitlog/{segment_name(0)},0,0,T,0,0,")
-    found = yaml.safe_load(run(root, "-o", "yaml").stdout)
+    found = yaml.safe_load(invoke_for_json("verify", root, "-o", "yaml").stdout)
     assert [each["t"] for each in found] == ["finding", "finding", "verified"]
 
 
 def test_wrong_usage_is_exit_code_2() -> None:
     assert CliRunner().invoke(app, ["store", "verify"]).exit_code == 2
-    assert run(Path("x"), "--index-num", "1").exit_code == 2
+    assert invoke_for_json("verify", Path("x"), "--index-num", "1").exit_code == 2
