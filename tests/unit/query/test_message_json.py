@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.service.message_bodies import BodyForm, BodyShape
+from mqstore.service.message_bodies import BodyForm
 from mqstore.service.message_views import message_form
 from mqstore.storage.codec import record
 from mqstore.storage.errors import RecordError
 from mqstore.storage.reads import messages_json
+from mqstore.wire.messages import BodyShape
 from tests.unit.service import message_model
 from tests.unit.service.stored import stored
 from tests.unit.storage.record_examples import encoded_records

@@ -8,13 +8,14 @@ import pytest
 
 from mqstore.query import views
 from mqstore.service import message_views
-from mqstore.service.message_bodies import BodyForm, BodyShape
+from mqstore.service.message_bodies import BodyForm
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Record
 from mqstore.storage.lookup.record_place import Cover, RecordPlace
 from mqstore.storage.queues.queue_entry import QueueEntry
 from mqstore.storage.reads import messages_json
 from mqstore.wire.examples import lookups as examples
+from mqstore.wire.messages import BodyShape
 from tests.unit.service.stored import stored
 
 

@@ -92,7 +92,7 @@ def log_bytes(name: str, start: int, stop: int, *, tag: str | None = None) -> Ca
 
 def message_at(physical_offset: int) -> Call[MessageDetail]:
     """Return the message whose record begins at a physical offset."""
-    params = {"physicalOffset": physical_offset}
+    params = {"physical_offset": physical_offset}
     return call(contract.messages.MESSAGE_AT, params=params)
 
 
@@ -110,7 +110,7 @@ def messages_by_key(
 
     The times are store timestamps in milliseconds, both included.
     """
-    params = given(key=key, to=to_ms, limit=limit, cursor=cursor) | given(**{"from": from_ms})
+    params = given(key=key, from_=from_ms, to=to_ms, limit=limit, cursor=cursor)
     return call(contract.messages.MESSAGES, at={"topic": topic}, params=params | _included(include))
 
 
@@ -125,7 +125,7 @@ def messages_by_time(
     cursor: str | None = None,
 ) -> Call[Messages]:
     """List the messages of a topic in a range of store timestamps (ms), by default newest first."""
-    params = given(order=order, to=to_ms, limit=limit, cursor=cursor) | given(**{"from": from_ms})
+    params = given(order=order, from_=from_ms, to=to_ms, limit=limit, cursor=cursor)
     return call(contract.messages.MESSAGES, at={"topic": topic}, params=params | _included(include))
 
 

@@ -53,14 +53,14 @@ def call(
     with_keys: Callable[[int | None], Call[Answer]] | None = None,
     stored_on: Callable[[Answer], int | None] | None = None,
 ) -> Call[Answer]:
-    """Build a request of an operation. ``at`` has the parameters of its path, the other arguments
-    are fields of ``Call``."""
+    """Build a request of an operation. ``at`` has the parameters of its path, ``params`` those of
+    its query under their names in Python or in the contract; the others are fields of ``Call``."""
     return Call(
         operation.targets[0],
         operation.method,
         operation.path_for(**(at or {})),
         operation.reply,
-        params=params or {},
+        params=_query(operation, params or {}),
         json=json,
         content=content,
         headers=headers or {},
@@ -85,7 +85,7 @@ def download(
         operation.method,
         operation.path_for(**at),
         Download,
-        params=params or {},
+        params=_query(operation, params or {}),
         headers=headers,
         may_be_repeated=True,
     )
@@ -97,10 +97,19 @@ def document(operation: Operation[Any], **fields: object) -> dict[str, Any]:
     The service checks the values.
     """
     assert operation.request is not None
-    known = operation.request.model_fields
-    return {known[name].alias or name: each for name, each in fields.items() if each is not None}
+    known = _aliases(operation.request)
+    return {known[name]: each for name, each in fields.items() if each is not None}
 
 
 def given(**params: object) -> dict[str, Any]:
     """Return the parameters without those that are None."""
     return {name: value for name, value in params.items() if value is not None}
+
+
+def _query(operation: Operation[Any], params: Mapping[str, Any]) -> dict[str, Any]:
+    known = {} if operation.query is None else _aliases(operation.query)
+    return {known.get(name, name): value for name, value in params.items()}
+
+
+def _aliases(model: type[BaseModel]) -> dict[str, str]:
+    return {name: each.alias or name for name, each in model.model_fields.items()}

@@ -109,7 +109,7 @@ def transactions(
     cursor: str | None = None,
 ) -> Call[Transactions]:
     """List transactions, oldest first; without a state, the pending and set-aside ones."""
-    params = given(state=state, group=group, olderThan=older_than_s, limit=limit, cursor=cursor)
+    params = given(state=state, group=group, older_than=older_than_s, limit=limit, cursor=cursor)
     return call(contract.transactions.TRANSACTIONS, params=params)
 
 

@@ -38,6 +38,7 @@ from mqstore.service.settings import Settings
 from mqstore.service.shards import Shards
 from mqstore.storage.errors import StorageError
 from mqstore.wire.operation import GROUP_SCHEMA, NEW_TOPIC_SCHEMA, TOPIC_SCHEMA, Role
+from mqstore.wire.parameters import EXAMPLES
 
 VERSION: Final = "0.1.0"
 TopicName = Annotated[
@@ -320,6 +321,9 @@ class Api:
         _drop_validation_errors(document)
         _put_under_titles(document)
         for method, operation in _operations(document):
+            for each in operation.get("parameters", ()):
+                if shown := each["schema"].pop(EXAMPLES, None):
+                    each["examples"] = shown
             if method.upper() not in SAFE_METHODS:
                 problems.add_responses(operation["responses"], *self._change_kinds)
         if self.auth.enabled:

@@ -1,4 +1,4 @@
-"""Bodies of hot routes as structs, and problems that describe invalid bodies and parameters."""
+"""Bodies and parameters of hot routes, and problems that describe invalid ones."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
+from pydantic import ValidationError
 
 from mqstore.service import problems
-from mqstore.service.http import HotRequest
+from mqstore.service.http import HotRequest, refuse_unknown
 from mqstore.service.problems import Problem
 from mqstore.storage.formats import count_json_values
+from mqstore.wire.parameters import Parameters
 
 ERRORS_SHOWN_MAX: Final = 10
 """Errors of one body that the problem lists."""
 _HALF_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 Body = TypeVar("Body")
+Query = TypeVar("Query", bound=Parameters)
 Item = Mapping[str, Any]
 """One validation error, as pydantic reports it."""
 
@@ -42,6 +45,23 @@ def decode(decoder: msgspec.json.Decoder[Body], body: bytes, *, is_distinct: boo
     if not is_distinct:
         require_distinct(body)
     return found
+
+
+def parameters(model: type[Query], given: Mapping[str, str]) -> Query:
+    """Read the query of a request. Raises Problem (400)."""
+    refuse_unknown(given, parameter_names(model))
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        items = [
+            {**each, "loc": ("query", *each["loc"])} for each in error.errors(include_url=False)
+        ]
+        raise Problem(problems.BAD_PARAMETER, describe_errors(items)) from None
+
+
+def parameter_names(model: type[Parameters]) -> list[str]:
+    """Return the names of the parameters of a model."""
+    return [each.alias or name for name, each in model.model_fields.items()]
 
 
 def require_distinct(body: bytes) -> None:

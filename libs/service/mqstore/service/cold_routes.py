@@ -8,6 +8,7 @@ are documented for the document only.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from inspect import isclass
 from typing import Annotated, Any, Final
 
 from fastapi import Request, Response
@@ -19,6 +20,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from mqstore.service import bodies
 from mqstore.service.http import refuse_repeated, refuse_unknown
 from mqstore.wire.base import INT32_MAX
+from mqstore.wire.parameters import Parameters
 
 SHARD: Final = "shard"
 Responses = dict[int | str, dict[str, Any]]
@@ -104,7 +106,12 @@ def requested_shard(request: Request) -> int | None:
 
 def _query_names(dependant: Dependant) -> Iterator[str]:
     """Yield the names of a route's query parameters, those of its dependencies included."""
-    yield from (field.alias for field in dependant.query_params)
+    for field in dependant.query_params:
+        model = field.field_info.annotation
+        if isclass(model) and issubclass(model, Parameters):
+            yield from bodies.parameter_names(model)
+        else:
+            yield field.alias
     for each in dependant.dependencies:
         yield from _query_names(each)
 

@@ -16,6 +16,7 @@ from mqstore.service.app import Api, json_content
 from mqstore.service.http import HotRequest, HotResult, HotRoute, Lane, Prepared
 from mqstore.service.problems import ProblemType
 from mqstore.wire.operation import Nothing, Operation, schema_name
+from mqstore.wire.parameters import documented
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,8 +126,9 @@ def _documented(operation: Operation[Any]) -> dict[str, Any]:
         "description": operation.description,
         "responses": {str(status): each for status, each in responses.items()},
     }
-    if operation.parameters:
-        found["parameters"] = list(operation.parameters)
+    of_query = () if operation.query is None else documented(operation.query)
+    if parameters := [*operation.parameters, *of_query]:
+        found["parameters"] = parameters
     if content:
         found["requestBody"] = {"required": operation.request_required, "content": content}
     return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final, Literal
 
 import msgspec
@@ -15,6 +14,7 @@ from mqstore.service.structs import part_of
 from mqstore.storage.errors import BodyNotInflatable
 from mqstore.storage.formats import Record, SysFlag
 from mqstore.storage.reads import compression_of, inflate
+from mqstore.wire.messages import BodyShape
 
 _UTF8_TAIL: Final = 3
 """Maximum number of bytes of an incomplete UTF-8 character at the end of a truncated body."""
@@ -22,19 +22,6 @@ NESTING_MARGIN: Final = 100
 """JSON nesting levels left to the reply that surrounds a body shown as JSON."""
 _Shown: Final = part_of(message_structs.Message, lambda each: not each.required)
 """The fields of a message that a reply may leave out: the body, and facts about it."""
-
-
-class BodyShape(StrEnum):
-    """Form of a body that a request selects."""
-
-    AUTO = "auto"
-    """Text where it is valid UTF-8, else base64."""
-    TEXT = "text"
-    """Text; invalid UTF-8 becomes U+FFFD."""
-    JSON = "json"
-    """JSON embedded in the reply; as ``auto`` if the body is not JSON."""
-    BASE64 = "base64"
-    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)

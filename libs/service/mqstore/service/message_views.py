@@ -8,7 +8,7 @@ import msgspec
 from pydantic import BaseModel
 
 from mqstore.service import message_structs, problems
-from mqstore.service.message_bodies import BodyForm, BodyShape
+from mqstore.service.message_bodies import BodyForm
 from mqstore.service.problems import Problem
 from mqstore.service.structs import part_of
 from mqstore.storage.formats import (
@@ -19,7 +19,7 @@ from mqstore.storage.formats import (
     SysFlag,
 )
 from mqstore.storage.reads import MessageForm, Unreadable, messages_json
-from mqstore.wire.messages import Message
+from mqstore.wire.messages import BodyShape, Message
 
 Model = TypeVar("Model", bound=BaseModel)
 

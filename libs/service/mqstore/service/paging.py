@@ -3,44 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Final, TypeVar
+from typing import Annotated
 
 from fastapi import Query
 
 from mqstore.storage.formats import decode_name_cursor, encode_name_cursor
-from mqstore.wire.limits import COUNT_MAX
+from mqstore.wire.parameters import ListParameters
 
-CURSOR_LENGTH_MAX: Final = 1_000
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class PageQuery:
-    """The page of a list that a request wants."""
-
-    limit: int
-    cursor: str | None
-
-    def after(self, scope: str) -> str:
-        """The name behind which the page begins; ``scope`` identifies the list.
-
-        Raises CursorError for a cursor of another list.
-        """
-        return "" if self.cursor is None else decode_name_cursor(self.cursor, scope)
+Page = Annotated[ListParameters, Query()]
+"""A FastAPI parameter."""
 
 
-def page_query(
-    limit: Annotated[
-        int, Query(ge=1, le=COUNT_MAX, description="Maximum number of entries in the reply.")
-    ] = COUNT_MAX,
-    cursor: Annotated[
-        str | None,
-        Query(max_length=CURSOR_LENGTH_MAX, description="`next` of the previous reply."),
-    ] = None,
-) -> PageQuery:
-    """Parse the page of a list; a FastAPI dependency."""
-    return PageQuery(limit, cursor)
+def begin_of(page: ListParameters, scope: str) -> str:
+    """The name behind which a page begins; ``scope`` identifies the list.
+
+    Raises CursorError for a cursor of another list.
+    """
+    return "" if page.cursor is None else decode_name_cursor(page.cursor, scope)
 
 
 def next_cursor(names: Sequence[str], scope: str, *, is_more: bool) -> str | None:

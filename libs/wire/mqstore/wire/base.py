@@ -85,7 +85,7 @@ class Reply(BaseModel):
             if each.exclude_if is None:
                 required.append(alias)
             else:
-                properties[alias] = _without_null(properties[alias])
+                properties[alias] = without_null(properties[alias])
         if required:
             schema["required"] = required
         return found
@@ -131,7 +131,8 @@ def left_out(description: str | None = None, default: object = None) -> Any:
     )
 
 
-def _without_null(schema: JsonSchemaValue) -> JsonSchemaValue:
+def without_null(schema: JsonSchemaValue) -> JsonSchemaValue:
+    """Return the schema of an optional value, of the value alone."""
     choices = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
     if len(choices) != 1:
         return schema

@@ -12,6 +12,7 @@ from mqstore.wire import problems
 from mqstore.wire.base import ComponentRequest, Reply, StrictRequest, left_out
 from mqstore.wire.examples import transactions as examples
 from mqstore.wire.operation import Nothing, Operation, Role, Target, json_of
+from mqstore.wire.parameters import ListParameters
 from mqstore.wire.transactions import Group, Transaction
 
 PRODUCER_NAME: Final = "[A-Za-z0-9._-]{1,100}"
@@ -212,6 +213,13 @@ _GROUP_AND_NAME: Final[tuple[Mapping[str, Any], ...]] = (
     },
 )
 
+
+class ProducersParameters(ListParameters):
+    """A page of the registered producers."""
+
+    group: Annotated[str | None, Field(max_length=255)] = None
+
+
 TAKE_CHECKS: Final = Operation(
     name="checks",
     targets=(Target.COORDINATOR,),
@@ -266,6 +274,7 @@ PRODUCERS: Final = Operation(
     role=Role.ADMIN,
     summary="Registered producers",
     tag="checks",
+    query=ProducersParameters,
     reply=RegisteredProducers,
     problems=_NOT_READY,
 )
@@ -326,5 +335,6 @@ KNOWN_TARGETS: Final[Operation[RegisteredProducers]] = _internal(
     name="producers",
     path=_REGISTRY,
     summary="Producers that can be called",
+    query=ProducersParameters,
     reply=RegisteredProducers,
 )

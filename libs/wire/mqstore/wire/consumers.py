@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Self
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from mqstore.wire import problems
-from mqstore.wire.base import INT32_MAX, Milliseconds, Reply, Request
+from mqstore.wire.base import Milliseconds, Reply, Request
 from mqstore.wire.examples import consumers as examples
 from mqstore.wire.limits import (
     COUNT_MAX,
@@ -27,6 +27,7 @@ from mqstore.wire.limits import (
 )
 from mqstore.wire.messages import Message, UnreadableMessage
 from mqstore.wire.operation import GROUP_SCHEMA, Operation, Role, Target
+from mqstore.wire.parameters import ShardParameters
 from mqstore.wire.shards import OfShards
 
 Receipt = Annotated[str, StringConstraints(min_length=1, max_length=RECEIPT_LENGTH_MAX)]
@@ -240,12 +241,6 @@ _PARAMETERS: Final[tuple[Mapping[str, Any], ...]] = (
         "example": "billing",
         "description": "Consumer group. It needs no creation.",
     },
-    {
-        "name": "shard",
-        "in": "query",
-        "schema": {"type": "integer", "minimum": 0, "maximum": INT32_MAX},
-        "description": "The only shard to use; without it, any of them.",
-    },
 )
 _UNWRITTEN: Final = (problems.STORE_READ_ONLY, problems.STORE_FAILED)
 _RECEIPTS: Final = (
@@ -263,6 +258,7 @@ RECEIVE: Final = Operation(
     path=_PATH + ":receive",
     role=Role.CONSUME,
     parameters=_PARAMETERS,
+    query=ShardParameters,
     summary="Lease messages",
     tag="consumers",
     description="Leases messages of the named topics, and of the group's retry topic, to the "
@@ -299,6 +295,7 @@ ACKNOWLEDGE: Final = Operation(
     path=_PATH + ":ack",
     role=Role.CONSUME,
     parameters=_PARAMETERS,
+    query=ShardParameters,
     summary="Acknowledge messages",
     tag="consumers",
     description="Ends the delivery of messages. May be repeated. Acknowledgements are on disk "
@@ -316,6 +313,7 @@ RETURN: Final = Operation(
     path=_PATH + ":nack",
     role=Role.CONSUME,
     parameters=_PARAMETERS,
+    query=ShardParameters,
     summary="Return messages, to be delivered later",
     tag="consumers",
     description="Stores a copy for `%RETRY%GROUP`, as a broker does, which is delivered after a "
@@ -345,6 +343,7 @@ EXTEND: Final = Operation(
     path=_PATH + ":extend",
     role=Role.CONSUME,
     parameters=_PARAMETERS,
+    query=ShardParameters,
     summary="Extend leases, or end them",
     tag="consumers",
     description="Sets the end of leases, counted from now. 0 gives the messages back unused: they"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Final, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
@@ -11,7 +11,7 @@ from mqstore.wire import problems
 from mqstore.wire.base import INT32_MAX, INT64_MAX, Milliseconds, Offset, Reply, Request
 from mqstore.wire.examples import dead_letters as examples
 from mqstore.wire.limits import COUNT_MAX, DEAD_LETTERS_DEFAULT, REASON_LENGTH_MAX
-from mqstore.wire.messages import Message, Messages
+from mqstore.wire.messages import Message, Messages, PageParameters
 from mqstore.wire.operation import Operation, Role, Target
 from mqstore.wire.shards import OfShards
 from mqstore.wire.times import Time
@@ -230,6 +230,29 @@ _CHANGES: Final = (
     *problems.WITH_BODY,
 )
 
+
+class DeadLettersParameters(PageParameters):
+    """A page of dead letters: which of them, and their form."""
+
+    topic: Annotated[
+        str | None, Field(max_length=32_767, description="Only of this source topic.")
+    ] = None
+    key: Annotated[
+        str | None,
+        Field(max_length=32_767, description="Unique key, one of KEYS, or the origin message id."),
+    ] = None
+    tag: Annotated[str | None, Field(max_length=32_767, description="Only with this tag.")] = None
+    reason: Annotated[
+        str | None, Field(max_length=REASON_LENGTH_MAX, description="A part of the reason.")
+    ] = None
+    order: Annotated[Literal["newest", "oldest"], Field(description="`oldest`: oldest first.")] = (
+        "newest"
+    )
+    limit: Annotated[
+        int, Field(ge=1, le=COUNT_MAX, description="Maximum number of messages in the reply.")
+    ] = DEAD_LETTERS_DEFAULT
+
+
 DEAD_LETTERS: Final = Operation(
     name="dead_letters",
     targets=(Target.QUERY,),
@@ -237,6 +260,7 @@ DEAD_LETTERS: Final = Operation(
     role=Role.CONSUME,
     summary="Dead letters of a group",
     tag="groups",
+    query=DeadLettersParameters,
     reply=DeadLetters,
     example=examples.DEAD_LETTERS,
     problems=(

@@ -11,6 +11,7 @@ from mqstore.wire.base import INT32_MAX, MappingReply, NewerInteger, Offset, Rep
 from mqstore.wire.examples import groups as examples
 from mqstore.wire.limits import COMMITS_MAX, EXPRESSION_LENGTH_MAX, QUEUES_MAX
 from mqstore.wire.operation import Nothing, Operation, Role, Target, json_of
+from mqstore.wire.parameters import ListParameters
 from mqstore.wire.shards import OfShards
 from mqstore.wire.times import Time
 from mqstore.wire.topics import Attributes, Flag
@@ -242,6 +243,7 @@ GROUPS: Final = Operation(
     role=Role.CONSUME,
     summary="All groups",
     tag="groups",
+    query=ListParameters,
     reply=Groups,
 )
 GROUP: Final = Operation(
@@ -285,6 +287,19 @@ DELETE_GROUP: Final = Operation(
     status=204,
     problems=(*_UNKNOWN, *_UNWRITTEN),
 )
+
+
+class OffsetsParameters(ListParameters):
+    """A page of the offsets of a group."""
+
+    topic: Annotated[
+        str | None,
+        Field(
+            description="Only this topic; without it, all topics in which the group has offsets."
+        ),
+    ] = None
+
+
 OFFSETS: Final = Operation(
     name="group_offsets",
     targets=(Target.WRITER,),
@@ -292,6 +307,7 @@ OFFSETS: Final = Operation(
     role=Role.CONSUME,
     summary="Where a group stands",
     tag="groups",
+    query=OffsetsParameters,
     reply=GroupOffsets,
     example=examples.OFFSETS,
     problems=_REFUSED,
@@ -330,6 +346,7 @@ SUBSCRIPTIONS: Final = Operation(
     role=Role.CONSUME,
     summary="A group's subscriptions",
     tag="groups",
+    query=ListParameters,
     reply=Subscriptions,
     problems=(problems.GROUP_INVALID,),
 )

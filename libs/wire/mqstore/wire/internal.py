@@ -10,6 +10,7 @@ from mqstore.wire import problems
 from mqstore.wire.base import ComponentRequest, Offset, Reply
 from mqstore.wire.examples import internal as examples
 from mqstore.wire.operation import Operation, Role, Target
+from mqstore.wire.parameters import ListParameters
 
 DAMAGE_MAX: Final = 1_024
 """Offsets of one report: as many blocks wait for the scrub at most."""
@@ -68,6 +69,12 @@ class ConsumerStates(Reply):
     next: Annotated[str | None, Field(description="The cursor to go on with.")] = None
 
 
+class StatesParameters(ListParameters):
+    """A page of the states of groups."""
+
+    group: Annotated[str | None, Field(description="Only this group.")] = None
+
+
 CONSUMER_STATES: Final = Operation(
     name="consumer_states",
     targets=(Target.WRITER,),
@@ -75,6 +82,7 @@ CONSUMER_STATES: Final = Operation(
     role=Role.SYSTEM,
     summary="States of the messages of shared groups",
     tag="internal",
+    query=StatesParameters,
     reply=ConsumerStates,
     example=examples.STATES,
     problems=(problems.GROUP_INVALID,),
@@ -86,6 +94,7 @@ ALL_OFFSETS: Final = Operation(
     role=Role.SYSTEM,
     summary="Committed offsets of all groups",
     tag="internal",
+    query=ListParameters,
     reply=AllOffsets,
     example=examples.OFFSETS,
 )

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import base64
+from enum import StrEnum
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field
 
 from mqstore.wire import problems
-from mqstore.wire.base import INT32_MAX, Milliseconds, Reply, Request, left_out
+from mqstore.wire.base import INT64_MAX, Milliseconds, Reply, Request, left_out
 from mqstore.wire.examples import lookups as examples
 from mqstore.wire.limits import BODY_MAX, COUNT_MAX
-from mqstore.wire.operation import BYTES, Nothing, Operation, Role, Target, query_parameter
+from mqstore.wire.operation import BYTES, Nothing, Operation, Role, Target
+from mqstore.wire.parameters import OfShard, PageCursor, Parameters, shown_by
 from mqstore.wire.shards import OfShards
+from mqstore.wire.times import Time
 
 ORDERING_KEY_PROPERTY: Final = "__SHARDINGKEY"
 CHECKED_BY = (
@@ -20,6 +23,11 @@ CHECKED_BY = (
     " checks vouch for it. Its body, topic, tags and place in its queue are as they were written;"
     " nothing proves its other properties, timestamps, hosts and flag."
 )
+
+
+UniqueKeyTopic = Annotated[
+    str | None, Field(description="Topic of the message. With it, the id is a unique key.")
+]
 
 
 class Message(Reply, title="MessageView"):
@@ -215,29 +223,143 @@ class MessagesById(OfShards):
     ]
 
 
-SHARD_PARAMETER: Final = query_parameter(
-    "shard",
-    {"type": "integer", "minimum": 0, "maximum": INT32_MAX},
-    "The shard that is to serve the request. Any of them forwards it.",
-)
-BODY_PARAMETERS: Final = (
-    query_parameter(
-        "body",
-        {"type": "string", "enum": ["auto", "text", "json", "base64", "none"], "default": "auto"},
-        "How bodies are shown: `auto` is text where it is UTF-8, else base64.",
-    ),
-    query_parameter(
-        "bodyMax",
-        {"type": "integer", "minimum": 0, "maximum": BODY_MAX},
-        "Bytes of each body, at most.",
-    ),
-    query_parameter(
-        "inflate",
-        {"type": "boolean", "default": False},
-        "Show compressed bodies inflated, up to maxInflatedSize.",
-    ),
-)
-"""Parameters of hot routes that show bodies."""
+class BodyShape(StrEnum):
+    """Form of a body that a request selects."""
+
+    AUTO = "auto"
+    """Text where it is valid UTF-8, else base64."""
+    TEXT = "text"
+    """Text; invalid UTF-8 becomes U+FFFD."""
+    JSON = "json"
+    """JSON embedded in the reply; as ``auto`` if the body is not JSON."""
+    BASE64 = "base64"
+    NONE = "none"
+
+
+class BodyParameters(Parameters):
+    """How the request wants message bodies shown."""
+
+    body: Annotated[
+        BodyShape,
+        Field(description="How bodies are shown: `auto` is text if it is UTF-8, else base64."),
+    ] = BodyShape.AUTO
+    body_max: Annotated[
+        int | None, Field(ge=0, le=BODY_MAX, description="Maximum number of bytes of each body.")
+    ] = None
+    inflate: Annotated[
+        bool, Field(description="Inflate compressed bodies, up to maxInflatedSize.")
+    ] = False
+
+
+class MessageParameters(BodyParameters):
+    """The form of a message, and its topic."""
+
+    topic: UniqueKeyTopic = None
+
+
+class MessageAtParameters(BodyParameters):
+    """The form of a message, and its place in the log."""
+
+    physical_offset: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=INT64_MAX,
+            description="Physical offset of the message's first byte.",
+            json_schema_extra=shown_by("the log's first", 0),
+        ),
+    ]
+
+
+class DownloadParameters(Parameters):
+    """The topic of a message, and whether its body is inflated."""
+
+    topic: UniqueKeyTopic = None
+    inflate: Annotated[
+        bool, Field(description="Inflate a compressed body, up to maxInflatedSize.")
+    ] = False
+
+
+class ByIdsParameters(BodyParameters):
+    """The form of messages, and their shard."""
+
+    shard: Annotated[
+        OfShard, Field(description="The shard that is to serve the request. Any forwards it.")
+    ] = None
+
+
+class PageParameters(BodyParameters):
+    """A page of messages of a time: its form, order and bounds."""
+
+    from_: Annotated[Time, Field(alias="from", description="Stored at or after this time.")] = 0
+    to: Annotated[Time, Field(description="Stored at or before this time.")] = INT64_MAX
+    order: Annotated[
+        Literal["newest", "oldest"],
+        Field(description="`oldest`: oldest first; only without a key."),
+    ] = "newest"
+    limit: Annotated[
+        int, Field(ge=1, le=COUNT_MAX, description="Maximum number of messages in the reply.")
+    ] = 64
+    cursor: PageCursor = None
+
+
+class MessagesParameters(PageParameters):
+    """A page of messages under a key, or of a time."""
+
+    key: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=32_767,
+            description="A unique key or one of KEYS; without it, all messages of the times.",
+            json_schema_extra=shown_by("a key", "order-1"),
+        ),
+    ] = None
+    include: Annotated[
+        str | None,
+        Field(
+            pattern="^(delayed|half)(,(delayed|half))*$",
+            description="Also messages of this topic that are still delayed, or half messages "
+            "of a transaction: `delayed,half`.",
+            json_schema_extra=shown_by("both", "delayed,half"),
+        ),
+    ] = None
+
+
+class FilterParameters(BodyParameters):
+    """The form of messages, and which of them."""
+
+    tags: Annotated[
+        str | None,
+        Field(
+            description="Only messages with one of these tags: `A || B`; `*` is all.",
+            json_schema_extra=shown_by("two tags", "created || changed"),
+        ),
+    ] = None
+    sql: Annotated[
+        str | None,
+        Field(
+            description="Only messages whose properties match this SQL92 expression; not with "
+            "`tags`. Where a group has subscribed with the same expression, bitmaps name the "
+            "matches.",
+            json_schema_extra=shown_by("an expression", "a > 5 AND b IS NOT NULL"),
+        ),
+    ] = None
+
+
+class FollowParameters(FilterParameters):
+    """A stream of messages, and where it begins."""
+
+    from_: Annotated[
+        Time | None,
+        Field(
+            alias="from",
+            description="Begin with the first message stored at or after this time; without it, "
+            "with the next message that arrives.",
+        ),
+    ] = None
+
+
 READ_PROBLEMS: Final = (
     problems.MESSAGE_UNKNOWN,
     problems.OFFSET_INSIDE_MESSAGE,
@@ -256,6 +378,7 @@ MESSAGE_BODY: Final = Operation(
     role=Role.CONSUME,
     summary="A message's body, for download",
     tag="messages",
+    query=DownloadParameters,
     reply=Nothing,
     contents={
         200: ("All of it.", BYTES),
@@ -275,6 +398,7 @@ MESSAGE_AT: Final = Operation(
     role=Role.CONSUME,
     summary="One message, by its physical offset",
     tag="messages",
+    query=MessageAtParameters,
     reply=MessageDetail,
     example=examples.MESSAGE_DETAIL,
     problems=(problems.SHARD_NEEDED, *READ_PROBLEMS),
@@ -286,6 +410,7 @@ MESSAGE: Final = Operation(
     role=Role.CONSUME,
     summary="One message, by its id",
     tag="messages",
+    query=MessageParameters,
     reply=MessageDetail,
     example=examples.MESSAGE_DETAIL,
     problems=(problems.BAD_MESSAGE_ID, *READ_PROBLEMS),
@@ -304,7 +429,7 @@ MESSAGES_BY_ID: Final = Operation(
     " others. The messages of a reply have at most `maxAnswerBytes` bytes, the first one excepted;"
     " `remaining` has the ids behind them. Over several shards, an id of a shard that does not"
     " reply has the problem `shard-unreachable`.",
-    parameters=(SHARD_PARAMETER, *BODY_PARAMETERS),
+    query=ByIdsParameters,
     request=MessageIds,
     request_example=examples.IDS,
     reply=MessagesById,
@@ -319,6 +444,7 @@ MESSAGES: Final = Operation(
     role=Role.CONSUME,
     summary="Messages by key, or all of a time range",
     tag="messages",
+    query=MessagesParameters,
     reply=Messages,
     example=examples.BY_KEY,
     problems=(problems.BAD_CURSOR, problems.TOPIC_UNKNOWN, problems.MESSAGE_EXPIRED),
@@ -330,6 +456,7 @@ TOPIC_EVENTS: Final = Operation(
     role=Role.CONSUME,
     summary="Follow a topic: each message as it arrives",
     tag="messages",
+    query=FollowParameters,
     reply=Nothing,
     contents={
         200: (

@@ -8,13 +8,16 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict
 
 from mqstore import wire
 from mqstore.wire.problems import ProblemType
+
+if TYPE_CHECKING:
+    from mqstore.wire.parameters import Parameters
 
 Answer = TypeVar("Answer", bound=BaseModel)
 Content = Mapping[str, Mapping[str, Any]]
@@ -49,11 +52,6 @@ def _topic_parameter(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 TOPIC_PARAMETER: Final = _topic_parameter(TOPIC_SCHEMA)
 SEND_TOPIC_PARAMETER: Final = _topic_parameter(NEW_TOPIC_SCHEMA)
-
-
-def query_parameter(name: str, schema: dict[str, Any], text: str, **more: Any) -> dict[str, Any]:
-    """Return the OpenAPI object of a query parameter."""
-    return {"name": name, "in": "query", "schema": schema, "description": text, **more}
 
 
 _PARAMETER: Final = re.compile(r"\{(\w+)(:path)?\}")
@@ -114,8 +112,10 @@ class Operation(Generic[Answer]):
     description: str = ""
     """Without one: the docstring of its handler."""
     parameters: tuple[Mapping[str, Any], ...] = ()
-    """OpenAPI parameter objects, those of the path included; of a handler outside FastAPI, which
-    documents the others by their signatures."""
+    """OpenAPI parameter objects, those of the path included, of a handler outside FastAPI, which
+    documents the others by their signatures; without those of ``query``."""
+    query: type[Parameters] | None = None
+    """The model of its query parameters."""
     request: type[BaseModel] | None = None
     """The model of its body in JSON, ..."""
     request_example: Any = None

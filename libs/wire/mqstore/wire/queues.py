@@ -17,15 +17,15 @@ from mqstore.wire.limits import (
     PULL_WAIT_MAX_S,
     TOPICS_MAX,
 )
-from mqstore.wire.messages import BODY_PARAMETERS, LookupProblem, Message, UnreadableMessage
+from mqstore.wire.messages import FilterParameters, LookupProblem, Message, UnreadableMessage
 from mqstore.wire.operation import (
     GROUP_SCHEMA,
     TOPIC_PARAMETER,
     Operation,
     Role,
     Target,
-    query_parameter,
 )
+from mqstore.wire.parameters import INTEGER, NUMBER, OfShard, shown_by
 from mqstore.wire.shards import OfShards
 from mqstore.wire.times import Time
 
@@ -141,48 +141,45 @@ _PULL_PARAMETERS: Final[tuple[Mapping[str, Any], ...]] = (
         "schema": {"type": "integer", "minimum": 0, "maximum": INT32_MAX},
         "example": 0,
     },
-    query_parameter(
-        "shard",
-        {"type": "integer", "minimum": 0, "maximum": INT32_MAX},
-        "Whose queue it is; needed where there are several shards. Any of them answers for it.",
-    ),
-    query_parameter(
-        "offset",
-        {"type": "integer", "minimum": 0, "maximum": INT64_MAX},
-        "Queue offset to begin with; without it, the queue's first message.",
-    ),
-    query_parameter(
-        "max",
-        {"type": "integer", "minimum": 1, "maximum": COUNT_MAX, "default": PULL_COUNT_DEFAULT},
-        "Messages, at most.",
-    ),
-    query_parameter(
-        "wait",
-        {"type": "number", "minimum": 0, "maximum": PULL_WAIT_MAX_S, "default": 0},
-        "Seconds to wait at the queue's end.",
-    ),
-    query_parameter(
-        "tags",
-        {"type": "string"},
-        "Only messages with one of these tags: `A || B`; `*` is all.",
-        example="created || changed",
-    ),
-    query_parameter(
-        "sql",
-        {"type": "string"},
-        "Only messages whose properties this SQL92 expression is true of; not with `tags`. "
-        "Where a group has subscribed with the same expression, bitmaps name the matches.",
-        example="a > 5 AND b IS NOT NULL",
-    ),
-    *BODY_PARAMETERS,
-    query_parameter(
-        "group",
-        {"type": "string", **GROUP_SCHEMA},
-        "The consumer group that pulls: `consumer_group` of rocketmq_messages_out_total. It "
-        "changes nothing in the answer.",
-        example="billing",
-    ),
 )
+
+
+class PullParameters(FilterParameters):
+    """A pull: where it begins, its bounds, and the filter and the form of its messages."""
+
+    shard: Annotated[
+        OfShard,
+        Field(
+            description="Whose queue it is; needed where there are several shards. Any of them "
+            "answers for it."
+        ),
+    ] = None
+    offset: Annotated[
+        int | None,
+        Field(
+            ge=0,
+            le=INT64_MAX,
+            description="Queue offset to begin with; without it, the queue's first message.",
+        ),
+        INTEGER,
+    ] = None
+    max: Annotated[int, Field(ge=1, le=COUNT_MAX, description="Messages, at most."), INTEGER] = (
+        PULL_COUNT_DEFAULT
+    )
+    wait: Annotated[
+        float,
+        Field(ge=0, le=PULL_WAIT_MAX_S, description="Seconds to wait at the queue's end."),
+        NUMBER,
+    ] = 0
+    group: Annotated[
+        str | None,
+        Field(
+            description="The consumer group that pulls: `consumer_group` of "
+            "rocketmq_messages_out_total. It changes nothing in the answer.",
+            json_schema_extra={**GROUP_SCHEMA, **shown_by("a group", "billing")},
+        ),
+    ] = None
+
 
 QUEUES: Final = Operation(
     name="queues",
@@ -229,6 +226,7 @@ PULL: Final = Operation(
     tag="queues",
     description=_PULL_TEXT,
     parameters=_PULL_PARAMETERS,
+    query=PullParameters,
     reply=Pull,
     example=examples.PULL,
     text="What was found, and where to go on.",

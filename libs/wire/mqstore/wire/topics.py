@@ -11,6 +11,7 @@ from mqstore.wire.base import NewerFlag, NewerInteger, Reply, Request
 from mqstore.wire.examples import groups as examples
 from mqstore.wire.limits import QUEUES_MAX
 from mqstore.wire.operation import Operation, Role, Target, json_of
+from mqstore.wire.parameters import ListParameters
 from mqstore.wire.shards import OfShards
 
 QueueCount = Annotated[int, Field(ge=1, le=QUEUES_MAX, strict=True)]
@@ -134,6 +135,7 @@ TOPICS: Final = Operation(
     role=Role.CONSUME,
     summary="All topics",
     tag="topics",
+    query=ListParameters,
     reply=Topics,
 )
 TOPIC: Final = Operation(

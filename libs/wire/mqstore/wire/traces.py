@@ -10,8 +10,9 @@ from mqstore.wire import problems
 from mqstore.wire.base import Milliseconds, NewerInteger, Reply, left_out
 from mqstore.wire.examples import traces as examples
 from mqstore.wire.lags import OffsetsSource, OneShard
-from mqstore.wire.messages import CHECKED_BY, READ_PROBLEMS, UnreadableMessage
+from mqstore.wire.messages import CHECKED_BY, READ_PROBLEMS, UniqueKeyTopic, UnreadableMessage
 from mqstore.wire.operation import Operation, Role, Target
+from mqstore.wire.parameters import PageCursor, Parameters, shown_by
 from mqstore.wire.shards import OfShards
 
 
@@ -105,6 +106,31 @@ class Traces(OfShards, title="TracesView"):
     shard: OneShard
 
 
+class TraceParameters(Parameters):
+    """The topic of a message."""
+
+    topic: UniqueKeyTopic = None
+
+
+class TracesParameters(Parameters):
+    """A page of the traces under a key."""
+
+    key: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=32_767,
+            description="A unique key, or one of KEYS.",
+            json_schema_extra=shown_by("a key", "order-1"),
+        ),
+    ]
+    limit: Annotated[
+        int,
+        Field(ge=1, le=64, description="Maximum number of records whose traces are returned."),
+    ] = 16
+    cursor: PageCursor = None
+
+
 MESSAGE_TRACE: Final = Operation(
     name="trace",
     targets=(Target.QUERY,),
@@ -112,6 +138,7 @@ MESSAGE_TRACE: Final = Operation(
     role=Role.CONSUME,
     summary="Trace of a message: the places of its copies, and the groups that consumed them",
     tag="messages",
+    query=TraceParameters,
     reply=MessageTrace,
     example=examples.TRACE,
     problems=(problems.BAD_MESSAGE_ID, *READ_PROBLEMS),
@@ -123,6 +150,7 @@ TRACES: Final = Operation(
     role=Role.CONSUME,
     summary="The ways of all messages with a key",
     tag="messages",
+    query=TracesParameters,
     reply=Traces,
     example=examples.TRACES,
     problems=(problems.BAD_CURSOR, problems.TOPIC_UNKNOWN),

@@ -16,6 +16,7 @@ from mqstore.wire.base import Reply, StrictRequest
 from mqstore.wire.examples import transactions as examples
 from mqstore.wire.idempotency import parameter
 from mqstore.wire.operation import Operation, Role, Target
+from mqstore.wire.parameters import Parameters
 from mqstore.wire.produce import Content
 
 MESSAGES_MAX: Final = 100
@@ -140,6 +141,20 @@ class Transactions(Reply, title="TransactionList"):
     missing: Annotated[tuple[int, ...], Field(description="Shards that did not.")]
 
 
+class TransactionsParameters(Parameters):
+    """The filter and the page of a list of transactions."""
+
+    state: Annotated[
+        TransactionState | None, Field(description="Default: pending and set-aside.")
+    ] = None
+    group: Annotated[str | None, Field(max_length=255, description="Producer group.")] = None
+    older_than: Annotated[int, Field(ge=0, le=2**31, description="Minimum age in seconds.")] = 0
+    limit: Annotated[int, Field(ge=1, le=1_000)] = 100
+    cursor: Annotated[
+        str | None, Field(max_length=4_000, description="`next` of the previous reply.")
+    ] = None
+
+
 _BASE: Final = "/v1/transactions"
 _BOTH: Final = (Target.COORDINATOR, Target.WRITER)
 _NOT_NOW: Final = (
@@ -259,6 +274,7 @@ TRANSACTIONS: Final = Operation(
     summary="Transactions, oldest first",
     description="Over all shards. Decided ones as far as remembered: the newest 50,000 of each.",
     tag="transactions",
+    query=TransactionsParameters,
     reply=Transactions,
     problems=(problems.BAD_CURSOR, *_NOT_NOW),
 )

@@ -6,11 +6,10 @@ from functools import partial
 from typing import Annotated, Final
 
 import msgspec
-from fastapi import Depends, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from mqstore.query import replies, shard_search, store_cursor, views
-from mqstore.query.message_routes import FromTime, Limit, Order, PageCursor, ToTime
-from mqstore.query.routes import BodyOptions, body_options, json_reply
+from mqstore.query.routes import json_reply
 from mqstore.query.service import QueryService
 from mqstore.service import message_views, problems
 from mqstore.service.app import Api, GroupName
@@ -30,27 +29,8 @@ from mqstore.storage.reads import (
 )
 from mqstore.storage.topic_names import DLQ_PREFIX
 from mqstore.wire import dead_letters as operations
-from mqstore.wire.base import INT64_MAX
-from mqstore.wire.limits import DEAD_LETTERS_DEFAULT, REASON_LENGTH_MAX
 
-TEXT_LENGTH_MAX: Final = 32_767
 _BesideMessage: Final = message_views.fields_beside_message(replies.DeadLetter)
-
-SourceTopic = Annotated[
-    str | None,
-    Query(alias="topic", max_length=TEXT_LENGTH_MAX, description="Only of this source topic."),
-]
-Key = Annotated[
-    str | None,
-    Query(
-        max_length=TEXT_LENGTH_MAX,
-        description="Unique key, one of KEYS, or the origin message id.",
-    ),
-]
-Tag = Annotated[str | None, Query(max_length=TEXT_LENGTH_MAX, description="Only with this tag.")]
-Reason = Annotated[
-    str | None, Query(max_length=REASON_LENGTH_MAX, description="A part of the reason.")
-]
 
 
 class DeadLetterRoutes:
@@ -68,29 +48,21 @@ class DeadLetterRoutes:
         self,
         group: GroupName,
         request: Request,
-        body_as: Annotated[BodyOptions, Depends(body_options)],
-        source_topic: SourceTopic = None,
-        key: Key = None,
-        tag: Tag = None,
-        reason: Reason = None,
-        from_: FromTime = 0,
-        to: ToTime = INT64_MAX,
-        order: Annotated[Order, Query(description="`oldest`: oldest first.")] = "newest",
-        limit: Limit = DEAD_LETTERS_DEFAULT,
-        cursor: PageCursor = None,
+        wanted: Annotated[operations.DeadLettersParameters, Query()],
     ) -> Response:
         """Messages of `%DLQ%GROUP` that were not resent or purged, newest first. All filters that
         are given must match. `from` and `to` are times at which messages became dead letters."""
         service = self._service
         topic_names.check_group(group)
+        from_, to, limit, cursor = wanted.from_, wanted.to, wanted.limit, wanted.cursor
         if to < from_:
             raise Problem(problems.BAD_PARAMETER, f"from ({from_}) is after to ({to}); swap them")
         query = DeadLetterQuery(
-            *(DLQ_PREFIX + group, from_, to, order == "newest", ()),
-            *(source_topic, key, tag, reason),
+            *(DLQ_PREFIX + group, from_, to, wanted.order == "newest", ()),
+            *(wanted.topic, wanted.key, wanted.tag, wanted.reason),
         )
-        form = service.body_form(body_as.shape, body_as.max_bytes, inflate=body_as.inflate)
-        max_bytes = service.reply_bytes_max(inflate=body_as.inflate)
+        form = service.body_form(wanted)
+        max_bytes = service.reply_bytes_max(inflate=wanted.inflate)
         _ = service.reader
         here = partial(self._find, group, query, limit, max_bytes, form)
         if not service.shards.fans_out(request.scope):

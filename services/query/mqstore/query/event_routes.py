@@ -12,12 +12,11 @@ from functools import partial
 from typing import Annotated, Any, Final
 
 import msgspec
-from fastapi import Depends, Header, Query, Request
+from fastapi import Header, Query, Request
 from fastapi.responses import StreamingResponse
 
 from mqstore.query import store_cursor
 from mqstore.query.opened_store import OpenedStore
-from mqstore.query.routes import BodyOptions, body_options
 from mqstore.query.service import QueryService
 from mqstore.service import message_views
 from mqstore.service.app import Api, TopicName
@@ -30,7 +29,6 @@ from mqstore.storage.errors import RecordExpired, StoreNotOpen, TopicNotReadable
 from mqstore.storage.formats import decode_cursor, encode_cursor
 from mqstore.storage.reads import KeyAnswer, PullFilter, TopicQuery
 from mqstore.wire import messages as operations
-from mqstore.wire.times import Time
 
 BATCH: Final = 100
 """Maximum number of messages of one scan."""
@@ -55,30 +53,7 @@ class EventRoutes:
         self,
         topic: TopicName,
         request: Request,
-        body_as: Annotated[BodyOptions, Depends(body_options)],
-        from_: Annotated[
-            Time | None,
-            Query(
-                alias="from",
-                description="Begin with the first message stored at or after this time; "
-                "without it, with the next message that arrives.",
-            ),
-        ] = None,
-        tags: Annotated[
-            str | None,
-            Query(
-                description="Only messages with one of these tags: `A || B`.",
-                openapi_examples={"two tags": {"value": "created || changed"}},
-            ),
-        ] = None,
-        sql: Annotated[
-            str | None,
-            Query(
-                description="Only messages whose properties match this SQL92 expression; not with "
-                "`tags`.",
-                openapi_examples={"an expression": {"value": "a > 5 AND b IS NOT NULL"}},
-            ),
-        ] = None,
+        wanted: Annotated[operations.FollowParameters, Query()],
         last_event_id: Annotated[
             str | None,
             Header(max_length=200, description="Resume behind this event; overrides `from`."),
@@ -92,8 +67,8 @@ class EventRoutes:
         service = self._service
         service.shards.require_shard(request.scope)
         self._api.limits.hold_stream(request.scope)
-        form = service.body_form(body_as.shape, body_as.max_bytes, inflate=body_as.inflate)
-        query = TopicQuery(topic, from_ms=from_ or 0, newest_first=False)
+        form = service.body_form(wanted)
+        query = TopicQuery(topic, from_ms=wanted.from_ or 0, newest_first=False)
         store = service.store
         start: int | None = store.reader.state.dispatched_offset
         if last_event_id is not None:
@@ -101,13 +76,14 @@ class EventRoutes:
                 store_cursor.remove_store_id(last_event_id, store.id), _cursor_scope(topic)
             )
             query = TopicQuery(topic, newest_first=False)
-        elif from_ is not None:
+        elif wanted.from_ is not None:
             start = None
-        wanted = await service.compile_filter(topic, tags, sql, client_of(request.scope))
+        client = client_of(request.scope)
+        chosen = await service.compile_filter(topic, wanted.tags, wanted.sql, client)
         is_allowed = partial(
             self._api.auth.allows, request.scope["headers"], operations.TOPIC_EVENTS.role
         )
-        stream = _Stream(service, store, query, start, wanted, form, is_allowed)
+        stream = _Stream(service, store, query, start, chosen, form, is_allowed)
         await service.run(lambda: service.store.require_topic(topic))
         await service.run(lambda: store.require_consuming(topic, group=""))
         store.reader.scans.require_unexpired(query, start)

@@ -11,21 +11,18 @@ import msgspec
 
 from mqstore.query import lot_merging, replies, views
 from mqstore.query.message_routes import damage_problem, shard_of_id
-from mqstore.query.parameters import Parameters
 from mqstore.query.service import QueryService
 from mqstore.service import bodies, message_views
 from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint, Hot
-from mqstore.service.http import HotRequest, Reply, problem_of, refuse_unknown
+from mqstore.service.http import HotRequest, Reply, problem_of
 from mqstore.service.message_structs import MessageIds
 from mqstore.service.problems import Problem
 from mqstore.storage.errors import MessageIdError, RecordError, StorageError
 from mqstore.storage.formats import Record
 from mqstore.storage.reads import MessageForm, by_message_ids, by_unique_keys
 from mqstore.wire import messages as operations
-from mqstore.wire.base import INT32_MAX
 
-PARAMETERS: Final = ("shard", "body", "bodyMax", "inflate")
 _IDS: Final = msgspec.json.Decoder(MessageIds)
 
 
@@ -62,21 +59,19 @@ class LotRoute:
 
     async def _find_or_forward(self, request: HotRequest) -> bytes | Reply:
         """Encode the results, or return the reply of the shard that the request names."""
-        given = request.query()
-        refuse_unknown(given, PARAMETERS)
-        parameters = Parameters(given)
+        wanted = bodies.parameters(operations.ByIdsParameters, request.query())
         content = await request.body()
         spec = bodies.read(_IDS, request, content)
-        body_as, shards = parameters.body(), self._shards
-        other = shards.find_remote(parameters.integer("shard", 0, INT32_MAX), request.scope)
+        shards = self._shards
+        other = shards.find_remote(wanted.shard, request.scope)
         if other is not None:
             return await shards.reply(other, shards.forwarded(request.scope, content))
         service = self._service
-        form = service.body_form(body_as.shape, body_as.max_bytes, inflate=body_as.inflate)
+        form = service.body_form(wanted)
         lot = _Lot(
             spec.ids,
             spec.topic,
-            service.reply_bytes_max(inflate=body_as.inflate),
+            service.reply_bytes_max(inflate=wanted.inflate),
             message_views.message_form(self._shard, form),
         )
         if shards.fans_out(request.scope):

@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 from urllib.parse import quote, urlencode
 
 import msgspec
-from fastapi import Depends, Header, Query, Request, Response
+from fastapi import Header, Query, Request, Response
 from fastapi import Path as PathParameter
 
 from mqstore.query import merging, shard_search, store_cursor, views
 from mqstore.query.merging import Paging
-from mqstore.query.parameters import Parameters
 from mqstore.query.pull_route import LOOP_BYTES_MAX
-from mqstore.query.routes import BodyOptions, body_options, json_reply
+from mqstore.query.routes import json_reply
 from mqstore.query.service import QueryService
-from mqstore.service import message_views, problems, shard_cursor
+from mqstore.service import bodies, message_views, problems
 from mqstore.service.app import Api, TopicName
 from mqstore.service.endpoint import Endpoint, Hot
 from mqstore.service.http import HotRequest, Lane
-from mqstore.service.message_bodies import BodyForm, BodyShape
+from mqstore.service.message_bodies import BodyForm
 from mqstore.service.problems import Problem
 from mqstore.service.ranges import parse_range
 from mqstore.storage.errors import RecordError, RecordExpired
@@ -39,13 +38,8 @@ from mqstore.storage.reads import (
     hidden_topics_of,
 )
 from mqstore.wire import messages as operations
-from mqstore.wire.base import INT64_MAX
-from mqstore.wire.limits import COUNT_MAX
-from mqstore.wire.times import Time
+from mqstore.wire.messages import BodyParameters, BodyShape
 
-Order = Literal["newest", "oldest"]
-
-KEY_COUNT_DEFAULT: Final = 64
 KEY_PAGE: Final = 16
 """Maximum number of records of one step of a key query, which may exceed maxAnswerBytes."""
 KEY_RECORD_MAX: Final = 1 << 19
@@ -59,36 +53,6 @@ MessageId = Annotated[
         description="Offset message id (32 or 56 hex characters), or a unique key.",
         openapi_examples={"offset message id": {"value": "7F00000100002A9F0000000000000000"}},
     ),
-]
-UniqueKeyTopic = Annotated[
-    str | None, Query(description="Topic of the message. With it, the id is a unique key.")
-]
-FromTime = Annotated[Time, Query(alias="from", description="Stored at or after this time.")]
-ToTime = Annotated[Time, Query(description="Stored at or before this time.")]
-Key = Annotated[
-    str | None,
-    Query(
-        min_length=1,
-        max_length=32767,
-        description="A unique key or one of KEYS; without it, all messages of the times.",
-        openapi_examples={"a key": {"value": "order-1"}},
-    ),
-]
-Include = Annotated[
-    str | None,
-    Query(
-        pattern="^(delayed|half)(,(delayed|half))*$",
-        description="Also messages of this topic that are still delayed, or half messages "
-        "of a transaction: `delayed,half`.",
-        openapi_examples={"both": {"value": "delayed,half"}},
-    ),
-]
-Limit = Annotated[
-    int, Query(ge=1, le=COUNT_MAX, description="Maximum number of messages in the reply.")
-]
-PageCursor = Annotated[
-    str | None,
-    Query(max_length=shard_cursor.LENGTH_MAX, description="`next` of the previous reply."),
 ]
 
 
@@ -136,36 +100,25 @@ class MessageRoutes:
         Endpoint(operations.MESSAGES, self.messages).add(api)
 
     async def message_at(
-        self,
-        offset: Annotated[
-            int,
-            Query(
-                alias="physicalOffset",
-                ge=0,
-                le=INT64_MAX,
-                description="Physical offset of the message's first byte.",
-                openapi_examples={"the log's first": {"value": 0}},
-            ),
-        ],
-        body_as: Annotated[BodyOptions, Depends(body_options)],
-        request: Request,
+        self, wanted: Annotated[operations.MessageAtParameters, Query()], request: Request
     ) -> Response:
         """The message that begins at a physical offset of this shard's log."""
         self._service.shards.require_shard(request.scope)
-        service = self._service
-        return await self._reply_detail(lambda: service.lookups.by_physical_offset(offset), body_as)
+        lookups = self._service.lookups
+        return await self._reply_detail(
+            lambda: lookups.by_physical_offset(wanted.physical_offset), wanted
+        )
 
     async def message(
         self,
         message_id: MessageId,
-        body_as: Annotated[BodyOptions, Depends(body_options)],
+        wanted: Annotated[operations.MessageParameters, Query()],
         request: Request,
-        topic: UniqueKeyTopic = None,
     ) -> Response:
         """One message, by its offset message id, or by its unique key in `topic`."""
         if self._service.shards.fans_out(request.scope):
-            await self._relay_to_holder(request, message_id, topic)
-        return await self._reply_detail(self._finder(message_id, topic), body_as)
+            await self._relay_to_holder(request, message_id, wanted.topic)
+        return await self._reply_detail(self._finder(message_id, wanted.topic), wanted)
 
     def _message_lane(self, request: HotRequest) -> Lane | None:
         """Return the lane of messages in memory by their ids; None for a form that it has not.
@@ -175,8 +128,8 @@ class MessageRoutes:
         service, given = self._service, request.query()
         if not given.keys() <= {"body"}:
             return None
-        body = Parameters(given).body()
-        form = message_views.message_form(self._shard, BodyForm(body.shape, body.max_bytes))
+        shown = bodies.parameters(BodyParameters, given)
+        form = message_views.message_form(self._shard, service.body_form(shown))
         lane = MessageLane(form, max_bytes=LOOP_BYTES_MAX)
 
         def find(message_id: bytes, start: bytes, ending: bytes) -> bytes | None:
@@ -196,25 +149,22 @@ class MessageRoutes:
     async def body(
         self,
         message_id: MessageId,
+        wanted: Annotated[operations.DownloadParameters, Query()],
         request: Request,
-        topic: UniqueKeyTopic = None,
-        inflate: Annotated[
-            bool, Query(description="Inflate a compressed body, up to maxInflatedSize.")
-        ] = False,
         range_: Annotated[
             str | None, Header(alias="range", description="One range of bytes.")
         ] = None,
     ) -> Response:
         """The body as it is stored: compressed if the message has `compression`."""
         if self._service.shards.fans_out(request.scope):
-            await self._relay_to_holder(request, message_id, topic)
-        find, bounds = self._finder(message_id, topic), self._service.inflate_bounds
+            await self._relay_to_holder(request, message_id, wanted.topic)
+        find, bounds = self._finder(message_id, wanted.topic), self._service.inflate_bounds
 
         def read() -> tuple[str, bytes]:
             """Return the message's offset message id and its body. Runs in the pool."""
             found = self._find(find)
             name = found.offset_message_id
-            return name, bounds.inflate(found) if inflate else found.body
+            return name, bounds.inflate(found) if wanted.inflate else found.body
 
         name, body = await self._service.run(read)
         return _download(name, body, range_)
@@ -225,8 +175,8 @@ class MessageRoutes:
             return lambda: service.lookups.by_message_id(message_id)
         return lambda: service.lookups.by_unique_key(topic, message_id)
 
-    async def _reply_detail(self, find: Callable[[], Record], body_as: BodyOptions) -> Response:
-        form = self._service.body_form(body_as.shape, body_as.max_bytes, inflate=body_as.inflate)
+    async def _reply_detail(self, find: Callable[[], Record], shown: BodyParameters) -> Response:
+        form = self._service.body_form(shown)
         return json_reply(await self._service.run(lambda: self._encode_detail(find, form)))
 
     def _encode_detail(self, find: Callable[[], Record], form: BodyForm) -> bytes:
@@ -264,7 +214,7 @@ class MessageRoutes:
         service = self._service
         find, form = (
             self._finder(key, topic),
-            service.body_form(BodyShape.NONE, None, inflate=False),
+            service.body_form(BodyParameters(body=BodyShape.NONE)),
         )
         target = f"/v1/messages/{quote(key, safe='')}?{urlencode({'topic': topic, 'body': 'none'})}"
         own = partial(service.run, lambda: self._encode_detail(find, form))
@@ -276,46 +226,40 @@ class MessageRoutes:
         self,
         topic: TopicName,
         request: Request,
-        body_as: Annotated[BodyOptions, Depends(body_options)],
-        key: Key = None,
-        from_: FromTime = 0,
-        to: ToTime = INT64_MAX,
-        order: Annotated[
-            Order, Query(description="`oldest`: oldest first; only without a key.")
-        ] = "newest",
-        include: Include = None,
-        limit: Limit = KEY_COUNT_DEFAULT,
-        cursor: PageCursor = None,
+        wanted: Annotated[operations.MessagesParameters, Query()],
     ) -> Response:
         """Messages under a key, or of a time. `scanned` has the range that was searched; no message
         of it is missing if `complete` is true. 410: with the oldest first, the next messages have
         expired."""
         service = self._service
         _ = service.reader
+        key, from_, to = wanted.key, wanted.from_, wanted.to
         if to < from_:
             raise Problem(problems.BAD_PARAMETER, f"from ({from_}) is after to ({to}); swap them")
-        if key is not None and order != "newest":
+        if key is not None and wanted.order != "newest":
             raise Problem(problems.BAD_PARAMETER, "with a key the order is newest first")
         hidden = hidden_topics_of(
-            [HiddenKind(each) for each in include.split(",")] if include else []
+            [HiddenKind(each) for each in wanted.include.split(",")] if wanted.include else []
         )
         query: KeyQuery | TopicQuery
         if key is not None:
             query = KeyQuery(topic, key, from_, to)
         else:
-            query = TopicQuery(topic, from_, to, order == "newest", hidden)
+            query = TopicQuery(topic, from_, to, wanted.order == "newest", hidden)
         search = _Search(
             query,
             hidden,
-            limit,
-            service.reply_bytes_max(inflate=body_as.inflate),
-            service.body_form(body_as.shape, body_as.max_bytes, inflate=body_as.inflate),
+            wanted.limit,
+            service.reply_bytes_max(inflate=wanted.inflate),
+            service.body_form(wanted),
         )
         if service.shards.fans_out(request.scope):
             find, paging = partial(self._search, search), search.paging()
-            found = await shard_search.find(service, request, find, paging, search.scope, cursor)
+            found = await shard_search.find(
+                service, request, find, paging, search.scope, wanted.cursor
+            )
             return json_reply(found)
-        return json_reply(await service.run(lambda: self._search(search, cursor)))
+        return json_reply(await service.run(lambda: self._search(search, wanted.cursor)))
 
     def _search(self, search: _Search, cursor: str | None) -> bytes:
         """Encode a page of this shard's messages. Runs in the pool."""

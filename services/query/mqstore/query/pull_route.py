@@ -15,9 +15,9 @@ from typing import Final
 
 from mqstore.query import views
 from mqstore.query.opened_store import OpenedStore
-from mqstore.query.parameters import Parameters, path_integer
+from mqstore.query.routes import path_integer
 from mqstore.query.service import QueryService
-from mqstore.service import message_views
+from mqstore.service import bodies, message_views
 from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint, Hot
 from mqstore.service.forwarding import ForwardedRequest
@@ -29,7 +29,6 @@ from mqstore.service.http import (
     Prepared,
     Reply,
     await_while_connected,
-    refuse_unknown,
 )
 from mqstore.service.limits import client_of
 from mqstore.service.membership import ShardEntry
@@ -47,8 +46,7 @@ from mqstore.storage.reads import (
     SqlFilter,
 )
 from mqstore.wire import queues as operations
-from mqstore.wire.base import INT32_MAX, INT64_MAX
-from mqstore.wire.limits import COUNT_MAX, PULL_COUNT_DEFAULT, PULL_WAIT_MAX_S
+from mqstore.wire.base import INT32_MAX
 
 LOOP_BYTES_MAX: Final = 256 << 10
 """Maximum bytes of records that are read on the event loop, in about 0.1 ms."""
@@ -57,9 +55,6 @@ IN_MEMORY_S: Final = 2.0
 IN_MEMORY_MAX: Final = 10_000
 """Maximum number of queues whose ends are remembered as in memory."""
 RECORDS_TYPE: Final = operations.RECORDS_TYPE.encode()
-PARAMETERS: Final = (
-    *("offset", "max", "wait", "tags", "sql", "body", "bodyMax", "inflate", "shard", "group"),
-)
 _EMPTY_STATUSES: Final = frozenset(
     {
         PullStatus.OFFSET_OVERFLOW_ONE,
@@ -278,24 +273,18 @@ class PullRoute:
         until[requested.topic, requested.queue_id] = time.monotonic() + IN_MEMORY_S
 
     def _parse(self, request: HotRequest) -> _PullRequest:
-        given = request.query()
-        refuse_unknown(given, PARAMETERS)
-        parameters = Parameters(given)
-        body = parameters.body()
-        topic = request.params["topic"]
+        wanted = bodies.parameters(operations.PullParameters, request.query())
         return _PullRequest(
-            topic,
+            request.params["topic"],
             path_integer("queue", request.params["queue"], INT32_MAX),
-            parameters.integer("offset", 0, INT64_MAX),
-            parameters.integer("max", 1, COUNT_MAX) or PULL_COUNT_DEFAULT,
-            parameters.seconds("wait", PULL_WAIT_MAX_S),
-            parameters.text("tags"),
-            parameters.text("sql"),
-            None
-            if wants_records(request)
-            else self._service.body_form(body.shape, body.max_bytes, inflate=body.inflate),
-            parameters.integer("shard", 0, INT32_MAX),
-            _group(parameters.text("group")),
+            wanted.offset,
+            wanted.max,
+            wanted.wait,
+            wanted.tags,
+            wanted.sql,
+            None if wants_records(request) else self._service.body_form(wanted),
+            wanted.shard,
+            _group(wanted.group),
         )
 
     def _read(self, requested: _PullRequest) -> _PullResult:

@@ -10,10 +10,10 @@ import msgspec
 from fastapi import Query, Request, Response
 
 from mqstore.query import lot_merging, merging, replies, views
-from mqstore.query.parameters import Parameters, path_integer
 from mqstore.query.pull_route import LOOP_BYTES_MAX
-from mqstore.query.routes import QueueId, json_reply
+from mqstore.query.routes import QueueId, json_reply, path_integer
 from mqstore.query.service import QueryService
+from mqstore.service import bodies
 from mqstore.service.app import Api, TopicName
 from mqstore.service.endpoint import Endpoint, Hot
 from mqstore.service.http import HotRequest, Lane, problem_of
@@ -22,6 +22,7 @@ from mqstore.storage.errors import QueryError, QueueUnknown, TopicUnknown
 from mqstore.storage.reads import QueueRange, TimeLane
 from mqstore.wire import queues as operations
 from mqstore.wire.base import INT32_MAX
+from mqstore.wire.parameters import ShardParameters
 from mqstore.wire.times import EARLIEST_MS, Time
 
 
@@ -97,7 +98,8 @@ class QueueRoutes:
             return None
         topic = request.params["topic"]
         queue_id = path_integer("queue", request.params["queue"], INT32_MAX)
-        shard = Parameters(given).integer("shard", 0, INT32_MAX)
+        others = {name: value for name, value in given.items() if name != "timestamp"}
+        shard = bodies.parameters(ShardParameters, others).shard
         begin = msgspec.json.encode({"topic": topic, "queueId": queue_id, "timestamp": 0})[:-2]
         lane = TimeLane(begin, shard=self._shard, max_bytes=LOOP_BYTES_MAX)
 

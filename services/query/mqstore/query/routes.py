@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated
+import re
+from typing import Annotated, Final
 
 from fastapi import Path as PathParameter
-from fastapi import Query, Response
+from fastapi import Response
 
-from mqstore.service.message_bodies import BodyShape
+from mqstore.service import problems
+from mqstore.service.problems import Problem
 from mqstore.wire.base import INT32_MAX
-from mqstore.wire.limits import BODY_MAX
 
+_INTEGER: Final = re.compile("[0-9]{1,19}")
 QueueId = Annotated[
     int,
     PathParameter(
@@ -23,33 +24,11 @@ QueueId = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class BodyOptions:
-    """How the request wants message bodies shown."""
-
-    shape: BodyShape
-    max_bytes: int | None
-    """Maximum number of bytes of each body; None for no limit."""
-    inflate: bool
-
-
-def body_options(
-    body: Annotated[
-        BodyShape,
-        Query(description="How bodies are shown: `auto` is text if it is UTF-8, else base64."),
-    ] = BodyShape.AUTO,
-    body_max: Annotated[
-        int | None,
-        Query(
-            alias="bodyMax", ge=0, le=BODY_MAX, description="Maximum number of bytes of each body."
-        ),
-    ] = None,
-    inflate: Annotated[
-        bool, Query(description="Inflate compressed bodies, up to maxInflatedSize.")
-    ] = False,
-) -> BodyOptions:
-    """Return the request's body options. Used as a FastAPI dependency."""
-    return BodyOptions(body, body_max, inflate)
+def path_integer(name: str, text: str, high: int) -> int:
+    """Parse a path segment as an integer from 0 to ``high``. Raises Problem (400)."""
+    if not _INTEGER.fullmatch(text) or int(text) > high:
+        raise Problem(problems.BAD_PARAMETER, f"{name}: it should be an integer from 0 to {high}")
+    return int(text)
 
 
 def json_reply(body: bytes) -> Response:

@@ -33,7 +33,7 @@ from mqstore.service.configuration_error import ConfigurationError
 from mqstore.service.expressions import Compilations
 from mqstore.service.health import Health
 from mqstore.service.http import Front
-from mqstore.service.message_bodies import BodyForm, BodyShape, InflateBounds
+from mqstore.service.message_bodies import BodyForm, InflateBounds
 from mqstore.service.metrics import OTHER_TOPICS, RocketmqNames, Traffic
 from mqstore.service.problems import BAD_PARAMETER, OVERLOADED, STORE_NOT_READY, Problem
 from mqstore.service.settings import Settings
@@ -54,6 +54,7 @@ from mqstore.storage.reads import (
     parse_tags,
 )
 from mqstore.storage.topic_names import DLQ_PREFIX, RETRY_PREFIX, returning_group
+from mqstore.wire.messages import BodyParameters
 from mqstore.wire.operation import Role
 
 log = logs.get(__name__)
@@ -235,9 +236,10 @@ class QueryService:
                     store
                 )  # an error may also come from the files of a replaced store
 
-    def body_form(self, shape: BodyShape, max_bytes: int | None, *, inflate: bool) -> BodyForm:
+    def body_form(self, shown: BodyParameters) -> BodyForm:
         """Return the form of bodies that a request selects, within the limits of the settings."""
-        return BodyForm(shape, max_bytes, self.inflate_bounds if inflate else None)
+        bounds = self.inflate_bounds if shown.inflate else None
+        return BodyForm(shown.body, shown.body_max, bounds)
 
     def reply_bytes_max(self, *, inflate: bool) -> int:
         """Return the maximum bytes of records in a reply beyond the first record.

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
-from typing import Annotated, Final
+from typing import Annotated
 from urllib.parse import quote, urlencode
 
 import msgspec
 from fastapi import Query, Request, Response
 
 from mqstore.query import group_routes, merging, replies, store_cursor, views
-from mqstore.query.message_routes import MessageId, UniqueKeyTopic
+from mqstore.query.message_routes import MessageId
 from mqstore.query.routes import json_reply
 from mqstore.query.service import QueryService
 from mqstore.service import message_views, shard_cursor
@@ -24,9 +24,6 @@ from mqstore.service.shards import LocalReply, ShardReplies
 from mqstore.storage.formats import decode_message_id, segment_name
 from mqstore.storage.reads import Copy, GroupStand, MessageTraces, Trace
 from mqstore.wire import traces as operations
-
-TRACES_MAX: Final = 64
-TRACES_DEFAULT: Final = 16
 
 
 class TraceRoutes:
@@ -42,12 +39,15 @@ class TraceRoutes:
         Endpoint(operations.TRACES, self.traces).add(api)
 
     async def trace(
-        self, message_id: MessageId, request: Request, topic: UniqueKeyTopic = None
+        self,
+        message_id: MessageId,
+        wanted: Annotated[operations.TraceParameters, Query()],
+        request: Request,
     ) -> Response:
         """All records with the message's unique key: delayed and half messages, the message itself,
         its retries and dead letters, whatever topic they are in. A group has `consumed` a copy when
         its committed offset is behind it; `offsets` has the source and age of these offsets."""
-        service = self._service
+        service, topic = self._service, wanted.topic
 
         def find(traces: MessageTraces) -> Trace:
             """Find the trace on this shard. Runs in the pool."""
@@ -116,30 +116,11 @@ class TraceRoutes:
         self,
         topic: TopicName,
         request: Request,
-        key: Annotated[
-            str,
-            Query(
-                min_length=1,
-                max_length=32767,
-                description="A unique key, or one of KEYS.",
-                openapi_examples={"a key": {"value": "order-1"}},
-            ),
-        ],
-        limit: Annotated[
-            int,
-            Query(
-                ge=1,
-                le=TRACES_MAX,
-                description="Maximum number of records whose traces are returned.",
-            ),
-        ] = TRACES_DEFAULT,
-        cursor: Annotated[
-            str | None,
-            Query(max_length=shard_cursor.LENGTH_MAX, description="`next` of the previous reply."),
-        ] = None,
+        wanted: Annotated[operations.TracesParameters, Query()],
     ) -> Response:
         """Traces of the messages under a key, newest first. A message whose copies lie on two pages
         is on both. With several shards `limit` applies to each."""
+        key, limit, cursor = wanted.key, wanted.limit, wanted.cursor
         service = self._service
         _ = service.reader
 

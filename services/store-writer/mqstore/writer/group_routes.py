@@ -10,11 +10,11 @@ from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Final
 
-from fastapi import Body, Depends, Query, Request, Response
+from fastapi import Body, Query, Request, Response
 
 from mqstore.service.app import Api, GroupName, json_text
 from mqstore.service.endpoint import Endpoint
-from mqstore.service.paging import PageQuery, next_cursor, page_query
+from mqstore.service.paging import Page, begin_of, next_cursor
 from mqstore.storage import admin, topic_names
 from mqstore.storage.errors import GroupUnknown
 from mqstore.wire import groups as operations
@@ -31,15 +31,12 @@ from mqstore.wire.groups import (
     OffsetsReset,
 )
 from mqstore.wire.operation import Role
+from mqstore.wire.parameters import ListParameters
 from mqstore.writer.fan_out import apply_to_all_shards, delete_on_all_shards
 from mqstore.writer.service import WriterService
 
 _GROUPS: Final = "groups"
 """The list that a cursor belongs to."""
-OfTopic = Annotated[
-    str | None,
-    Query(description="Only this topic; without it, all topics in which the group has offsets."),
-]
 WithOffsets = Annotated[
     bool, Query(alias="cleanOffset", description="Delete the offsets of the group too.")
 ]
@@ -63,12 +60,12 @@ class GroupRoutes:
         Endpoint(operations.COMMIT_OFFSETS, self.commit_offsets).add(api)
         Endpoint(operations.RESET_OFFSETS, self.reset_offsets).add(api)
 
-    async def groups(self, page: Annotated[PageQuery, Depends(page_query)]) -> Response:
+    async def groups(self, page: Page) -> Response:
         """All groups that were created or have offsets, by name, in pages."""
         return json_text(await asyncio.to_thread(self._encode_page, page))
 
-    def _encode_page(self, page: PageQuery) -> str:
-        found, is_more = self._service.store.groups.page(page.after(_GROUPS), page.limit)
+    def _encode_page(self, page: ListParameters) -> str:
+        found, is_more = self._service.store.groups.page(begin_of(page, _GROUPS), page.limit)
         names = [each.config.name for each in found]
         groups = Groups(
             groups=tuple([group_view(each) for each in found]),
@@ -130,13 +127,13 @@ class GroupRoutes:
         self,
         group: GroupName,
         request: Request,
-        page: Annotated[PageQuery, Depends(page_query)],
-        topic: OfTopic = None,
+        page: Annotated[operations.OffsetsParameters, Query()],
     ) -> GroupOffsets:
         """Offsets by topic, shard and queue, in pages. A queue without an offset is consumed from
         its first message."""
+        topic = page.topic
         scope = f"offsets of {group} {topic or ''}"
-        after = _after_on_shard(page.after(scope), self._shard)
+        after = _after_on_shard(begin_of(page, scope), self._shard)
 
         def read() -> GroupOffsets:
             """Return a page of the offsets of this shard."""

@@ -7,11 +7,11 @@ from heapq import nsmallest
 from typing import Annotated, Final
 
 import msgspec
-from fastapi import Depends, Query, Response
+from fastapi import Query, Response
 
 from mqstore.service.app import Api
 from mqstore.service.endpoint import Endpoint
-from mqstore.service.paging import PageQuery, next_cursor, page_query
+from mqstore.service.paging import Page, begin_of, next_cursor
 from mqstore.service.structs import struct_of
 from mqstore.storage import topic_names
 from mqstore.wire import internal as operations
@@ -22,9 +22,9 @@ from mqstore.wire.internal import (
     DamageSpec,
     PendingMessages,
 )
+from mqstore.wire.parameters import ListParameters
 from mqstore.writer.service import WriterService
 
-OfGroup = Annotated[str | None, Query(description="Only this group.")]
 _OFFSETS: Final = "all offsets"
 """The list that a cursor belongs to."""
 _AllOffsets = struct_of(AllOffsets)
@@ -44,31 +44,31 @@ class InternalRoutes:
         Endpoint(operations.CONSUMER_STATES, self.consumer_states).add(api)
         Endpoint(operations.REPORT_DAMAGE, self.damage, is_guarded=False).add(api)
 
-    async def offsets(self, page: Annotated[PageQuery, Depends(page_query)]) -> Response:
+    async def offsets(self, page: Page) -> Response:
         """The committed offsets of all groups, including unsaved ones, by `TOPIC@GROUP`, in pages.
         Query derives lags from them."""
         body = await asyncio.to_thread(self._encode_offsets, page)
         return Response(body, media_type="application/json")
 
-    def _encode_offsets(self, page: PageQuery) -> bytes:
-        after = page.after(_OFFSETS)
+    def _encode_offsets(self, page: ListParameters) -> bytes:
+        after = begin_of(page, _OFFSETS)
         found, is_more = self._service.store.offsets.page_of_all(after, page.limit)
         following = next_cursor(list(found), _OFFSETS, is_more=is_more)
         return msgspec.json.encode(_AllOffsets(offsets=found, next=following))
 
     async def consumer_states(
-        self, page: Annotated[PageQuery, Depends(page_query)], group: OfGroup = None
+        self, page: Annotated[operations.StatesParameters, Query()]
     ) -> Response:
         """Leased, acknowledged and delayed messages of shared groups, of one or of all, in pages of
         groups. Query divides lags by them."""
-        if group is not None:
-            topic_names.check_group(group)
-        body = await asyncio.to_thread(self._encode_states, group, page)
+        if page.group is not None:
+            topic_names.check_group(page.group)
+        body = await asyncio.to_thread(self._encode_states, page.group, page)
         return Response(body, media_type="application/json")
 
-    def _encode_states(self, group: str | None, page: PageQuery) -> bytes:
+    def _encode_states(self, group: str | None, page: ListParameters) -> bytes:
         engine, scope = self._service.consumers.engine, f"states of {group or ''}"
-        after = page.after(scope)
+        after = begin_of(page, scope)
         pending, delayed = engine.pending(group), engine.count_returned()
         names = {*(place.group for place in pending), *(delayed or ())}
         names &= names if group is None else {group}

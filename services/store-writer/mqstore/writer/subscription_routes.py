@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Final
+from typing import Final
 
-from fastapi import Depends, Request, Response
+from fastapi import Request, Response
 
 from mqstore.service.app import Api, GroupName, TopicName, json_text
 from mqstore.service.endpoint import Endpoint
 from mqstore.service.expressions import Compilations
 from mqstore.service.limits import client_of
-from mqstore.service.paging import PageQuery, next_cursor, page_query
+from mqstore.service.paging import Page, begin_of, next_cursor
 from mqstore.storage.admin import FilterData
 from mqstore.wire import groups as operations
 from mqstore.wire.groups import Subscription, Subscriptions, SubscriptionSpec
+from mqstore.wire.parameters import ListParameters
 from mqstore.writer.fan_out import apply_to_all_shards, delete_on_all_shards
 from mqstore.writer.service import WriterService
 
@@ -35,16 +36,14 @@ class SubscriptionRoutes:
         Endpoint(operations.SUBSCRIBE, self.put).add(api)
         Endpoint(operations.UNSUBSCRIBE, self.remove).add(api)
 
-    async def subscriptions(
-        self, group: GroupName, page: Annotated[PageQuery, Depends(page_query)]
-    ) -> Response:
+    async def subscriptions(self, group: GroupName, page: Page) -> Response:
         """Subscriptions of the group with an expression, by topic, in pages. One by tags needs no
         registration."""
         return json_text(await asyncio.to_thread(self._encode_page, group, page))
 
-    def _encode_page(self, group: str, page: PageQuery) -> str:
+    def _encode_page(self, group: str, page: ListParameters) -> str:
         scope = f"subscriptions of {group}"
-        after = page.after(scope)
+        after = begin_of(page, scope)
         found = [each for each in self._service.store.subscriptions.of(group) if each.topic > after]
         topics = [each.topic for each in found[: page.limit]]
         subscriptions = Subscriptions(

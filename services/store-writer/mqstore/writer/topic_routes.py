@@ -8,17 +8,18 @@ from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Annotated, Final
 
-from fastapi import Body, Depends, Query, Request, Response
+from fastapi import Body, Query, Request, Response
 
 from mqstore.service import problems
 from mqstore.service.app import Api, NewTopicName, TopicName, json_text
 from mqstore.service.endpoint import Endpoint
-from mqstore.service.paging import PageQuery, next_cursor, page_query
+from mqstore.service.paging import Page, begin_of, next_cursor
 from mqstore.service.problems import Problem
 from mqstore.storage import topic_names
 from mqstore.storage.admin import TopicChange, TopicConfig
 from mqstore.storage.errors import TopicUnknown
 from mqstore.wire import topics as operations
+from mqstore.wire.parameters import ListParameters
 from mqstore.wire.topics import (
     ChangedTopic,
     Topic,
@@ -125,13 +126,13 @@ class TopicRoutes:
         self._service.events.publish("topic", topic=topic, isDeleted=False)
         return _changed(made, 0, 0, (), False)
 
-    async def topics(self, page: Annotated[PageQuery, Depends(page_query)]) -> Response:
+    async def topics(self, page: Page) -> Response:
         """All topics by name, in pages, including those with queues but no configuration, as a
         broker's recovery leaves."""
         return json_text(await asyncio.to_thread(self._encode_page, page))
 
-    def _encode_page(self, page: PageQuery) -> str:
-        found, is_more = self._service.store.topics_page(page.after(_TOPICS), page.limit)
+    def _encode_page(self, page: ListParameters) -> str:
+        found, is_more = self._service.store.topics_page(begin_of(page, _TOPICS), page.limit)
         topics = Topics(
             topics=tuple([topic_view(each) for each in found]),
             next=next_cursor([each.name for each in found], _TOPICS, is_more=is_more),

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Annotated, Final
 from urllib.parse import urlencode
 
-from fastapi import Depends, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import Response
 
 from mqstore.coordinator.errors import ShardUnavailable
@@ -20,10 +20,10 @@ from mqstore.service.app import Api
 from mqstore.service.auth import included_roles
 from mqstore.service.endpoint import Endpoint
 from mqstore.service.limits import client_of
-from mqstore.service.paging import PageQuery, next_cursor, page_query
+from mqstore.service.paging import begin_of, next_cursor
 from mqstore.service.problems import Problem
 from mqstore.service.relay_connections import RelayedReply
-from mqstore.service.transaction_parameters import GROUP_LENGTH_MAX, Group, Name, ProducerSecret
+from mqstore.service.transaction_parameters import Group, Name, ProducerSecret
 from mqstore.storage import topic_names
 from mqstore.wire import checks as operations
 from mqstore.wire.checks import (
@@ -111,14 +111,13 @@ class ProducerRoutes:
 
     async def producers(
         self,
-        page: Annotated[PageQuery, Depends(page_query)],
-        group: Annotated[str | None, Query(max_length=GROUP_LENGTH_MAX)] = None,
+        page: Annotated[operations.ProducersParameters, Query()],
     ) -> RegisteredProducers | Response:
         """By group and name, in pages. Their secrets are not shown."""
+        group = page.group
         scope = producers_scope(group)
-        page.after(scope)  # a cursor of another list is refused here
-        given = {"limit": page.limit, "group": group, "cursor": page.cursor}
-        query = urlencode({name: value for name, value in given.items() if value is not None})
+        begin_of(page, scope)  # a cursor of another list is refused here
+        query = urlencode(page.model_dump(by_alias=True, exclude_none=True))
         path = f"{operations.KNOWN_TARGETS.path}?{query}"
         replies = await self._on(self._shards, "GET", path)
         answered = [each for each in replies.values() if each.is_success]

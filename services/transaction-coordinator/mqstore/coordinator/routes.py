@@ -6,7 +6,7 @@ import asyncio
 from typing import Annotated, Final
 
 import msgspec
-from fastapi import Depends
+from fastapi import Query
 from fastapi.requests import Request
 from fastapi.responses import Response
 
@@ -20,7 +20,7 @@ from mqstore.service.endpoint import Endpoint
 from mqstore.service.forwarding import ForwardedRequest
 from mqstore.service.limits import client_of
 from mqstore.service.transaction_lists import merge, query_of
-from mqstore.service.transaction_parameters import ListQuery, TransactionId, list_query
+from mqstore.service.transaction_parameters import TransactionId
 from mqstore.service.transaction_structs import Transactions
 from mqstore.storage.formats import decode_name_cursor
 from mqstore.wire import transactions as operations
@@ -61,7 +61,7 @@ class Routes:
     async def transactions(
         self,
         request: Request,
-        wanted: Annotated[ListQuery, Depends(list_query)],
+        wanted: Annotated[operations.TransactionsParameters, Query()],
     ) -> Response:
         """Merge the lists of all shards."""
         query = query_of(wanted.state, wanted.group)

@@ -22,7 +22,6 @@ from mqstore.service.http import (
     Prepared,
     Reply,
     await_while_connected,
-    refuse_unknown,
 )
 from mqstore.service.limits import client_of
 from mqstore.service.problems import Problem
@@ -37,6 +36,7 @@ from mqstore.storage.shared_groups import (
     decode_receipts,
 )
 from mqstore.wire import consumers as operations
+from mqstore.wire.parameters import ShardParameters
 from mqstore.writer.consumers.leased_messages import LeasedMessages
 from mqstore.writer.consumers.over_shards import Settle, ShardedConsumers
 from mqstore.writer.consumers.receiving import Receiving
@@ -77,10 +77,10 @@ class ConsumerRoutes:
     async def receive(self, request: HotRequest) -> Reply:
         """Lease messages to the caller."""
         group = _group(request)
-        refuse_unknown(request.query(), ("shard",))
+        shard = _shard(request)
         body = await request.body()
         spec = bodies.read(_RECEIVE, request, body)
-        other = self._other_shard(request)
+        other = self._other_shard(request, shard)
         if other is not None:
             return await other(body)
         receiving = self._receive(request, group, spec, body)
@@ -90,12 +90,12 @@ class ConsumerRoutes:
         """Prepare receives. One without filters needs no task: messages in memory are the reply at
         once, or in the turn of the event loop in which they come."""
         group = _group(request)
-        refuse_unknown(request.query(), ("shard",))
+        shard = _shard(request)
         _require_json(request)
 
         def begin(body: bytes, _: Mapping[str, str]) -> HotResult:
             spec = bodies.decode(_RECEIVE, body)
-            if self._other_shard(request) is not None:
+            if self._other_shard(request, shard) is not None:
                 return None
             first = None
             if not any(each.tags or each.sql for each in spec.topics.values()):
@@ -178,13 +178,12 @@ class ConsumerRoutes:
         store_format, client = self._service.store.format, client_of(request.scope)
         return SqlFilter(await self._compilations.compile(wanted.sql, store_format, client))
 
-    def _other_shard(self, request: HotRequest) -> Callable[[bytes], Awaitable[Reply]] | None:
+    def _other_shard(
+        self, request: HotRequest, shard: int | None
+    ) -> Callable[[bytes], Awaitable[Reply]] | None:
         """Forwards a request that names another shard; None for one that does not."""
-        named = request.query().get("shard")
-        if named is not None and not (named.isascii() and named.isdigit() and len(named) <= 10):
-            raise Problem(problems.BAD_PARAMETER, "shard is a number from 0")
         shards = self._service.shards
-        entry = shards.find_remote(None if named is None else int(named), request.scope)
+        entry = shards.find_remote(shard, request.scope)
         if entry is None:
             return None
         return lambda body: shards.reply(entry, self._service.build_forwarded(request.scope, body))
@@ -213,14 +212,14 @@ class ConsumerRoutes:
     def _prepare_acknowledge(self, request: HotRequest) -> Prepared:
         """Prepare acknowledgements of this shard, which wait for nothing."""
         group = _group(request)
-        refuse_unknown(request.query(), ("shard",))
+        shard = _shard(request)
         _require_json(request)
 
         def begin(body: bytes, _: Mapping[str, str]) -> HotResult:
             service = self._service
             texts = bodies.decode(_ACKNOWLEDGE, body).receipts
             receipts = decode_by_queue(texts)
-            if self._other_shard(request) is not None:
+            if self._other_shard(request, shard) is not None:
                 return None
             if any(each.shard != service.shards.own for each in receipts):
                 return None
@@ -274,8 +273,7 @@ class ConsumerRoutes:
         only_full: bool = False,
     ) -> Reply:
         """Settle receipts. ``only_full``: receives that wait gain nothing by it but room."""
-        refuse_unknown(request.query(), ("shard",))
-        other = self._other_shard(request)
+        other = self._other_shard(request, _shard(request))
         if other is not None:
             return await other(body)
         self._service.require_writable()
@@ -327,6 +325,11 @@ def encode_results(group: str, texts: Sequence[str], statuses: Sequence[str]) ->
             ]
         )
     return b'{"group":%b,"results":[%b]}' % (_encode(group), results.encode())
+
+
+def _shard(request: HotRequest) -> int | None:
+    """Return the shard that a request names. Raises Problem (400)."""
+    return bodies.parameters(ShardParameters, request.query()).shard
 
 
 def _require_json(request: HotRequest) -> None:

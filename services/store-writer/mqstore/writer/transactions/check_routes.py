@@ -10,16 +10,15 @@ from http import HTTPStatus
 from typing import Annotated, Final, TypeVar
 
 import msgspec
-from fastapi import Depends, Query, Response
+from fastapi import Query, Response
 
 from mqstore.service import bodies, problems
 from mqstore.service.app import Api, json_text
 from mqstore.service.endpoint import Endpoint, Hot
 from mqstore.service.http import HotRequest, Reply
-from mqstore.service.paging import PageQuery, next_cursor, page_query
+from mqstore.service.paging import begin_of, next_cursor
 from mqstore.service.problems import Problem
 from mqstore.service.transaction_parameters import (
-    GROUP_LENGTH_MAX,
     Group,
     Name,
     ProducerSecret,
@@ -71,19 +70,18 @@ class CheckRoutes:
 
     async def producers(
         self,
-        page: Annotated[PageQuery, Depends(page_query)],
-        group: Annotated[str | None, Query(max_length=GROUP_LENGTH_MAX)] = None,
+        page: Annotated[operations.ProducersParameters, Query()],
     ) -> Response:
         """As registered with this shard, by group and name, in pages. Their secrets are not
         shown."""
-        known = [each for each in self._service.producers if group in (None, each.group)]
-        return json_text(await asyncio.to_thread(self._encode_page, known, group, page))
+        known = [each for each in self._service.producers if page.group in (None, each.group)]
+        return json_text(await asyncio.to_thread(self._encode_page, known, page))
 
-    def _encode_page(self, known: list[Producer], group: str | None, page: PageQuery) -> str:
-        scope = producers_scope(group)
-        after = page.after(scope)
+    def _encode_page(self, known: list[Producer], page: operations.ProducersParameters) -> str:
+        scope = producers_scope(page.group)
+        begin = begin_of(page, scope)
         keys = {producer_key(each.group, each.name): each for each in known}
-        first = heapq.nsmallest(page.limit + 1, (key for key in keys if key > after))
+        first = heapq.nsmallest(page.limit + 1, (key for key in keys if key > begin))
         names, view = first[: page.limit], self._service.producers.view
         found = RegisteredProducers(
             producers=tuple([view(keys[name]) for name in names]),

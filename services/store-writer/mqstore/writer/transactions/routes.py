@@ -6,7 +6,7 @@ import asyncio
 from typing import Annotated
 
 import msgspec
-from fastapi import Depends, Request
+from fastapi import Query, Request
 from fastapi.responses import Response
 
 from mqstore.service import logs
@@ -14,7 +14,7 @@ from mqstore.service.app import Api, json_response
 from mqstore.service.endpoint import Endpoint
 from mqstore.service.forwarding import was_forwarded
 from mqstore.service.transaction_lists import merge, query_of
-from mqstore.service.transaction_parameters import ListQuery, TransactionId, list_query
+from mqstore.service.transaction_parameters import TransactionId
 from mqstore.service.transaction_structs import Transactions
 from mqstore.storage.formats import decode_name_cursor
 from mqstore.storage.transactions import Decide, Verdict
@@ -60,12 +60,12 @@ class TransactionRoutes:
     async def transactions(
         self,
         request: Request,
-        wanted: Annotated[ListQuery, Depends(list_query)],
+        wanted: Annotated[operations.TransactionsParameters, Query()],
     ) -> Response:
         """Merge the lists of all shards."""
         query, limit = query_of(wanted.state, wanted.group), wanted.limit
         after = "" if wanted.cursor is None else decode_name_cursor(wanted.cursor, query)
-        older_than_ms = wanted.older_than_s * 1000
+        older_than_ms = wanted.older_than * 1000
         listing = Listing(wanted.state, wanted.group, older_than_ms, after, limit + 1)
         shards = self._service.shards
         if not shards.fans_out(request.scope):
