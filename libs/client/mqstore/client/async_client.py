@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
-from typing import Any, Self
+from typing import Any
 
 import httpx
 from httpx_sse import EventSource
@@ -18,12 +18,12 @@ from mqstore.client.errors import ClientError
 from mqstore.client.home_process import HomeProcess
 from mqstore.client.methods import working_async
 from mqstore.client.replies import answer, problem_error, redirect, unreachable
-from mqstore.client.requests import Answer, Call
+from mqstore.client.requests import Answer, Asynchronous, Call
 from mqstore.client.streams import Event, Place, Stream
 from mqstore.wire.operation import RELAY
 
 
-class AsyncClient(BaseClient[httpx.AsyncClient], Calls):
+class AsyncClient(BaseClient[httpx.AsyncClient], Calls, Asynchronous):
     """A client for asyncio, with the methods of ``Client``. Use it on one event loop only."""
 
     _http_type = httpx.AsyncClient
@@ -106,9 +106,6 @@ class AsyncClient(BaseClient[httpx.AsyncClient], Calls):
     async def close(self) -> None:
         """End all connections."""
         await self._http.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()

@@ -18,7 +18,7 @@ from mqstore.client.errors import ClientError
 from mqstore.client.home_process import HomeProcess
 from mqstore.client.methods import working
 from mqstore.client.replies import answer, problem_error, redirect, unreachable
-from mqstore.client.requests import Answer, Call
+from mqstore.client.requests import Answer, Blocking, Call
 from mqstore.client.streams import Event, Place, Stream
 from mqstore.wire.operation import RELAY
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mqstore.client.async_client import AsyncClient
 
 
-class Client(BaseClient[httpx.Client], Calls):
+class Client(BaseClient[httpx.Client], Calls, Blocking):
     """A blocking client of store-writer, query and coordinator. Thread-safe.
 
     Methods raise ProblemError for an error reply, and Unreachable without a complete reply.

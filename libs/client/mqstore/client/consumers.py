@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from pydantic import PrivateAttr
 
@@ -28,7 +28,7 @@ from mqstore.client.errors import ClientError, Unreachable
 from mqstore.client.home_process import HomeProcess
 from mqstore.client.leases import Leases, Outcome, Settlement
 from mqstore.client.loop_thread import LoopThread
-from mqstore.client.requests import Call
+from mqstore.client.requests import Asynchronous, Call
 from mqstore.client.retries import RetryBudget, is_transient
 from mqstore.wire.consumers import LeasedMessage, ReceiptStatus, ReceivedMessages, WantedMessages
 from mqstore.wire.limits import (
@@ -42,9 +42,6 @@ from mqstore.wire.limits import (
     PULL_WAIT_MAX_S,
     REASON_LENGTH_MAX,
 )
-
-if TYPE_CHECKING:
-    from mqstore.client.async_client import AsyncClient
 
 log = logging.getLogger(__name__)
 
@@ -169,7 +166,7 @@ class AsyncConsumer:
     were neither acknowledged nor returned are released: they are delivered again at once.
     """
 
-    def __init__(self, client: AsyncClient, spec: ConsumerSpec) -> None:
+    def __init__(self, client: Asynchronous, spec: ConsumerSpec) -> None:
         """``client.consumer`` makes it."""
         self._client = client
         self._home = HomeProcess("consumer")
@@ -489,7 +486,7 @@ class Consumer:
 
     _worker: ClassVar[type[AsyncConsumer]] = AsyncConsumer
 
-    def __init__(self, make_client: Callable[[], AsyncClient], spec: ConsumerSpec) -> None:
+    def __init__(self, make_client: Callable[[], Asynchronous], spec: ConsumerSpec) -> None:
         """``client.consumer`` makes it. ``make_client`` is called on the consumer's thread."""
         self._spec = spec
         self._thread = LoopThread(

@@ -8,13 +8,11 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from mqstore.client.errors import ClientError
 from mqstore.client.home_process import HomeProcess
-
-if TYPE_CHECKING:
-    from mqstore.client.async_client import AsyncClient
+from mqstore.client.requests import Asynchronous
 
 Running = TypeVar("Running", bound=AbstractAsyncContextManager[Any])
 Result = TypeVar("Result")
@@ -27,8 +25,8 @@ class LoopThread(Generic[Running]):
         self,
         kind: str,
         name: str,
-        make_client: Callable[[], AsyncClient],
-        make: Callable[[AsyncClient], Running],
+        make_client: Callable[[], Asynchronous],
+        make: Callable[[Asynchronous], Running],
     ) -> None:
         """``kind`` is what errors call the object, ``name`` is the thread's. Both functions are
         called on the thread."""

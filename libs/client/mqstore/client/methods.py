@@ -8,16 +8,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
 from pydantic import BaseModel
 
-from mqstore.client.requests import Call
+from mqstore.client.requests import Asynchronous, Blocking, Call
 from mqstore.client.streams import Event, Stream
-
-if TYPE_CHECKING:
-    from mqstore.client.async_client import AsyncClient
-    from mqstore.client.client import Client
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer", bound=BaseModel)
@@ -61,17 +57,17 @@ class _Sends(Generic[P, Answer]):
     """The type of a method of both clients that sends a request."""
 
     @overload
-    def __get__(self, instance: Client, owner: object) -> Callable[P, Answer]: ...
+    def __get__(self, instance: Blocking, owner: object) -> Callable[P, Answer]: ...
     @overload
-    def __get__(self, instance: AsyncClient, owner: object) -> Callable[P, Awaitable[Answer]]: ...
-    @overload
-    def __get__(
-        self, instance: None, owner: type[Client]
-    ) -> Callable[Concatenate[Client, P], Answer]: ...
+    def __get__(self, instance: Asynchronous, owner: object) -> Callable[P, Awaitable[Answer]]: ...
     @overload
     def __get__(
-        self, instance: None, owner: type[AsyncClient]
-    ) -> Callable[Concatenate[AsyncClient, P], Awaitable[Answer]]: ...
+        self, instance: None, owner: type[Blocking]
+    ) -> Callable[Concatenate[Any, P], Answer]: ...
+    @overload
+    def __get__(
+        self, instance: None, owner: type[Asynchronous]
+    ) -> Callable[Concatenate[Any, P], Awaitable[Answer]]: ...
     def __get__(self, instance: Any, owner: Any) -> Any:
         raise NotImplementedError
 
@@ -81,11 +77,11 @@ class _Follows(Generic[P, Event]):
 
     @overload
     def __get__(
-        self, instance: Client, owner: object
+        self, instance: Blocking, owner: object
     ) -> Callable[P, Generator[Event, None, None]]: ...
     @overload
     def __get__(
-        self, instance: AsyncClient, owner: object
+        self, instance: Asynchronous, owner: object
     ) -> Callable[P, AsyncGenerator[Event, None]]: ...
     @overload
     def __get__(self, instance: None, owner: object) -> Callable[..., Any]: ...
@@ -121,9 +117,10 @@ def follows(build: Callable[P, Stream[Event]]) -> _Follows[P, Event]:
 
 def working(
     load: Callable[
-        [], tuple[Callable[P, Spec], Callable[[Callable[[], AsyncClient], Spec], Worker]]
+        [],
+        tuple[Callable[P, Spec], Callable[[Callable[[], Asynchronous], Spec], Worker]],
     ],
-) -> Callable[Concatenate[Client, P], Worker]:
+) -> Callable[Concatenate[Any, P], Worker]:
     """Return the method of ``Client`` that makes a producer or consumer. ``load`` returns the
     function that builds what the class behind it takes."""
 
@@ -139,14 +136,14 @@ def working(
 
 
 def working_async(
-    load: Callable[[], tuple[Callable[P, Spec], Callable[[AsyncClient, Spec], Worker]]],
-) -> Callable[Concatenate[AsyncClient, P], Worker]:
+    load: Callable[[], tuple[Callable[P, Spec], Callable[[Asynchronous, Spec], Worker]]],
+) -> Callable[Concatenate[Any, P], Worker]:
     """Return the method of ``AsyncClient`` that makes a producer or consumer, as ``working``."""
 
     def make(_: type) -> Callable[..., Any]:
         build, worker = load()
 
-        def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> Worker:
+        def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Worker:
             return worker(self, build(*args, **kwargs))
 
         return cast(Callable[..., Any], _describe(method, build, cast(type, worker).__name__))

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from mqstore.client import consumer_calls
 from mqstore.client.consumers import (
@@ -32,7 +32,7 @@ from mqstore.client.consumers import (
 )
 from mqstore.client.errors import ClientError, ProblemError
 from mqstore.client.leases import Outcome, Release
-from mqstore.client.requests import Call
+from mqstore.client.requests import Asynchronous, Call
 from mqstore.client.retries import PAUSE_S, RetryBudget
 from mqstore.wire.consumers import LeasedMessage, WantedMessages
 from mqstore.wire.limits import (
@@ -45,9 +45,6 @@ from mqstore.wire.limits import (
 )
 from mqstore.wire.members import Member
 from mqstore.wire.problems import MEMBER_UNKNOWN
-
-if TYPE_CHECKING:
-    from mqstore.client.async_client import AsyncClient
 
 log = logging.getLogger(__name__)
 
@@ -119,7 +116,7 @@ class AsyncOrderedConsumer(AsyncConsumer):
     session in the background, and leaves the group at the end of the block.
     """
 
-    def __init__(self, client: AsyncClient, spec: OrderedSpec) -> None:
+    def __init__(self, client: Asynchronous, spec: OrderedSpec) -> None:
         """``client.ordered_consumer`` makes it."""
         super().__init__(client, spec)
         self._member = spec
@@ -252,7 +249,7 @@ class OrderedConsumer(Consumer):
 
     _worker: ClassVar[type[AsyncConsumer]] = AsyncOrderedConsumer
 
-    def __init__(self, make_client: Callable[[], AsyncClient], spec: OrderedSpec) -> None:
+    def __init__(self, make_client: Callable[[], Asynchronous], spec: OrderedSpec) -> None:
         """``client.ordered_consumer`` makes it."""
         super().__init__(make_client, spec)
 

@@ -25,12 +25,11 @@ from mqstore.client.home_process import HomeProcess
 from mqstore.client.loop_thread import LoopThread
 from mqstore.client.new_message import NewMessage
 from mqstore.client.outbox import Lane, LaneKey, Outgoing, Room, divide
-from mqstore.client.requests import Call
+from mqstore.client.requests import Asynchronous, Call
 from mqstore.wire import unique_keys
 from mqstore.wire.produce import Durability, MessagePlace, ProduceReply
 
 if TYPE_CHECKING:
-    from mqstore.client.async_client import AsyncClient
     from mqstore.client.otel import Tracing
 
 log = logging.getLogger(__name__)
@@ -158,7 +157,7 @@ class AsyncProducer:
     waits until each message is stored or has failed.
     """
 
-    def __init__(self, client: AsyncClient, spec: ProducerSpec, room: Room | None = None) -> None:
+    def __init__(self, client: Asynchronous, spec: ProducerSpec, room: Room | None = None) -> None:
         """``client.producer`` makes it. ``room`` is that of the thread-safe producer around it."""
         self._client = client
         self._home = HomeProcess("producer")
@@ -390,7 +389,7 @@ class Producer:
     The end of the block waits until each message is stored or has failed.
     """
 
-    def __init__(self, make_client: Callable[[], AsyncClient], spec: ProducerSpec) -> None:
+    def __init__(self, make_client: Callable[[], Asynchronous], spec: ProducerSpec) -> None:
         """``client.producer`` makes it. ``make_client`` is called on the producer's thread."""
         self._spec = spec
         self._room = room = Room(spec.buffer_max, spec.buffer_bytes_max)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from pydantic import BaseModel
 
@@ -38,6 +38,26 @@ class Call(Generic[Answer]):
     """Builds the call with newly generated unique keys of a shard; None: it needs no keys."""
     stored_on: Callable[[Answer], int | None] | None = None
     """Returns the shard that stored the messages of the call; None: it stores none."""
+
+
+class Blocking:
+    """A client whose methods return replies."""
+
+
+class Asynchronous:
+    """A client whose methods return awaitables of replies, as producers and consumers use it."""
+
+    tracing: Any
+
+    async def send(self, call: Call[Answer]) -> Answer:
+        """Send a call, with retries where they are safe, and return the reply."""
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        raise NotImplementedError
 
 
 def call(

@@ -15,7 +15,7 @@ import socket
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING, Final, Literal, Self, get_args
+from typing import Final, Literal, Self, get_args
 
 from mqstore.client import transaction_calls
 from mqstore.client.check_listener import CheckListener
@@ -23,13 +23,10 @@ from mqstore.client.errors import ClientError
 from mqstore.client.home_process import HomeProcess
 from mqstore.client.loop_thread import LoopThread
 from mqstore.client.new_message import NewMessage
-from mqstore.client.requests import Call
+from mqstore.client.requests import Asynchronous, Call
 from mqstore.client.retries import REQUESTED_PAUSE_MAX_S, RetryBudget, is_transient
 from mqstore.wire.limits import POLL_S
 from mqstore.wire.transactions import BegunTransaction, Transaction
-
-if TYPE_CHECKING:
-    from mqstore.client.async_client import AsyncClient
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +125,7 @@ class AsyncTransactionalProducer:
     Inside the block the producer answers checks.
     """
 
-    def __init__(self, client: AsyncClient, spec: TransactionalSpec) -> None:
+    def __init__(self, client: Asynchronous, spec: TransactionalSpec) -> None:
         """``client.transactional_producer`` makes it."""
         self._client = client
         self._home = HomeProcess("producer")
@@ -281,7 +278,7 @@ class TransactionalProducer:
     Inside the block the producer answers checks, on threads of its own.
     """
 
-    def __init__(self, make_client: Callable[[], AsyncClient], spec: TransactionalSpec) -> None:
+    def __init__(self, make_client: Callable[[], Asynchronous], spec: TransactionalSpec) -> None:
         """``client.transactional_producer`` makes it."""
         self._spec = spec
         self._thread = LoopThread(

@@ -16,13 +16,7 @@ Spark worker that needs ``formats`` does not load the engine.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from mqstore.storage.config import StoreConfig
-    from mqstore.storage.message_store import MessageStore
-    from mqstore.storage.options import Durability, StoreOptions
-    from mqstore.storage.store_reader import StoreReader
+from typing import Final
 
 __all__ = [
     "Durability",
