@@ -20,7 +20,7 @@ from mqstore.wire.groups import (
     Subscription,
 )
 from mqstore.wire.topics import TopicDeletion
-from tests.services.service_processes import writer
+from tests.services.service_processes import Run, writer
 
 TOKENS = {role: f"{role}-token-0123456789" for role in ("admin", "consume", "produce", "system")}
 
@@ -52,6 +52,16 @@ def refused(call: Callable[[], Any]) -> tuple[int, str]:
 )
 def test_examples_are_what_the_service_reads_and_answers(model: Any, example: object) -> None:
     model.model_validate(example)
+
+
+def test_a_request_may_name_its_shard_beside_its_own_parameters(services: Run, filled: str) -> None:
+    with Client(services.writer_url, services.query_url, shard=0) as client:
+        assert len(client.topics(limit=1).topics) == 1
+        assert len(client.messages_by_time(filled, limit=3).messages) == 3
+        client.commit("of-a-shard", filled, {0: 1})
+        assert len(client.offsets("of-a-shard", limit=1).offsets) == 1
+        assert client.lags(limit=1).groups
+        assert client.delete_topic(filled, dry_run=True).messages == 10
 
 
 def test_a_topics_fields_are_changed_one_by_one(client: Client) -> None:

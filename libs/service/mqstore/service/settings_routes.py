@@ -19,7 +19,14 @@ from mqstore.service.problems import Problem
 from mqstore.service.settings import Settings, explain, read_properties
 from mqstore.storage import StoreConfig
 from mqstore.storage.settings import ENV_PREFIX, fold, given_variables
-from mqstore.wire.settings import SETTING, SETTINGS, Setting, SettingList, SettingSource
+from mqstore.wire.settings import (
+    SETTING,
+    SETTINGS,
+    Setting,
+    SettingList,
+    SettingParameters,
+    SettingSource,
+)
 
 TAG = {"settings": "The settings in force, and where each comes from."}
 NOT_OF_USERS = frozenset({"store_config", "listen_fd", "parent_pid"})
@@ -33,14 +40,7 @@ Name = Annotated[
         openapi_examples={"one": {"value": "queryThreads"}},
     ),
 ]
-Wanted = Annotated[
-    str | None,
-    Query(
-        max_length=4096,
-        description="A value, as text: the reply has it in place of the one in force, if the"
-        " setting can have it. Nothing is changed.",
-    ),
-]
+Wanted = Annotated[SettingParameters, Query()]
 
 
 class SettingsRoutes:
@@ -68,9 +68,10 @@ class SettingsRoutes:
             settings=tuple(sorted(found, key=lambda each: each.name)),
         )
 
-    async def setting(self, name: Name, value: Wanted = None) -> Setting:
+    async def setting(self, name: Name, wanted: Wanted) -> Setting:
         """One setting. With `value`: as it would be with another value. An unknown name, and
         a value that the setting cannot have, are refused (400)."""
+        value = wanted.value
         folded = fold(name).removeprefix(fold(ENV_PREFIX))
         for model in self._models:
             for field in _fields(model):

@@ -13,6 +13,7 @@ from mqstore.wire.examples import dead_letters as examples
 from mqstore.wire.limits import COUNT_MAX, DEAD_LETTERS_DEFAULT, REASON_LENGTH_MAX
 from mqstore.wire.messages import Message, Messages, PageParameters
 from mqstore.wire.operation import Operation, Role, Target
+from mqstore.wire.parameters import CursorParameters
 from mqstore.wire.shards import OfShards
 from mqstore.wire.times import Time
 
@@ -270,6 +271,8 @@ DEAD_LETTERS: Final = Operation(
         problems.MESSAGE_EXPIRED,
     ),
 )
+
+
 RESEND: Final = Operation(
     name="resend_dead_letters",
     targets=(Target.WRITER,),
@@ -280,6 +283,7 @@ RESEND: Final = Operation(
     summary="Resend dead letters",
     tag="groups",
     request=ResendSpec,
+    query=CursorParameters,
     reply=ResentLetters,
     example=examples.RESENT,
     problems=(
@@ -300,6 +304,7 @@ PURGE: Final = Operation(
     summary="Purge dead letters",
     tag="groups",
     request=PurgeSpec,
+    query=CursorParameters,
     reply=PurgedLetters,
     example=examples.PURGED,
     problems=_CHANGES,

@@ -11,7 +11,7 @@ from mqstore.wire.base import INT32_MAX, MappingReply, NewerInteger, Offset, Rep
 from mqstore.wire.examples import groups as examples
 from mqstore.wire.limits import COMMITS_MAX, EXPRESSION_LENGTH_MAX, QUEUES_MAX
 from mqstore.wire.operation import Nothing, Operation, Role, Target, json_of
-from mqstore.wire.parameters import ListParameters
+from mqstore.wire.parameters import ListParameters, Parameters
 from mqstore.wire.shards import OfShards
 from mqstore.wire.times import Time
 from mqstore.wire.topics import Attributes, Flag
@@ -275,6 +275,14 @@ PUT_GROUP: Final = Operation(
         *problems.WITH_BODY,
     ),
 )
+
+
+class DeletionParameters(Parameters):
+    """Parts of a group that are deleted with it."""
+
+    clean_offset: Annotated[bool, Field(description="Delete the offsets of the group too.")] = False
+
+
 DELETE_GROUP: Final = Operation(
     name="delete_group",
     targets=(Target.WRITER,),
@@ -283,6 +291,7 @@ DELETE_GROUP: Final = Operation(
     role=Role.ADMIN,
     summary="Delete a group",
     tag="groups",
+    query=DeletionParameters,
     reply=Nothing,
     status=204,
     problems=(*_UNKNOWN, *_UNWRITTEN),

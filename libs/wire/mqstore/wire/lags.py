@@ -9,7 +9,9 @@ from pydantic import Field
 from mqstore.wire import problems
 from mqstore.wire.base import Milliseconds, NewerInteger, Reply
 from mqstore.wire.examples import lags as examples
+from mqstore.wire.limits import COUNT_MAX
 from mqstore.wire.operation import Operation, Role, Target
+from mqstore.wire.parameters import ListParameters, Parameters, Shown
 from mqstore.wire.shards import OfShards
 
 Lag = Annotated[int, Field(description="Messages that are still to be consumed.")]
@@ -170,6 +172,31 @@ class GroupLag(OfShards, title="GroupLagView"):
     shard: OneShard
 
 
+OfTopic = Annotated[
+    str | None,
+    Field(
+        max_length=255,
+        description="Only this topic.",
+    ),
+    Shown("a topic", "orders"),
+]
+
+
+class LagParameters(Parameters):
+    """The topic of a lag."""
+
+    topic: OfTopic = None
+
+
+class LagsParameters(ListParameters):
+    """A page of lags."""
+
+    topic: OfTopic = None
+    limit: Annotated[
+        int, Field(ge=1, le=COUNT_MAX, description="Maximum number of groups in the reply.")
+    ] = 100
+
+
 LAGS: Final = Operation(
     name="lags",
     targets=(Target.QUERY,),
@@ -177,6 +204,7 @@ LAGS: Final = Operation(
     role=Role.CONSUME,
     summary="How far all groups are behind",
     tag="groups",
+    query=LagsParameters,
     reply=GroupLags,
     example=examples.LAGS,
     problems=(problems.BAD_CURSOR,),
@@ -188,6 +216,7 @@ LAG: Final = Operation(
     role=Role.CONSUME,
     summary="How far a group is behind, by topic and queue",
     tag="groups",
+    query=LagParameters,
     reply=GroupLag,
     example=examples.LAG,
     problems=(problems.GROUP_UNKNOWN, problems.GROUP_INVALID, problems.TOPIC_UNKNOWN),

@@ -13,7 +13,7 @@ from mqstore.wire.base import INT64_MAX, Milliseconds, Reply, Request, left_out
 from mqstore.wire.examples import lookups as examples
 from mqstore.wire.limits import BODY_MAX, COUNT_MAX
 from mqstore.wire.operation import BYTES, Nothing, Operation, Role, Target
-from mqstore.wire.parameters import OfShard, PageCursor, Parameters, shown_by
+from mqstore.wire.parameters import OfShard, PageCursor, Parameters, Shown
 from mqstore.wire.shards import OfShards
 from mqstore.wire.times import Time
 
@@ -266,8 +266,8 @@ class MessageAtParameters(BodyParameters):
             ge=0,
             le=INT64_MAX,
             description="Physical offset of the message's first byte.",
-            json_schema_extra=shown_by("the log's first", 0),
         ),
+        Shown("the log's first", 0),
     ]
 
 
@@ -312,8 +312,8 @@ class MessagesParameters(PageParameters):
             min_length=1,
             max_length=32_767,
             description="A unique key or one of KEYS; without it, all messages of the times.",
-            json_schema_extra=shown_by("a key", "order-1"),
         ),
+        Shown("a key", "order-1"),
     ] = None
     include: Annotated[
         str | None,
@@ -321,8 +321,8 @@ class MessagesParameters(PageParameters):
             pattern="^(delayed|half)(,(delayed|half))*$",
             description="Also messages of this topic that are still delayed, or half messages "
             "of a transaction: `delayed,half`.",
-            json_schema_extra=shown_by("both", "delayed,half"),
         ),
+        Shown("both", "delayed,half"),
     ] = None
 
 
@@ -333,8 +333,8 @@ class FilterParameters(BodyParameters):
         str | None,
         Field(
             description="Only messages with one of these tags: `A || B`; `*` is all.",
-            json_schema_extra=shown_by("two tags", "created || changed"),
         ),
+        Shown("two tags", "created || changed"),
     ] = None
     sql: Annotated[
         str | None,
@@ -342,8 +342,8 @@ class FilterParameters(BodyParameters):
             description="Only messages whose properties match this SQL92 expression; not with "
             "`tags`. Where a group has subscribed with the same expression, bitmaps name the "
             "matches.",
-            json_schema_extra=shown_by("an expression", "a > 5 AND b IS NOT NULL"),
         ),
+        Shown("an expression", "a > 5 AND b IS NOT NULL"),
     ] = None
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from mqstore.wire.base import INT32_MAX, Request, without_null
 from mqstore.wire.limits import COUNT_MAX
@@ -37,13 +39,23 @@ PageCursor = Annotated[
 ]
 
 
-def shown_by(name: str, value: Any) -> dict[str, Any]:
-    """Return the schema members of a parameter with an example."""
-    return {EXAMPLES: {name: {"value": value}}}
+class Shown(NamedTuple):
+    """An example of a parameter, as metadata of its field."""
+
+    name: str
+    value: object
+
+    def __get_pydantic_json_schema__(
+        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return handler(core_schema) | {EXAMPLES: {self.name: {"value": self.value}}}
 
 
 class Parameters(Request):
-    """Base of query parameters."""
+    """Base of query parameters. Services refuse unknown ones before: `shard` may be beside those of
+    a model."""
+
+    model_config = ConfigDict(extra="ignore")
 
 
 class ShardParameters(Parameters):
@@ -52,6 +64,12 @@ class ShardParameters(Parameters):
     shard: Annotated[
         OfShard, Field(description="The only shard to use; without it, any of them.")
     ] = None
+
+
+class CursorParameters(Parameters):
+    """The place in a list over shards."""
+
+    cursor: PageCursor = None
 
 
 class ListParameters(Parameters):

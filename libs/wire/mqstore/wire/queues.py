@@ -25,7 +25,7 @@ from mqstore.wire.operation import (
     Role,
     Target,
 )
-from mqstore.wire.parameters import INTEGER, NUMBER, OfShard, shown_by
+from mqstore.wire.parameters import INTEGER, NUMBER, OfShard, Parameters, Shown
 from mqstore.wire.shards import OfShards
 from mqstore.wire.times import Time
 
@@ -176,8 +176,9 @@ class PullParameters(FilterParameters):
         Field(
             description="The consumer group that pulls: `consumer_group` of "
             "rocketmq_messages_out_total. It changes nothing in the answer.",
-            json_schema_extra={**GROUP_SCHEMA, **shown_by("a group", "billing")},
+            json_schema_extra=dict(GROUP_SCHEMA),
         ),
+        Shown("a group", "billing"),
     ] = None
 
 
@@ -192,6 +193,18 @@ QUEUES: Final = Operation(
     example=examples.QUEUES,
     problems=(problems.TOPIC_UNKNOWN,),
 )
+
+
+class OffsetParameters(Parameters):
+    """A time."""
+
+    timestamp: Annotated[
+        Time,
+        Field(description="Milliseconds since the epoch, or a time in RFC 3339."),
+        Shown("a time", 1795273269000),
+    ]
+
+
 OFFSET_BY_TIME: Final = Operation(
     name="offset_by_time",
     targets=(Target.QUERY,),
@@ -199,6 +212,7 @@ OFFSET_BY_TIME: Final = Operation(
     role=Role.CONSUME,
     summary="The queue offset of a time",
     tag="queues",
+    query=OffsetParameters,
     reply=QueueOffset,
     example=examples.OFFSET,
     problems=(problems.TOPIC_UNKNOWN, problems.QUEUE_UNKNOWN, problems.SHARD_NEEDED),

@@ -12,6 +12,7 @@ from mqstore.wire.examples import reports
 from mqstore.wire.examples import stores as examples
 from mqstore.wire.limits import PIN_LEASE_MAX_S
 from mqstore.wire.operation import Nothing, Operation, Role, Target, json_of
+from mqstore.wire.parameters import Parameters
 from mqstore.wire.reports import ExpiryReport, ExpirySummary
 
 
@@ -108,6 +109,18 @@ _PIN: Final = "/v1/store/pins/{name}"
 _ARCHIVE: Final = "/v1/store/archive"
 _REPORT: Final = "/v1/reports/expiry"
 
+
+class PlanParameters(Parameters):
+    """The part of a plan."""
+
+    limit: Annotated[
+        int,
+        Field(
+            ge=1, le=100_000, description="Maximum number of segments in the plan, oldest first."
+        ),
+    ] = 1_000
+
+
 RETENTION: Final = Operation(
     name="retention_plan",
     targets=(Target.WRITER,),
@@ -115,6 +128,7 @@ RETENTION: Final = Operation(
     role=Role.CONSUME,
     summary="What would be deleted, when and why",
     tag="retention",
+    query=PlanParameters,
     reply=Retention,
     example=examples.RETENTION,
 )

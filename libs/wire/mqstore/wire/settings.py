@@ -10,6 +10,7 @@ from pydantic import Field
 from mqstore.wire.base import Reply
 from mqstore.wire.examples import settings as examples
 from mqstore.wire.operation import Operation, Role, Target
+from mqstore.wire.parameters import Parameters
 
 
 class SettingSource(StrEnum):
@@ -63,6 +64,21 @@ SETTINGS: Final = Operation(
     reply=SettingList,
     example=examples.SETTINGS,
 )
+
+
+class SettingParameters(Parameters):
+    """A value to try."""
+
+    value: Annotated[
+        str | None,
+        Field(
+            max_length=4096,
+            description="A value, as text: the reply has it in place of the one in force, if the"
+            " setting can have it. Nothing is changed.",
+        ),
+    ] = None
+
+
 SETTING: Final = Operation(
     name="setting",
     targets=_EACH_SERVICE,
@@ -70,6 +86,7 @@ SETTING: Final = Operation(
     role=Role.ADMIN,
     summary="One setting, also with another value",
     tag="settings",
+    query=SettingParameters,
     reply=Setting,
     example=examples.SETTING,
 )

@@ -10,6 +10,7 @@ from mqstore.wire import problems
 from mqstore.wire.base import MappingReply, NewerFlag, NewerInteger, Reply, Request
 from mqstore.wire.examples import stores as examples
 from mqstore.wire.operation import Nothing, Operation, Role, Target
+from mqstore.wire.parameters import Parameters
 from mqstore.wire.shards import ShardEntry
 
 
@@ -384,6 +385,14 @@ RUN_SCRUB: Final = Operation(
     status=202,
     problems=(problems.STORE_READ_ONLY,),
 )
+
+
+class RepairParameters(Parameters):
+    """Whether the log is repaired, or only the plan shown."""
+
+    dry_run: Annotated[bool, Field(description="Only return the plan; change nothing.")] = False
+
+
 REPAIR: Final = Operation(
     name="repair",
     targets=(Target.WRITER,),
@@ -392,6 +401,7 @@ REPAIR: Final = Operation(
     role=Role.ADMIN,
     summary="Repair the log",
     tag="store",
+    query=RepairParameters,
     reply=RepairReport,
     example=examples.REPAIR,
     problems=(problems.STORE_READ_ONLY, problems.STORE_FAILED, problems.REPAIR_REFUSED),
@@ -418,6 +428,21 @@ REMOVE_QUARANTINED: Final = Operation(
     status=204,
     problems=(problems.QUARANTINE_ENTRY_UNKNOWN,),
 )
+
+
+class EventsParameters(Parameters):
+    """The end of a stream."""
+
+    seconds: Annotated[
+        float | None,
+        Field(
+            ge=0,
+            le=86_400,
+            description="End the stream after this many seconds; 0: after the kept events.",
+        ),
+    ] = None
+
+
 EVENTS: Final = Operation(
     name="events",
     targets=(Target.WRITER,),
@@ -425,6 +450,7 @@ EVENTS: Final = Operation(
     role=Role.CONSUME,
     summary="What happens in the store, as server-sent events",
     tag="store",
+    query=EventsParameters,
     reply=Nothing,
     contents={
         200: (

@@ -11,7 +11,7 @@ from mqstore.wire.base import NewerFlag, NewerInteger, Reply, Request
 from mqstore.wire.examples import groups as examples
 from mqstore.wire.limits import QUEUES_MAX
 from mqstore.wire.operation import Operation, Role, Target, json_of
-from mqstore.wire.parameters import ListParameters
+from mqstore.wire.parameters import ListParameters, Parameters
 from mqstore.wire.shards import OfShards
 
 QueueCount = Annotated[int, Field(ge=1, le=QUEUES_MAX, strict=True)]
@@ -148,6 +148,16 @@ TOPIC: Final = Operation(
     reply=Topic,
     problems=(problems.TOPIC_UNKNOWN,),
 )
+
+
+class DeletionParameters(Parameters):
+    """Whether a topic is deleted, or only the deletion shown."""
+
+    dry_run: Annotated[
+        bool, Field(description="Only return what would be deleted; change nothing.")
+    ] = False
+
+
 DELETE_TOPIC: Final = Operation(
     name="delete_topic",
     targets=(Target.WRITER,),
@@ -156,6 +166,7 @@ DELETE_TOPIC: Final = Operation(
     role=Role.ADMIN,
     summary="Delete a topic",
     tag="topics",
+    query=DeletionParameters,
     reply=TopicDeletion,
     example=examples.TOPIC_DELETION,
     problems=(problems.TOPIC_UNKNOWN, problems.FLUSH_TIMEOUT, *_CHANGES),

@@ -12,7 +12,7 @@ from mqstore.wire.examples import traces as examples
 from mqstore.wire.lags import OffsetsSource, OneShard
 from mqstore.wire.messages import CHECKED_BY, READ_PROBLEMS, UniqueKeyTopic, UnreadableMessage
 from mqstore.wire.operation import Operation, Role, Target
-from mqstore.wire.parameters import PageCursor, Parameters, shown_by
+from mqstore.wire.parameters import PageCursor, Parameters, Shown
 from mqstore.wire.shards import OfShards
 
 
@@ -121,8 +121,8 @@ class TracesParameters(Parameters):
             min_length=1,
             max_length=32_767,
             description="A unique key, or one of KEYS.",
-            json_schema_extra=shown_by("a key", "order-1"),
         ),
+        Shown("a key", "order-1"),
     ]
     limit: Annotated[
         int,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import Annotated, Final
+from typing import Annotated
 
 import msgspec
 from fastapi import Query, Request, Response
@@ -21,24 +21,13 @@ from mqstore.query.routes import json_reply
 from mqstore.query.service import QueryService
 from mqstore.service.app import Api, GroupName
 from mqstore.service.endpoint import Endpoint
+from mqstore.service.paging import begin_of
 from mqstore.storage import topic_names
 from mqstore.storage.admin import ConsumerOffsets, Source, TableSnapshot
 from mqstore.storage.errors import GroupUnknown
-from mqstore.storage.formats import decode_name_cursor, encode_name_cursor
+from mqstore.storage.formats import encode_name_cursor
 from mqstore.storage.reads import GroupLag, QueueLag, TopicLag
 from mqstore.wire import lags as operations
-from mqstore.wire.limits import COUNT_MAX
-
-GROUPS_DEFAULT: Final = 100
-
-OfTopic = Annotated[
-    str | None,
-    Query(
-        max_length=255,
-        description="Only this topic.",
-        openapi_examples={"a topic": {"value": "orders"}},
-    ),
-]
 
 
 class GroupRoutes:
@@ -56,20 +45,15 @@ class GroupRoutes:
     async def lags(
         self,
         request: Request,
-        topic: OfTopic = None,
-        limit: Annotated[
-            int, Query(ge=1, le=COUNT_MAX, description="Maximum number of groups in the reply.")
-        ] = GROUPS_DEFAULT,
-        cursor: Annotated[
-            str | None, Query(max_length=1000, description="`next` of the previous reply.")
-        ] = None,
+        wanted: Annotated[operations.LagsParameters, Query()],
     ) -> Response:
         """Groups that have committed an offset, sorted by name, or only those that consume `topic`.
         A retry topic (`%RETRY%GROUP`) is one of a group's topics. Commits that store-writer has
         acknowledged count. If it does not reply within two seconds, the offsets are those of the
         saved file, as `offsets` says."""
+        topic, limit = wanted.topic, wanted.limit
         service, cursor_scope = self._service, f"lags of {topic}"
-        after = "" if cursor is None else decode_name_cursor(cursor, cursor_scope)
+        after = begin_of(wanted, cursor_scope)
 
         def encode_page(committed: ByQueue | None, division: LagDivision) -> bytes:
             """Encode a page of this shard's groups. Runs in the pool."""
@@ -106,15 +90,19 @@ class GroupRoutes:
                 return json_reply(await service.run_admitted(merge))
         return json_reply(await own())
 
-    async def lag(self, group: GroupName, request: Request, topic: OfTopic = None) -> Response:
+    async def lag(
+        self,
+        group: GroupName,
+        request: Request,
+        wanted: Annotated[operations.LagParameters, Query()],
+    ) -> Response:
         """Lag of one group, by topic and queue. `lag` is the number of messages between the
         committed offset and the end of the queue, without expired ones. A queue without a committed
         offset counts from its first message. `lagMs` is the age of the oldest of these messages.
         Commits that store-writer has acknowledged count. If it does not reply, the offsets are
         those of the saved file, as `offsets` says. `states` divides the lag of a shared group."""
         topic_names.check_group(group)
-
-        service = self._service
+        service, topic = self._service, wanted.topic
         committed, states = await asyncio.gather(
             service.committed_offsets.read_group(group, request.scope),
             service.committed_offsets.read_states(group),

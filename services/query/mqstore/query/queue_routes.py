@@ -23,7 +23,7 @@ from mqstore.storage.reads import QueueRange, TimeLane
 from mqstore.wire import queues as operations
 from mqstore.wire.base import INT32_MAX
 from mqstore.wire.parameters import ShardParameters
-from mqstore.wire.times import EARLIEST_MS, Time
+from mqstore.wire.times import EARLIEST_MS
 
 
 class QueueRoutes:
@@ -59,17 +59,11 @@ class QueueRoutes:
         self,
         topic: TopicName,
         queue: QueueId,
-        timestamp: Annotated[
-            Time,
-            Query(
-                description="Milliseconds since the epoch, or a time in RFC 3339.",
-                openapi_examples={"a time": {"value": 1795273269000}},
-            ),
-        ],
+        wanted: Annotated[operations.OffsetParameters, Query()],
         request: Request,
     ) -> Response:
         """Queue offset of the first message that was stored at or after `timestamp`."""
-        service = self._service
+        service, timestamp = self._service, wanted.timestamp
         service.shards.require_shard(request.scope)
         _ = service.reader
 

@@ -33,14 +33,12 @@ from mqstore.wire.dead_letters import (
     ResendSpec,
     ResentLetters,
 )
+from mqstore.wire.parameters import CursorParameters
 from mqstore.wire.shards import Shards
 from mqstore.writer.fan_out import decode_replies
 from mqstore.writer.service import WriterService
 
-Cursor = Annotated[
-    str | None,
-    Query(max_length=shard_cursor.LENGTH_MAX, description="`next` of the previous reply."),
-]
+Cursor = Annotated[CursorParameters, Query()]
 
 
 Answer = TypeVar("Answer", ResentLetters, PurgedLetters)
@@ -69,7 +67,7 @@ class DeadLetterRoutes:
     # resend -------------------------------------------------------------------------------
 
     async def resend(
-        self, group: GroupName, spec: ResendSpec, request: Request, cursor: Cursor = None
+        self, group: GroupName, spec: ResendSpec, request: Request, begin: Cursor
     ) -> ResentLetters:
         """Stores the messages of dead letters once more, the oldest first, and ends their listing:
         with `reconsumeTimes` 0, their own properties, ORIGIN_MESSAGE_ID, and MQSTORE_DEAD_LETTER,
@@ -85,8 +83,8 @@ class DeadLetterRoutes:
             return await self._resend_here(group, spec, query, cursor)
 
         if not self._service.shards.fans_out(request.scope):
-            return await here(cursor)
-        joined = await self._join_shards(request, ResentLetters, here, repr(query), cursor)
+            return await here(begin.cursor)
+        joined = await self._join_shards(request, ResentLetters, here, repr(query), begin.cursor)
         return joined.replies[0].model_copy(update=joined.members)
 
     async def _resend_here(
@@ -117,7 +115,7 @@ class DeadLetterRoutes:
     # purge --------------------------------------------------------------------------------
 
     async def purge(
-        self, group: GroupName, spec: PurgeSpec, request: Request, cursor: Cursor = None
+        self, group: GroupName, spec: PurgeSpec, request: Request, begin: Cursor
     ) -> PurgedLetters:
         """Ends the listing of dead letters. Their messages stay in `%DLQ%GROUP` until retention
         deletes them, and a broker does not see a difference. On disk at the reply. May be repeated.
@@ -134,8 +132,8 @@ class DeadLetterRoutes:
             return await self._purge_here(group, spec, query, cursor)
 
         if not shards.fans_out(request.scope):
-            return await here(cursor)
-        joined = await self._join_shards(request, PurgedLetters, here, repr(query), cursor)
+            return await here(begin.cursor)
+        joined = await self._join_shards(request, PurgedLetters, here, repr(query), begin.cursor)
         queues = [queue for each in joined.replies for queue in each.queues]
         purged = sum(each.purged for each in joined.replies)
         return joined.replies[0].model_copy(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Final
+from typing import Annotated
 
 from fastapi import Header, Query, Request
 from starlette.responses import StreamingResponse
@@ -13,8 +13,6 @@ from mqstore.service.endpoint import Endpoint
 from mqstore.wire import stores as operations
 from mqstore.wire.stores import LongOperation, Operations
 from mqstore.writer.service import WriterService
-
-SECONDS_MAX: Final = 86_400
 
 
 class EventRoutes:
@@ -32,14 +30,7 @@ class EventRoutes:
     async def events(
         self,
         request: Request,
-        seconds: Annotated[
-            float | None,
-            Query(
-                ge=0,
-                le=SECONDS_MAX,
-                description="End the stream after this many seconds; 0: after the kept events.",
-            ),
-        ] = None,
+        wanted: Annotated[operations.EventsParameters, Query()],
         last_event_id: Annotated[
             str | None,
             Header(
@@ -59,7 +50,7 @@ class EventRoutes:
             self._api.auth.allows, request.scope["headers"], operations.EVENTS.role
         )
         return StreamingResponse(
-            self._service.events.follow(last_event_id, seconds, is_allowed),
+            self._service.events.follow(last_event_id, wanted.seconds, is_allowed),
             media_type="text/event-stream",
             headers={"cache-control": "no-store"},
         )

@@ -37,9 +37,6 @@ from mqstore.writer.service import WriterService
 
 _GROUPS: Final = "groups"
 """The list that a cursor belongs to."""
-WithOffsets = Annotated[
-    bool, Query(alias="cleanOffset", description="Delete the offsets of the group too.")
-]
 
 
 class GroupRoutes:
@@ -110,7 +107,10 @@ class GroupRoutes:
         return group_view(await asyncio.to_thread(put))
 
     async def delete_group(
-        self, group: GroupName, request: Request, with_offsets: WithOffsets = False
+        self,
+        group: GroupName,
+        request: Request,
+        wanted: Annotated[operations.DeletionParameters, Query()],
     ) -> Response:
         """Deletes a group, like RocketMQ's deleteSubscriptionGroup; without `cleanOffset` its
         offsets stay. The deletion applies to all shards; 200 with `shards` if one of them could not
@@ -118,8 +118,8 @@ class GroupRoutes:
 
         async def here() -> None:
             """Delete the group on this shard."""
-            store = self._service.store
-            await asyncio.to_thread(store.groups.delete, group, with_offsets=with_offsets)
+            delete = self._service.store.groups.delete
+            await asyncio.to_thread(delete, group, with_offsets=wanted.clean_offset)
 
         return await delete_on_all_shards(self._service.shards, request, here)
 

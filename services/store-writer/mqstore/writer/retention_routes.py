@@ -18,7 +18,6 @@ from mqstore.wire.retention import Archive, ArchiveMark, ArchiveSpec, Pin, Pins,
 from mqstore.writer.service import WriterService
 
 SEGMENTS_DEFAULT: Final = 1_000
-SEGMENTS_MAX: Final = 100_000
 
 PinName = Annotated[
     str,
@@ -26,12 +25,6 @@ PinName = Annotated[
         pattern=f"^{PIN_NAME.pattern}$",
         description="Letters, digits, `.` `_` `-`; at most 100.",
         openapi_examples={"a backup": {"value": "backup-1"}},
-    ),
-]
-SegmentLimit = Annotated[
-    int,
-    Query(
-        ge=1, le=SEGMENTS_MAX, description="Maximum number of segments in the plan, oldest first."
     ),
 ]
 
@@ -54,10 +47,12 @@ class RetentionRoutes:
         Endpoint(operations.PUT_ARCHIVE, self.put_archive).add(api)
         Endpoint(operations.END_ARCHIVE, self.end_archive).add(api)
 
-    async def retention_plan(self, limit: SegmentLimit = SEGMENTS_DEFAULT) -> RetentionPlan:
+    async def retention_plan(
+        self, wanted: Annotated[operations.PlanParameters, Query()]
+    ) -> RetentionPlan:
         """The plan of retention; nothing changes. It deletes the oldest segments first; a segment
         that it keeps also keeps all behind it."""
-        return await asyncio.to_thread(self._service.store.retention.plan, limit)
+        return await asyncio.to_thread(self._service.store.retention.plan, wanted.limit)
 
     async def run_retention(self) -> RetentionPlan:
         """Deletes files older than fileReservedTime in the background, at any hour. The reply has

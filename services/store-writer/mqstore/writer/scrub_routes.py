@@ -27,18 +27,13 @@ class ScrubRoutes:
         Endpoint(operations.RUN_SCRUB, self.run, is_guarded=False).add(api)
         Endpoint(operations.REPAIR, self.repair, documented=RepairReport).add(api)
 
-    async def repair(
-        self,
-        dry_run: Annotated[
-            bool, Query(alias="dryRun", description="Only return the plan; change nothing.")
-        ] = False,
-    ) -> RepairReport:
+    async def repair(self, wanted: Annotated[operations.RepairParameters, Query()]) -> RepairReport:
         """Reads all of the log below the durable watermark without a pause. If the checksum of a
         block proves the value of one changed word, the word is restored. Any other damaged record
         becomes a tombstone. The damaged bytes are kept in quarantine. `repairs` of
         `GET /v1/store/scrub` lists the repairs too."""
         store = self._service.store
-        if dry_run:
+        if wanted.dry_run:
             return RepairReport(plan=await asyncio.to_thread(store.plan_repairs), done=False)
         return await asyncio.to_thread(store.repair_damage)
 

@@ -36,9 +36,6 @@ NAMED_MAX: Final = 5
 _OF_CHANGE: Final = ("hidden_queues", "hidden_messages", "unread", "dry_run")
 _TOPICS: Final = "topics"
 """The list that a cursor belongs to."""
-DryRun = Annotated[
-    bool, Query(alias="dryRun", description="Only return what would be deleted; change nothing.")
-]
 
 
 class TopicRoutes:
@@ -144,7 +141,10 @@ class TopicRoutes:
         return topic_view(self._service.store.topic(topic))
 
     async def delete_topic(
-        self, topic: NewTopicName, request: Request, dry_run: DryRun = False
+        self,
+        topic: NewTopicName,
+        request: Request,
+        wanted: Annotated[operations.DeletionParameters, Query()],
     ) -> TopicDeletion:
         """Deletes the queues of the topic and the offsets of groups in it. Its messages stay in the
         log until they expire, and are found by id and key. If the topic is created again, its queue
@@ -153,7 +153,7 @@ class TopicRoutes:
 
         async def here() -> TopicDeletion:
             """Delete the topic on this shard."""
-            return await self._delete(topic, dry_run=dry_run)
+            return await self._delete(topic, dry_run=wanted.dry_run)
 
         return await apply_to_all_shards(
             self._service.shards, request, TopicDeletion, here, _join_deletions
