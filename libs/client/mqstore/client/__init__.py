@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from importlib import import_module
-from pathlib import Path
+from pkgutil import get_data
 from typing import Final
 
-_NAMES: Final = Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")
+_NAMES: Final = (get_data(__name__, "__init__.pyi") or b"").decode()
 _HOMES: Final = {
     name: module for module, name in re.findall(r"^from (\S+) import (\w+) as", _NAMES, re.M)
 }
