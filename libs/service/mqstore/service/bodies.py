@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -59,9 +60,10 @@ def parameters(model: type[Query], given: Mapping[str, str]) -> Query:
         raise Problem(problems.BAD_PARAMETER, describe_errors(items)) from None
 
 
-def parameter_names(model: type[Parameters]) -> list[str]:
+@cache
+def parameter_names(model: type[Parameters]) -> frozenset[str]:
     """Return the names of the parameters of a model."""
-    return [each.alias or name for name, each in model.model_fields.items()]
+    return frozenset(each.alias or name for name, each in model.model_fields.items())
 
 
 def require_distinct(body: bytes) -> None:
