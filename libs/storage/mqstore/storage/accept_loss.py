@@ -20,6 +20,7 @@ from mqstore.storage.recovery import accepted_loss
 from mqstore.storage.recovery.accepted_loss import AcceptedLoss, plan_acceptance
 from mqstore.storage.recovery.loss import queue_losses
 from mqstore.storage.seams import Clock, FileSystem
+from mqstore.storage.system.open_map import open_map
 
 
 def plan(
@@ -89,11 +90,8 @@ def _sync_what_remains(files: FileSystem, look: LossCheck) -> None:
         stat = files.stat(path)
         if stat is None or stat.is_directory or not stat.size:
             continue
-        mapped = files.map(path, writable=True)
-        try:
+        with open_map(files, path, writable=True) as mapped:
             mapped.sync()
-        finally:
-            mapped.unmap()
 
 
 def _look(

@@ -10,10 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
 from mqstore.storage import opening
-from mqstore.storage._kernel import check_run, find_record
 from mqstore.storage.dispatch.dispatcher import Dispatcher
 from mqstore.storage.errors import CheckpointError, DiskRefuses, StoreFailed
 from mqstore.storage.index.service import IndexService
@@ -38,12 +36,10 @@ from mqstore.storage.recovery import (
     plan,
 )
 from mqstore.storage.recovery.view import QuietQueue
+from mqstore.storage.recovery.walk import Run, walk
 from mqstore.storage.seams import Seams
 from mqstore.storage.system.atomic_file import remove_file
 from mqstore.storage.tables.checkpoint import Checkpoint
-
-RUN_RECORDS: Final = 100_000
-"""Records walked in one call of the kernel."""
 
 log = logging.getLogger(__name__)
 
@@ -379,12 +375,9 @@ def _last_time_from(files: MappedFileQueue, start: int, end: int) -> int:
         base, stop = file.base_offset, min(file.size, end - file.base_offset)
         if stop <= 0 or file.end_offset <= start or (start < 0 and file.end_offset < end):
             continue
-        position = max(0, start - base)
-        while (position := find_record(file.view, position, stop, base, False)) >= 0:
-            _, position, _, timestamp = check_run(
-                file.view, position, stop, base, verify_body=False, max_records=RUN_RECORDS
-            )
-            newest = timestamp or newest
+        for found in walk(file.view, max(0, start - base), stop, base, verify_body=False):
+            if isinstance(found, Run):
+                newest = found.newest_ms or newest
     return newest
 
 

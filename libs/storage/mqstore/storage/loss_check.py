@@ -25,7 +25,7 @@ from mqstore.storage.paths import StorePaths
 from mqstore.storage.recovery import accepted_loss, last_run
 from mqstore.storage.recovery.loss import Facts, find_loss
 from mqstore.storage.recovery.traces import find_lost_log
-from mqstore.storage.recovery.view import StoreView, find_segments, read_checkpoint
+from mqstore.storage.recovery.view import StoreView
 from mqstore.storage.seams import FileSystem
 
 _TOLERANCE_MS: Final = 1_000
@@ -71,15 +71,8 @@ def check_loss(
         config = sizes.adopt(files, paths, config, None)
     else:
         config = config.model_copy(update=_sizes_of(found))
-    view = StoreView(
-        files=files,
-        paths=paths,
-        config=config,
-        store_format=StoreFormat.V4_9 if found is None else found.rocketmq_format,
-        segments=find_segments(files, paths, config.mapped_file_size_commit_log),
-        abort=files.stat(paths.abort) is not None,
-        checkpoint=read_checkpoint(files, paths.checkpoint),
-    )
+    store_format = StoreFormat.V4_9 if found is None else found.rocketmq_format
+    view = StoreView.of(files, paths, config, store_format)
     manifests = manifest.load_both(files, paths)
     facts, given_out = _facts(view, found, left, manifests)
     is_broker = found is not None and left_by_broker(files, paths, found, lock_modified_ms)

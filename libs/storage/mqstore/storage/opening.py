@@ -59,7 +59,6 @@ from mqstore.storage.recovery.view import (
     StoreView,
     find_segments,
     holds_a_store,
-    read_checkpoint,
 )
 from mqstore.storage.retention.rule import NO_DELETION
 from mqstore.storage.seams import FileSystem, Seams
@@ -219,15 +218,15 @@ def _identify(
     if existed and (changes := store_settings.describe_changes(recorded, settings)):
         log.info("the store's settings change: %s", changes)
     format_file.refuse_another(content, options.store_id, options.shard)
-    size = config.mapped_file_size_commit_log
-    blocks = BlockFiles(files, paths.blocks, size, content.store_id)
+    blocks = BlockFiles(files, paths.blocks, config.mapped_file_size_commit_log, content.store_id)
     if not facts.trusted and not lock.had_sign:
         remove_file(files, paths.deleted_topics)  # a broker may have cut the log below its offsets
         for table in (TopicTable, SubscriptionGroups, ConsumerFilters):
             table.settle_after_broker(paths, content.rocketmq_format, seams)
     deleted = DeletedTopics.load(files, paths.deleted_topics)
     noted = facts.look.manifests
-    view = _judge(_view(paths, config, content, segments, files, blocks), facts, deleted)
+    view = StoreView.of(files, paths, config, content.rocketmq_format, segments, blocks)
+    view = _judge(view, facts, deleted)
     is_whole = facts.trusted and accepted is None and view.loss is None and facts.cut is None
     clean = last_run.clean_close(view, found, deleted, noted.clean) if is_whole else None
     left_files = last_run.left_behind(noted.clean, found) if facts.trusted else None
@@ -430,26 +429,6 @@ def _hold_log(
     if options.in_place:
         return log_owner.hold(files, paths, found, lock)
     return log_owner.check(files, paths, found)
-
-
-def _view(
-    paths: StorePaths,
-    config: StoreConfig,
-    content: FormatFile,
-    segments: Segments,
-    files: FileSystem,
-    blocks: BlockFiles,
-) -> StoreView:
-    return StoreView(
-        files=files,
-        paths=paths,
-        config=config,
-        store_format=content.rocketmq_format,
-        segments=segments,
-        abort=files.stat(paths.abort) is not None,
-        checkpoint=read_checkpoint(files, paths.checkpoint),
-        blocks=blocks,
-    )
 
 
 def _next_format(

@@ -24,6 +24,7 @@ from mqstore.storage.metadata.format_file import Sizes
 from mqstore.storage.paths import StorePaths, segment_name, segment_offset
 from mqstore.storage.recovery import accepted_loss
 from mqstore.storage.seams import FileSystem
+from mqstore.storage.system.open_map import open_map
 
 _QUEUES_LOOKED_AT: Final = 64
 _BLANK: Final = struct.Struct(">iI")
@@ -102,11 +103,8 @@ def _is_cut_short(files: FileSystem, paths: StorePaths, base: int, length: int) 
     """
     if base % length:
         return True
-    mapped = files.map(paths.commit_log / segment_name(base), writable=False)
-    try:
+    with open_map(files, paths.commit_log / segment_name(base)) as mapped:
         end = bytes(mapped.view[-2 * BLANK_RECORD_SIZE :])
-    finally:
-        mapped.unmap()
     blanks = (_BLANK.pack(left, MAGIC_BLANK) for left in range(8, 16))
     is_closed = any(end[-left:].startswith(blank) for left, blank in enumerate(blanks, 8))
     return any(end[-BLANK_RECORD_SIZE:]) and not is_closed

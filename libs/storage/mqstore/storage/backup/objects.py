@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from mqstore.storage.seams import FileSystem
+from mqstore.storage.system.open_map import open_map
 
 CHUNK: Final = 1 << 20
 """Bytes that are read and written at a time; whole blocks of the log."""
@@ -103,8 +104,7 @@ class DirectoryObjects:
 
     def _fill(self, path: Path, size: int, pieces: Iterable[bytes]) -> None:
         self._files.create(path, size, sync=False)
-        mapped = self._files.map(path, writable=True)
-        try:
+        with open_map(self._files, path, writable=True) as mapped:
             position = 0
             for piece in pieces:
                 mapped.view[position : position + len(piece)] = piece
@@ -112,8 +112,6 @@ class DirectoryObjects:
             if position != size:
                 raise OSError(f"{path} got {position} of {size} bytes")
             mapped.sync()
-        finally:
-            mapped.unmap()
 
     def remove(self, name: str) -> None:
         """See ``Objects``."""

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from array import array
 from dataclasses import dataclass
-from typing import Final
 
-from mqstore.storage._kernel import Defect, check_run, find_record
+from mqstore.storage._kernel import check_run
 from mqstore.storage.queues.store_times import store_time_at
-
-_RUN: Final = 4096
-"""Records that are walked in one call of the kernel."""
+from mqstore.storage.recovery.walk import Run, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,27 +25,17 @@ def last_end(view: memoryview, stop: int, base: int, *, until_ms: int | None = N
     that again. With ``until_ms`` it is before the first record that was stored after that time.
     Damage between whole records is passed over. ``base`` is the segment's physical offset.
     """
-    position, newest = 0, None
-    reached = 0
-    while 0 <= position < stop:
-        starts = array("q")
-        defect, end, count, last_ms = check_run(
-            view, position, stop, base, verify_body=False, max_records=_RUN, starts=starts
-        )
+    reached, newest = 0, None
+    for found in walk(view, 0, stop, base, verify_body=False):
+        if not isinstance(found, Run):
+            continue
         if until_ms is not None:
-            for start in starts:
+            for start in found.starts:
                 stored = store_time_at(view, start)
                 if stored is not None and stored > until_ms:
                     return RecordEnd(start, newest)
                 newest = stored or newest
-        newest = last_ms or newest
-        reached = end if count or not position else reached
-        if defect == Defect.NONE and count:
-            position = end
-        elif defect == Defect.BLANK:
-            return RecordEnd(reached, newest)
-        else:
-            position = find_record(view, end + 1, stop, base, False)
+        reached, newest = found.stop, found.newest_ms or newest
     return RecordEnd(reached, newest)
 
 

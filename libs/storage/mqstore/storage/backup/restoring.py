@@ -30,6 +30,7 @@ from mqstore.storage.paths import StorePaths, segment_name
 from mqstore.storage.progress import Progress, no_progress
 from mqstore.storage.queues.queue_entry import ENTRY
 from mqstore.storage.seams import FileSystem, Seams
+from mqstore.storage.system.open_map import open_map
 
 STAGED: Final = ".restoring"
 REPLACED: Final = ".replaced"
@@ -214,8 +215,7 @@ class Restoration:
         size = self._backup.segment_size
         path = self._paths.commit_log / segment_name(segment.offset)
         self._files.create(path, size, reserve=segment.size, sync=False)
-        mapped = self._files.map(path, writable=True)
-        try:
+        with open_map(self._files, path, writable=True) as mapped:
             for part in segment.parts:
                 position = part.start
                 for piece in self._repository.pieces(part):
@@ -224,8 +224,6 @@ class Restoration:
                     self._done += len(piece)
                     self._progress("restoring", self._done, self.log_bytes)
             mapped.sync()
-        finally:
-            mapped.unmap()
 
     def _end_log(self, segment: BackedUpSegment) -> tuple[int, int | None]:
         """Remove what lies behind the cut, or behind the last whole record."""
@@ -233,16 +231,13 @@ class Restoration:
         if cut is not None and cut.offset is not None:
             stop = min(stop, cut.offset - segment.offset)
         path = self._paths.commit_log / segment_name(segment.offset)
-        mapped = self._files.map(path, writable=True)
-        try:
+        with open_map(self._files, path, writable=True) as mapped:
             until = None if cut is None else cut.ms
             end = last_end(mapped.view, stop, segment.offset, until_ms=until)
             for start in range(end.position, segment.size, CHUNK):
                 length = min(CHUNK, segment.size - start)
                 mapped.view[start : start + length] = bytes(length)
             mapped.sync()
-        finally:
-            mapped.unmap()
         return segment.offset + end.position, end.last_ms
 
     # the other files ----------------------------------------------------------------------

@@ -20,6 +20,7 @@ from mqstore.storage.index.plan import IndexPlan, Layout, PlannedFile
 from mqstore.storage.index.publication import StagedFile, stage
 from mqstore.storage.layout import INDEX_HEADER_SIZE, INDEX_SLOT_SIZE
 from mqstore.storage.seams import FileSystem, MappedBytes
+from mqstore.storage.system.open_map import open_map
 
 ITEM_SIZE: Final = 24
 """Bytes of one item of ``IndexItems``."""
@@ -195,9 +196,6 @@ def _finish(
 ) -> StagedFile:
     if found["items"] != planned.items:
         raise AssertionError(f"{path.name} got {found['items']} of {planned.items} items")
-    mapped = files.map(path, writable=True)
-    try:
+    with open_map(files, path, writable=True) as mapped:
         mapped.view[:INDEX_HEADER_SIZE] = planned.header(found["slots"])
-    finally:
-        mapped.unmap()
     return stage(files, path, layout.used_size(planned.items))

@@ -24,6 +24,7 @@ from mqstore.storage.metadata.sealed_json import StrictValue
 from mqstore.storage.paths import StorePaths
 from mqstore.storage.seams import FileSystem, Seams
 from mqstore.storage.system.atomic_file import remove_file, replace_file
+from mqstore.storage.system.open_map import open_map
 from mqstore.storage.tables.checkpoint import Checkpoint
 
 _CHUNK: Final = 64 << 20
@@ -59,13 +60,10 @@ class Journal(StrictValue):
 
 def stage(files: FileSystem, path: Path, used: int) -> StagedFile:
     """Sync a new file, and compute its checksum. Raises OSError."""
-    mapped = files.map(path, writable=True)
-    try:
+    with open_map(files, path, writable=True) as mapped:
         mapped.sync()
         checksum = _checksum(mapped.view[:used])
         return StagedFile(staged=path.name, size=len(mapped.view), used=used, crc32c=checksum)
-    finally:
-        mapped.unmap()
 
 
 def prepare(files: FileSystem, paths: StorePaths, journal: Journal) -> None:
@@ -169,11 +167,8 @@ def _verify(files: FileSystem, path: Path, due: StagedFile) -> None:
     if stat is None or stat.size != due.size:
         found = "is not there" if stat is None else f"has {stat.size} bytes, not {due.size}"
         raise StagingDamaged(f"{path} {found}; run the rebuild again")
-    mapped = files.map(path, writable=False)
-    try:
+    with open_map(files, path) as mapped:
         found_checksum = _checksum(mapped.view[: due.used])
-    finally:
-        mapped.unmap()
     if found_checksum != due.crc32c:
         raise StagingDamaged(
             f"{path} is not what was written: its checksum is {found_checksum:08x}, not"

@@ -1,14 +1,15 @@
 """Handles damaged stretches in dispatch: keeps records that can be placed, and finds the next one.
 
-Called from ``dispatch`` and ``index``. RocketMQ skips a record whose lengths disagree by its
-TOTALSIZE, and abandons the rest of the segment at an unknown magic. This module continues at the
-place that the record's own size or a queue entry names. A scan comes last, since a body may contain
-a forged record.
+Called from ``dispatch``, ``index`` and ``recovery.walk``. RocketMQ skips a record whose lengths
+disagree by its TOTALSIZE, and abandons the rest of the segment at an unknown magic. This module
+continues at the place that the record's own size or a queue entry names. A scan comes last, since a
+body may contain a forged record.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from mqstore.storage._kernel import Defect, RecordSearch, check_record, check_run
@@ -43,6 +44,17 @@ class Queues(Protocol):
 
     def next_physical(self, after: int) -> int | None:
         """The least physical offset above ``after`` that a queue entry names."""
+
+
+class _NoQueues:
+    """Queues without an entry."""
+
+    def next_physical(self, after: int) -> int | None:
+        return None
+
+
+NO_QUEUES: Final[Queues] = _NoQueues()
+"""In place of queues that are not open."""
 
 
 class Resume(NamedTuple):
@@ -93,7 +105,7 @@ def resume_after(stretch: Stretch, queues: Queues, searches: DamageSearch) -> Re
     named = queues.next_physical(stretch.offset)
     search = searches.of(stretch)
     if named is not None and named - base < end and _leads_on(stretch, named - base):
-        begin = _unlisted_before(stretch, named - base, search)
+        begin = unlisted_before(view, (at + 1, named - base), base, search) or named - base
         return Resume(begin, "a queue entry names the next")
     found = search.find(at + 1, end)
     if found >= 0:
@@ -110,20 +122,31 @@ def _leads_on(stretch: Stretch, position: int) -> bool:
     return check_record(stretch.view, position, stretch.end, offset, False)[0] in _READABLE
 
 
-def _unlisted_before(stretch: Stretch, named: int, search: RecordSearch) -> int:
-    """Find the first record from which a chain of whole records reaches ``named``.
+def unlisted_before(
+    view: memoryview,
+    bounds: tuple[int, int],
+    base: int,
+    search: RecordSearch,
+    is_due: Callable[[int], bool] = lambda _: False,
+) -> int | None:
+    """Find the first record, between two positions, from which whole ones reach the second of them
+    or the segment's end, or that ``is_due``; None without one.
 
     Such records (prepared, or not dispatched yet) have no queue entry.
     """
-    at = stretch.position + 1
+    at, stop = bounds
     for _ in range(_FORGERIES_MAX):
-        at = search.find(at, named)
+        at = search.find(at, stop)
         if at < 0:
-            return named
-        defect, reached, _, _ = check_run(
-            stretch.view, at, named, stretch.base, verify_body=False, max_records=named
-        )
-        if defect == Defect.NONE and reached == named:
+            return None
+        _, reached, _, _ = check_run(view, at, stop, base, verify_body=False, max_records=stop)
+        if is_due(at) or reached == stop or _is_end(view, reached):
             return at
         at += 1
-    return named
+    return None
+
+
+def _is_end(view: memoryview, position: int) -> bool:
+    """Whether a blank record leads from there to the segment's end."""
+    left = len(view) - position
+    return check_record(view, position, len(view), -1, False) == (Defect.BLANK, left)

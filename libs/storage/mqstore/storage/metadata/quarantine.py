@@ -15,6 +15,7 @@ from crc32c import crc32c
 from mqstore.storage.metadata import sealed_json
 from mqstore.storage.metadata.sealed_json import Value
 from mqstore.storage.seams import Clock, FileSystem
+from mqstore.storage.system.open_map import open_map
 
 MAGIC: Final = "mqstore-quarantine"
 VERSION: Final = 1
@@ -151,14 +152,11 @@ class Quarantine:
     def _checksum(self, source: Path, position: int, length: int) -> int:
         if length == 0:
             return 0
-        mapped = self._files.map(source, writable=False)
-        try:
+        with open_map(self._files, source) as mapped:
             checksum, end = 0, position + length
             for start in range(position, end, _CHUNK):
                 checksum = crc32c(mapped.view[start : min(start + _CHUNK, end)], checksum)
             return checksum
-        finally:
-            mapped.unmap()
 
     def _find(self, name: str) -> QuarantineEntry | None:
         path = self._directory / name / _ENTRY

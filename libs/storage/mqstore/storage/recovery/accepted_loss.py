@@ -29,6 +29,7 @@ from mqstore.storage.recovery.tombstones import closing_tombstone_size, compose,
 from mqstore.storage.recovery.view import Segments, StoreView, find_segments
 from mqstore.storage.seams import FileSystem
 from mqstore.storage.system.atomic_file import remove_file
+from mqstore.storage.system.open_map import open_map
 from mqstore.storage.topic_names import is_safe_path
 
 MAGIC: Final = "mqstore-accepted-loss"
@@ -181,11 +182,8 @@ def _is_begun(files: FileSystem, path: Path) -> bool:
     stat = files.stat(path)
     if stat is None or not stat.size:
         return False
-    mapped = files.map(path, writable=False)
-    try:
+    with open_map(files, path) as mapped:
         return not is_zero(mapped.view[:BLANK_RECORD_SIZE])
-    finally:
-        mapped.unmap()
 
 
 def _pack(accepted: AcceptedLoss, size: int) -> Iterator[tuple[int, list[QueueMark]]]:
@@ -214,8 +212,8 @@ def _write_staged(
     if files.stat(staged) is not None:
         files.unlink(staged)
     files.create(staged, size)
-    mapped, position = files.map(staged, writable=True), 0
-    try:
+    position = 0
+    with open_map(files, staged, writable=True) as mapped:
         for mark in marks:
             length = closing_tombstone_size(mark.topic)
             encode_into(
@@ -229,8 +227,6 @@ def _write_staged(
             )
             position += length
         mapped.sync()
-    finally:
-        mapped.unmap()
 
 
 def _tombstone(mark: QueueMark, offset: int, length: int, now_ms: int) -> PlaceTombstone:

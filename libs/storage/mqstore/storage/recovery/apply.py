@@ -7,7 +7,7 @@ existing quarantine entries are found again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -37,7 +37,8 @@ from mqstore.storage.recovery.report import (
 )
 from mqstore.storage.recovery.tombstones import compose, version_of
 from mqstore.storage.recovery.view import find_segments
-from mqstore.storage.seams import FileSystem, MappedBytes
+from mqstore.storage.seams import FileSystem
+from mqstore.storage.system.open_map import open_map
 from mqstore.storage.system.sparse import data_chunks
 
 if TYPE_CHECKING:
@@ -121,13 +122,10 @@ class Applier:
 
     def _drop_for(self, action: PlaceTombstone | CloseSegment) -> None:
         path, position = self._place(action.offset)
-        mapped = self.files.map(path, writable=False)
-        try:
+        with open_map(self.files, path) as mapped:
             self.blocks.drop_for_tombstone(
                 mapped.view, action.offset - position, position, position + action.length
             )
-        finally:
-            mapped.unmap()
 
     def prepare_repairs(self, actions: Sequence[Repair]) -> list[str]:
         """Quarantine the bytes that repairs are going to change, reserve their disk blocks, and
@@ -197,7 +195,7 @@ class Applier:
         log.warning("offset %d: %s for %d damaged bytes", offset, reason, length)
         kept = self.quarantine.keep_range(path, position, length, reason)
         self.files.reserve(path, position, length)
-        with self._writable(path) as mapped:
+        with open_map(self.files, path, writable=True) as mapped:
             part = mapped.view[position : position + length]
             made = self._content(action, part)
             with self.changing():
@@ -249,7 +247,7 @@ class Applier:
         return kept.name
 
     def _zero(self, path: Path, position: int, length: int) -> None:
-        with self._writable(path) as mapped:
+        with open_map(self.files, path, writable=True) as mapped:
             for start, stop in _chunks(position, position + length):
                 if not is_zero(mapped.view[start:stop]):
                     mapped.view[start:stop] = _ZEROS[: stop - start]
@@ -271,7 +269,7 @@ class Applier:
         retention."""
         before = self.files.stat(path)
         next_data = partial(self.files.next_data, path)
-        with self._writable(path) as mapped:
+        with open_map(self.files, path, writable=True) as mapped:
             for first, last in data_chunks(low, high, next_data, _REWRITE_CHUNK):
                 # A part may be a hole: a store to it on a full disk kills the process.
                 self.files.reserve(path, first, last - first)
@@ -284,14 +282,6 @@ class Applier:
         if self.durable and self.files.stat(self.paths.commit_log) is not None and plan.actions:
             self.files.sync_directory(self.paths.commit_log)
             self.files.sync_directory(self.paths.commit_log.parent)
-
-    @contextmanager
-    def _writable(self, path: Path) -> Iterator[MappedBytes]:
-        mapped = self.files.map(path, writable=True)
-        try:
-            yield mapped
-        finally:
-            mapped.unmap()
 
     def _truncate_queues(self, offset: int, end: int, queues: ConsumeQueues) -> list[str]:
         """Queues at rest have no entry that is to be dropped or written again."""

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import struct
 import sys
-from array import array
 from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from mqstore.storage._kernel import Defect, RecordSearch, check_record, check_run
+from mqstore.storage._kernel import Defect, RecordSearch, check_record
 from mqstore.storage.codec.record import defect_error
 from mqstore.storage.layout import (
     BLANK_RECORD_SIZE,
@@ -29,8 +28,10 @@ from mqstore.storage.layout import (
     TRANSACTION_MASK,
     SysFlag,
 )
+from mqstore.storage.log.defects import unlisted_before
 from mqstore.storage.metadata.changed_word import WORD_SIZE, ChangedWord
 from mqstore.storage.queues.queue_holes import GAP_MAX
+from mqstore.storage.queues.store_times import store_time_at
 from mqstore.storage.recovery.changed_blocks import ChangedBlocks
 from mqstore.storage.recovery.repairs import RepairPlanner
 from mqstore.storage.recovery.report import (
@@ -43,10 +44,9 @@ from mqstore.storage.recovery.report import (
 )
 from mqstore.storage.recovery.tombstones import QueuePlace
 from mqstore.storage.recovery.view import QueueTable, Segment, StoreView
+from mqstore.storage.recovery.walk import whole_runs
 from mqstore.storage.system.sparse import find_whole
 
-_BATCH: Final = 1_024
-"""Records checked in one call of the kernel, between two reports of the progress."""
 GAPS_MAX: Final = 64
 """Number of remembered gaps of one queue."""
 _HEAD: Final = struct.Struct(">4xI4xi4xq8xi")
@@ -54,8 +54,6 @@ _HEAD: Final = struct.Struct(">4xI4xi4xq8xi")
 _INT: Final = struct.Struct(">i")
 _KNOWN_MAX: Final = 4_096
 """Number of earlier records of which is remembered whether they are whole."""
-_FORGERIES_MAX: Final = 64
-"""Maximum number of records inside a damaged stretch that are tried as the next one."""
 _NEAR: Final = 64
 """Queue offsets between a record and the last known one of its queue that damage may explain."""
 _BODY_LENGTH_POSITION: Final = 84
@@ -293,27 +291,17 @@ class LogScan:
 
     def _run(self, segment: Segment, view: memoryview, position: int) -> tuple[int, Defect, int]:
         """Walk whole, newer records; returns (position, defect, size) of the first other one."""
-        while True:
-            starts = array("q")
-            defect, end, records, timestamp = check_run(
-                view,
-                position,
-                len(view),
-                segment.base,
-                verify_body=True,
-                max_records=_BATCH,
-                starts=starts,
-            )
-            for count, start in enumerate(starts):
+        defect = Defect.NONE
+        for run in whole_runs(view, position, len(view), segment.base, verify_body=True):
+            for count, start in enumerate(run.starts):
                 if not self._is_newer(view, start, segment.base + start):
-                    self._count(count, start - position, timestamp)
+                    self._count(count, start - position, run.newest_ms)
                     return start, Defect.NONE, check_record(view, start, len(view), -1, False)[1]
-            self._count(records, end - position, timestamp)
-            position = end
+            self._count(len(run.starts), run.stop - position, run.newest_ms)
+            position, defect = run.stop, run.defect
             self._report(segment.base + position)
-            if defect != Defect.NONE or records < _BATCH:
-                size = check_record(view, position, len(view), segment.base + position, True)[1]
-                return position, defect, size
+        size = check_record(view, position, len(view), segment.base + position, True)[1]
+        return position, defect, size
 
     def _count(self, records: int, length: int, timestamp: int) -> None:
         self._result.records += records
@@ -375,12 +363,12 @@ class LogScan:
     def _view_at(self, offset: int) -> Iterator[tuple[memoryview, int]]:
         """The segment that holds a physical offset, and the position in it; no bytes where there is
         none."""
-        for segment in self._view.segments.usable:
-            if segment.base <= offset < segment.end:
-                with self._view.map_segment(segment) as view:
-                    yield view, offset - segment.base
-                return
-        yield memoryview(b""), 0
+        segment = self._view.segments.at(offset)
+        if segment is None:
+            yield memoryview(b""), 0
+            return
+        with self._view.map_segment(segment) as view:
+            yield view, offset - segment.base
 
     def _step_over(
         self, segment: Segment, view: memoryview, position: int, defect: Defect, size: int
@@ -435,8 +423,7 @@ class LogScan:
     def _store_time(self, offset: int) -> int:
         """STORETIMESTAMP of a whole record, ms."""
         with self._view_at(offset) as (view, position):
-            base = offset - position
-            return check_run(view, position, len(view), base, verify_body=False, max_records=1)[3]
+            return store_time_at(view, position) or 0
 
     def _note_damage(self, offset: int, length: int, defect: Defect) -> None:
         result = self._result
@@ -473,7 +460,13 @@ class LogScan:
         named = self._queues.next_named(offset)
         if named is not None:
             stop = min(named, segment.end) - segment.base
-            unlisted = self._unlisted_before(view, position + 1, stop, segment.base)
+            unlisted = unlisted_before(
+                view,
+                (position + 1, stop),
+                segment.base,
+                self._search,
+                lambda at: self._is_near(queue_place(view, at)),
+            )
             yield named if unlisted is None else segment.base + unlisted
         yield offset + 1
 
@@ -487,22 +480,6 @@ class LogScan:
             return 0
         defect, _ = self._search.check(following, len(view))
         return total if defect in (Defect.NONE, Defect.BLANK) else 0
-
-    def _unlisted_before(self, view: memoryview, start: int, stop: int, base: int) -> int | None:
-        """Find the first record without a queue entry before one that an entry names: its queue
-        offset is due soon, or whole records lead from it to that one."""
-        at = start
-        for _ in range(_FORGERIES_MAX):
-            at = self._search.find(at, stop)
-            if at < 0:
-                return None
-            defect, reached, _, _ = check_run(
-                view, at, stop, base, verify_body=False, max_records=stop
-            )
-            if self._is_near(queue_place(view, at)) or reached == stop or defect == Defect.BLANK:
-                return at
-            at += 1
-        return None
 
     def _is_near(self, place: QueuePlace | None) -> bool:
         seen = None if place is None else self._seen.get(place[:2])

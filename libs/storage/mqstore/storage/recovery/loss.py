@@ -11,13 +11,15 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Final, NamedTuple
 
-from mqstore.storage._kernel import Defect, check_record, check_run, find_record, is_zero
+from mqstore.storage._kernel import Defect, check_record, is_zero
+from mqstore.storage.codec.record import Blank
 from mqstore.storage.layout import BLANK_RECORD_SIZE, RECORD_FIXED_SIZE
 from mqstore.storage.lost_data import LISTED_MAX, ByteRange, Loss, LostEntries
 from mqstore.storage.recovery.view import QueueFiles, Segment, Segments, StoreView
+from mqstore.storage.recovery.walk import Run, walk
 
 _RECORD_END: Final = 8
 """Every record has a byte that is not zero among its last ones: its topic, or its properties."""
@@ -149,12 +151,11 @@ def spans_of(queue: QueueFiles, missing: Sequence[tuple[int, int]]) -> Iterator[
 
 def _is_there(view: StoreView, offset: int) -> bool:
     """Whether any bytes of a record exist at a physical offset."""
-    segments = view.segments.usable
-    place = bisect_right(segments, offset, key=attrgetter("base")) - 1
-    if place < 0 or offset >= segments[place].end:
+    segment = view.segments.at(offset)
+    if segment is None:
         return False
-    with view.map_segment(segments[place]) as data:
-        position = offset - segments[place].base
+    with view.map_segment(segment) as data:
+        position = offset - segment.base
         return any(data[position : position + RECORD_FIXED_SIZE])
 
 
@@ -257,21 +258,19 @@ def _walk(data: memoryview, stop: int, base: int) -> int:
 
     Damage between them is skipped, and a blank record leads to the segment's end.
     """
-    position = reached = 0
-    while position >= 0:
-        defect, position, _, _ = check_run(
-            data, position, stop, base, verify_body=False, max_records=stop
-        )
-        reached = position
-        if position >= stop:
+    reached = 0
+    for found in walk(data, 0, stop, base, verify_body=False):
+        if isinstance(found, Blank):
             return stop
-        if defect != Defect.BLANK and len(data) - position >= BLANK_RECORD_SIZE:
-            defect, _ = check_record(data, position, len(data), base + position, False)
-        if defect == Defect.BLANK:
-            return stop
-        if defect == Defect.NONE:  # a record extends over ``stop``: this is another log
-            return position
-        position = find_record(data, position + 1, stop, base, False)
+        if isinstance(found, Run):
+            reached = found.stop
+        elif len(data) - found.position >= BLANK_RECORD_SIZE:
+            offset = base + found.position
+            defect, _ = check_record(data, found.position, len(data), offset, False)
+            if defect == Defect.BLANK:
+                return stop
+            if defect == Defect.NONE:  # a record extends over ``stop``: this is another log
+                return found.position
     return reached
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -25,7 +26,6 @@ from mqstore.storage.layout import (
     PRE_BLANK_SIZE,
     QUEUE_ENTRY_SIZE,
     StoreFormat,
-    SysFlag,
 )
 from mqstore.storage.metadata.block_files import BlockFiles
 from mqstore.storage.metadata.manifest import QueueState
@@ -33,7 +33,9 @@ from mqstore.storage.metadata.truncation import Truncation
 from mqstore.storage.paths import StorePaths, segment_offset
 from mqstore.storage.queues.next_named import NextNamed
 from mqstore.storage.queues.queue_holes import runs_without_size
+from mqstore.storage.queues.store_times import store_time_at
 from mqstore.storage.seams import FileSystem, MappedBytes
+from mqstore.storage.system.open_map import open_map
 from mqstore.storage.system.sparse import SMALL_CHUNK, NextData, last_nonzero
 
 if TYPE_CHECKING:
@@ -44,8 +46,6 @@ _ENTRY: Final = struct.Struct(">qiq")
 _MAPPED_MAX: Final = 1_024
 """Maximum number of queues of a table that have a file mapped: a process has 65,530 mappings."""
 _MAGIC_POSITION: Final = 4
-_SYS_FLAG_POSITION: Final = 36
-_BORN_HOST_POSITION: Final = 48
 _FIRST_RECORD_NEEDS: Final = 84
 """Bytes up to the end of STORETIMESTAMP, with an IPv6 born host, rounded up."""
 
@@ -75,6 +75,11 @@ class Segments:
     strays: tuple[str, ...]
     empty: tuple[Segment, ...] = ()
     """Segments of no bytes at the log's end: a halt came while they were made."""
+
+    def at(self, offset: int) -> Segment | None:
+        """The usable segment that holds a physical offset."""
+        place = bisect_right(self.usable, offset, key=attrgetter("base")) - 1
+        return self.usable[place] if place >= 0 and offset < self.usable[place].end else None
 
 
 class QueueMisfit(NamedTuple):
@@ -122,6 +127,29 @@ class StoreView:
     recover_from: int | None = None
     """After an accepted loss: the segment from which the log is read again."""
 
+    @classmethod
+    def of(
+        cls,
+        files: FileSystem,
+        paths: StorePaths,
+        config: StoreConfig,
+        store_format: StoreFormat,
+        segments: Segments | None = None,
+        blocks: BlockFiles | None = None,
+    ) -> StoreView:
+        """The files as they are now, without what the last writer noted."""
+        size = config.mapped_file_size_commit_log
+        return cls(
+            files=files,
+            paths=paths,
+            config=config,
+            store_format=store_format,
+            segments=find_segments(files, paths, size) if segments is None else segments,
+            abort=files.stat(paths.abort) is not None,
+            checkpoint=read_checkpoint(files, paths.checkpoint),
+            blocks=blocks,
+        )
+
     @property
     def min_offset(self) -> int:
         """The first physical offset."""
@@ -133,11 +161,8 @@ class StoreView:
         if segment.length == 0:
             yield memoryview(b"")
             return
-        mapped = self.files.map(segment.path, writable=False)
-        try:
+        with open_map(self.files, segment.path) as mapped:
             yield mapped.view
-        finally:
-            mapped.unmap()
 
     def next_data(self, segment: Segment) -> NextData:
         """The ``NextData`` of a segment."""
@@ -151,10 +176,7 @@ class StoreView:
             (magic,) = struct.unpack_from(">I", view, _MAGIC_POSITION)
             if magic not in (MAGIC_V1, MAGIC_V2):
                 return None
-            (sys_flag,) = struct.unpack_from(">i", view, _SYS_FLAG_POSITION)
-            host = 20 if sys_flag & SysFlag.BORN_HOST_V6 else 8
-            timestamp: int = struct.unpack_from(">q", view, _BORN_HOST_POSITION + host)[0]
-            return timestamp or None
+            return store_time_at(view, 0)
 
     def queue(self, topic: str, queue_id: int) -> QueueFiles:
         """The files of one queue."""

@@ -21,6 +21,7 @@ from mqstore.storage.recovery.view import Segment, Segments, find_segments
 from mqstore.storage.seams import Seams
 from mqstore.storage.store_repair.changes import Action, Change, ChangeList
 from mqstore.storage.system.atomic_file import remove_file, replace_file
+from mqstore.storage.system.open_map import open_map
 from mqstore.storage.tables import table_text
 
 GAP_SEGMENTS_MAX: Final = 1_000
@@ -88,12 +89,9 @@ class FileRemedies:
         path = self._paths.commit_log / segment_name(base)
         staged = self._staged(f"fill-{path.name}")
         self._files.create(staged, size)
-        mapped = self._files.map(staged, writable=True)
-        try:
+        with open_map(self._files, staged, writable=True) as mapped:
             write_blank(mapped.view, 0, size)
             mapped.sync()
-        finally:
-            mapped.unmap()
         self._put_in_place(staged, path)
         what = "the segment is missing; one of the same name with a blank record replaces it"
         self._note(Action.FILL_GAP, path, what, offset=base, length=size)

@@ -28,6 +28,7 @@ from mqstore.storage.recovery.report import (
 from mqstore.storage.recovery.tombstones import read_parts
 from mqstore.storage.seams import FileSystem
 from mqstore.storage.store_repair.changes import Action, Change, ChangeList
+from mqstore.storage.system.open_map import open_map
 
 _LOST: Final = "the message is lost"
 
@@ -189,11 +190,8 @@ class OpenedRemedies:
         if name is None or not length:
             yield memoryview(b"")
             return
-        mapped = self._files.map(self._quarantine.data(name), writable=False)
-        try:
+        with open_map(self._files, self._quarantine.data(name)) as mapped:
             yield mapped.view
-        finally:
-            mapped.unmap()
 
     def _name_at(self, offset: int) -> str:
         return name_of_segment(self._store.paths, offset - offset % self._segment_size)

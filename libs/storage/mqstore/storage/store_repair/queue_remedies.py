@@ -16,6 +16,7 @@ from mqstore.storage.paths import StorePaths, segment_offset
 from mqstore.storage.queues.queue_entry import ENTRY
 from mqstore.storage.seams import FileSystem
 from mqstore.storage.store_repair.changes import Action, Change, ChangeList
+from mqstore.storage.system.open_map import open_map
 
 _BLANK = bytes(QUEUE_ENTRY_SIZE)
 _BLOCK = 1_024 * QUEUE_ENTRY_SIZE
@@ -103,8 +104,7 @@ class QueueRemedies:
 
     def _entries(self, path: Path) -> Iterator[tuple[int, int, int]]:
         """The place in the file, physical offset and size of each entry that names a record."""
-        mapped = self._files.map(path, writable=False, sparse=True)
-        try:
+        with open_map(self._files, path, sparse=True) as mapped:
             position = self._files.next_data(path, 0)
             while position is not None and position < self._file_size:
                 start = position - position % _BLOCK
@@ -115,8 +115,6 @@ class QueueRemedies:
                     if size > 0 and (size != PRE_BLANK_SIZE or offset):
                         yield place, offset, size
                 position = self._files.next_data(path, start + _BLOCK)
-        finally:
-            mapped.unmap()
 
     def _places_beyond(self, path: Path, end: int) -> Iterator[int]:
         return (place for place, offset, _ in self._entries(path) if offset >= end)
@@ -128,14 +126,11 @@ class QueueRemedies:
         start, stop = min(places) * QUEUE_ENTRY_SIZE, (max(places) + 1) * QUEUE_ENTRY_SIZE
         self._quarantine.keep_range(path, start, stop - start, reason)
         self._files.reserve(path, start, stop - start)
-        mapped = self._files.map(path, writable=True)
-        try:
+        with open_map(self._files, path, writable=True) as mapped:
             for place in places:
                 at = place * QUEUE_ENTRY_SIZE
                 mapped.view[at : at + QUEUE_ENTRY_SIZE] = _BLANK
             mapped.sync()
-        finally:
-            mapped.unmap()
 
     def _note(self, action: Action, topic: str, queue_id: int, what: str) -> None:
         self._changes.add(Change(action=action, what=what, topic=topic, queue_id=queue_id))

@@ -27,7 +27,6 @@ from mqstore.storage.store_repair.findings import Findings
 from mqstore.storage.store_repair.opened_remedies import OpenedRemedies, change_of
 from mqstore.storage.store_repair.queue_remedies import QueueRemedies
 from mqstore.storage.store_repair.remedies import REMEDIES, Remedy
-from mqstore.storage.store_repair.unqueued import find_unqueued
 from mqstore.storage.system.overlay_files import make_overlay
 from mqstore.storage.topic_names import is_system_topic
 from mqstore.storage.verify import Kind, Summary, Verification
@@ -35,8 +34,6 @@ from mqstore.storage.verify.store_at_rest import StoreAtRest
 
 ROUNDS_MAX: Final = 8
 """Maximum number of rounds: a remedy may uncover what another one mends, and no chain is longer."""
-_MOVED_MAX: Final = 100_000
-"""Maximum number of messages that are moved in one round; they are in memory meanwhile."""
 _INDEX: Final = frozenset(kind for kind in Kind if REMEDIES[kind] is Remedy.REMAKE_INDEX)
 _OF_LOG: Final = frozenset(
     {Kind.RECORD_BODY, Kind.RECORD_BROKEN, Kind.RECORD_ODD, Kind.BLOCK_CHANGED, Kind.LOG_TAIL}
@@ -125,6 +122,8 @@ class _Round:
     found: Findings
     store: StoreAtRest
     left: frozenset[Kind]
+    unqueued: Sequence[int]
+    """Physical offsets of whole records that are in no queue."""
 
 
 class _Rounds:
@@ -189,7 +188,8 @@ class _Rounds:
             raise store_lock.in_use(self._seams.files, store.paths)
         found = Findings.collect(verification.findings())
         self._outcome.summary = verification.summary
-        return _Round(found, store, self._treated & found.kinds.keys())
+        left = self._treated & found.kinds.keys()
+        return _Round(found, store, left, verification.unqueued)
 
     def _apply(self, this: _Round) -> None:
         changes = self._changes
@@ -337,11 +337,9 @@ class _Rounds:
         """Whole records that are in no queue although entries were made again; noted."""
         if not _OF_RECORDS & this.left:
             return []
-        store = this.store
-        found = find_unqueued(store, partial(self._progress, "records without an entry"))
-        unqueued = list(islice(found, _MOVED_MAX))
+        unqueued = [this.store.record_at(offset) for offset in this.unqueued]
         for each in unqueued:
-            if is_system_topic(each.topic, store.format):
+            if is_system_topic(each.topic, this.store.format):
                 what = "a message of a system topic is in no queue, and not stored again"
                 self._changes.add(change_of(each, Action.PLACE_TOMBSTONE, what, lost=1))
             else:

@@ -10,7 +10,7 @@ that read a store by its path use ``StoreAtRest``. Needs no lock and writes noth
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -87,6 +87,8 @@ class Verification:
         self.summary = Summary()
         base = cast(PrivateBase, seams.files)
         self.store = StoreAtRest.open(root, config, seams, base, progress)
+        self.unqueued: Sequence[int] = ()
+        """Physical offsets of whole records that are in no queue, once ``findings`` has ended."""
         self._progress = progress
 
     def findings(self) -> Iterator[Finding]:
@@ -109,6 +111,7 @@ class Verification:
         yield from index.files()
         yield from log.findings()
         yield from queues.entries()
+        self.unqueued = sorted(set(queues.unqueued))
         yield from SmallFilesCheck(store).findings(log.newest_ms)
         summary.segments = len(store.view.segments.usable)
         summary.log_bytes = store.end - store.min_offset

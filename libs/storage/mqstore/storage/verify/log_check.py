@@ -3,20 +3,20 @@ entries."""
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Final
 
-from mqstore.storage._kernel import Defect, check_record, check_run, find_record
+from mqstore.storage._kernel import Defect, check_record
 from mqstore.storage.codec import record
-from mqstore.storage.codec.record import Record, defect_error
+from mqstore.storage.codec.record import Blank, Record, defect_error
 from mqstore.storage.inventory import RecordSurvey
 from mqstore.storage.layout import BLANK_RECORD_SIZE
 from mqstore.storage.progress import Progress
 from mqstore.storage.recovery.view import Segment
+from mqstore.storage.recovery.walk import Damage, Run, walk
 from mqstore.storage.system.sparse import last_nonzero
 from mqstore.storage.topic_names import is_safe_path
 from mqstore.storage.verify.block_check import BlockCheck
@@ -27,8 +27,6 @@ from mqstore.storage.verify.pop_check import PopCheck
 from mqstore.storage.verify.queue_check import QueueCheck
 from mqstore.storage.verify.store_at_rest import StoreAtRest
 
-_BATCH: Final = 1_024
-"""Records checked in one call of the kernel."""
 _KINDS: Final = {
     Defect.BODY_CORRUPT: Kind.RECORD_BODY,
     Defect.MISPLACED: Kind.RECORD_ODD,
@@ -101,36 +99,20 @@ class LogCheck:
     def _segment(
         self, segment: Segment, data: memoryview, end: int, blocks: BlockCheck
     ) -> Iterator[Finding]:
-        position = 0
-        while position < end:
-            self._progress("log", segment.base + position - self._store.min_offset, self._length)
-            starts = array("q")
-            defect, stop, _, newest_ms = check_run(
-                data,
-                position,
-                end,
-                segment.base,
-                verify_body=True,
-                max_records=_BATCH,
-                starts=starts,
-            )
-            self.newest_ms = max(self.newest_ms, newest_ms)
-            for start, following in pairwise([*starts, stop]):
-                blocks.note(start, following)
-                yield from self._whole(data, start, end, segment)
-            position = stop
-            if defect == Defect.BLANK:
-                yield from self._blank(segment, data, position, end)
-                return
-            if defect != Defect.NONE:
-                yield from self._defect(segment, data, position, end, defect)
-                behind = self._behind(segment, data, position, end)
-                blocks.note(position, behind, is_whole=False)
-                position = behind
-
-    @property
-    def _length(self) -> int:
-        return self._store.end - self._store.min_offset
+        store = self._store
+        for found in walk(data, 0, end, segment.base, verify_body=True, queues=self._queues):
+            if isinstance(found, Blank):
+                yield from self._blank(segment, data, found)
+            elif isinstance(found, Run):
+                done = segment.base + found.starts[0] - store.min_offset
+                self._progress("log", done, store.end - store.min_offset)
+                self.newest_ms = max(self.newest_ms, found.newest_ms)
+                for start, following in pairwise([*found.starts, found.stop]):
+                    blocks.note(start, following)
+                    yield from self._whole(data, start, end, segment)
+            else:
+                yield from self._defect(segment, data, end, found)
+                blocks.note(found.position, found.stop, is_whole=False)
 
     def _whole(
         self, data: memoryview, position: int, end: int, segment: Segment
@@ -151,23 +133,22 @@ class LogCheck:
             self._pop.take(
                 record.decode(data, position, end, physical_offset=offset, verify_body=False)
             )
-        yield from self._check_queues_and_index(found)
+        yield from self._check_queues_and_index(found, is_whole=True)
 
-    def _check_queues_and_index(self, found: Record) -> Iterator[Finding]:
-        yield from self._queues.log(found)
+    def _check_queues_and_index(self, found: Record, *, is_whole: bool) -> Iterator[Finding]:
+        yield from self._queues.log(found, is_whole=is_whole)
         yield from self._index.log(found)
 
-    def _blank(
-        self, segment: Segment, data: memoryview, position: int, end: int
-    ) -> Iterator[Finding]:
-        size = check_record(data, position, end, -1, False)[1]
-        if size != len(data) - position:
-            what = f"a blank record of {size} bytes where {len(data) - position} are left"
+    def _blank(self, segment: Segment, data: memoryview, found: Blank) -> Iterator[Finding]:
+        position = found.offset - segment.base
+        if found.size != len(data) - position:
+            what = f"a blank record of {found.size} bytes where {len(data) - position} are left"
             yield self._finding(Kind.RECORD_ODD, segment, position, what)
 
     def _defect(
-        self, segment: Segment, data: memoryview, position: int, end: int, defect: Defect
+        self, segment: Segment, data: memoryview, end: int, damage: Damage
     ) -> Iterator[Finding]:
+        position, defect = damage.position, damage.defect
         offset = segment.base + position
         kind = _KINDS.get(defect, Kind.RECORD_BROKEN)
         found: Record | None = None
@@ -187,16 +168,7 @@ class LogCheck:
             index=None if found is None else found.queue_offset,
         )
         if found is not None:
-            yield from self._check_queues_and_index(found)
-
-    def _behind(self, segment: Segment, data: memoryview, position: int, end: int) -> int:
-        """The position after a defect at which reading continues: by its own size, else by a
-        scan."""
-        size = check_record(data, position, end, segment.base + position, True)[1]
-        if size:
-            return position + size
-        found = find_record(data, position + 1, end, segment.base, True)
-        return found if found >= 0 else end
+            yield from self._check_queues_and_index(found, is_whole=False)
 
     def _tail(self, segment: Segment, data: memoryview, end: int) -> Iterator[Finding]:
         """Check for bytes after the log's end, except after a blank record."""

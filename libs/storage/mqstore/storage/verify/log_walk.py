@@ -6,13 +6,14 @@ Called from ``mqstore store dump``.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
-from mqstore.storage._kernel import find_record
 from mqstore.storage.codec import record
-from mqstore.storage.codec.record import Blank, Record
+from mqstore.storage.codec.record import Blank, Record, defect_error
 from mqstore.storage.errors import RecordError, RecordTruncated
 from mqstore.storage.log.commit_log import CommitLog
 from mqstore.storage.mapped.mapped_file import MappedFile
+from mqstore.storage.recovery.walk import Run, walk
 
 Stretch = Record | Blank | RecordError
 
@@ -20,8 +21,7 @@ Stretch = Record | Blank | RecordError
 def walk_log(log: CommitLog) -> Iterator[Stretch]:
     """Yield the records, blank records and defects of the log, in order.
 
-    Each defect comes once; the walk continues at the next record. Bodies are not compared with
-    their checksums.
+    Each defect comes once. Bodies are not compared with their checksums.
     """
     offset = log.min_offset
     for segment in log.files.files:
@@ -33,19 +33,15 @@ def walk_log(log: CommitLog) -> Iterator[Stretch]:
 
 
 def _walk_segment(segment: MappedFile, end: int) -> Iterator[Stretch]:
-    base, view, position = segment.base_offset, segment.view, 0
-    while position < end:
-        last: Stretch | None = None
-        for last in record.scan(view, position, end, base, verify_body=False):
-            if isinstance(last, Record) and last.is_tombstone:
-                yield record.tombstone_error(last)
-            else:
-                yield last
-            if isinstance(last, Blank):
-                return
-        if not isinstance(last, RecordError):
-            return
-        # Its lengths are wrong: search the next record that states its own offset.
-        position = find_record(view, last.offset - base + 1, end, base, True)
-        if position < 0:
-            return
+    base, view = segment.base_offset, segment.view
+    for found in walk(view, 0, end, base, verify_body=False):
+        if isinstance(found, Blank):
+            yield found
+        elif not isinstance(found, Run):
+            yield defect_error(found.defect, base + found.position)
+        else:
+            for start, stop in pairwise([*found.starts, found.stop]):
+                each = record.decode(
+                    view, start, stop, physical_offset=base + start, verify_body=False
+                )
+                yield record.tombstone_error(each) if each.is_tombstone else each

@@ -3,8 +3,10 @@ entry."""
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Final
 
 from mqstore.storage.codec.record import Record
 from mqstore.storage.delay.rewriting import level_of_queue
@@ -26,10 +28,13 @@ from mqstore.storage.queues.consume_queue import ConsumeQueue
 from mqstore.storage.queues.consume_queues import ConsumeQueues
 from mqstore.storage.queues.queue_entry import QueueEntry
 from mqstore.storage.tables.config_tables import DelayOffsets
+from mqstore.storage.topic_names import is_safe_path
 from mqstore.storage.verify.broker import refuses_file
 from mqstore.storage.verify.finding import REFUSES, REMOVES, Finding, Kind, effect
 from mqstore.storage.verify.store_at_rest import StoreAtRest
 
+_UNQUEUED_MAX: Final = 100_000
+"""Maximum number of remembered records without an entry: a repair finds the rest afterwards."""
 Place = tuple[str, int, int]
 """Topic, queue id and entry number."""
 
@@ -49,6 +54,8 @@ class QueueCheck:
 
     def __init__(self, store: StoreAtRest, progress: Progress) -> None:
         self.entries_seen = 0
+        self.unqueued = array("q")
+        """Physical offsets of whole records that their own queue does not name, or out of order."""
         self._expired = 0
         self._store = store
         self._progress = progress
@@ -72,32 +79,41 @@ class QueueCheck:
         """The greatest end of a record that any queue names."""
         return max((queue.max_physical_end() for queue in self._queues.all()), default=-1)
 
+    def next_physical(self, after: int) -> int | None:
+        """The least physical offset above ``after`` that an entry names."""
+        return self._queues.next_physical(after)
+
     # each record has its entry ------------------------------------------------------------
 
-    def log(self, found: Record) -> Iterator[Finding]:
+    def log(self, found: Record, *, is_whole: bool) -> Iterator[Finding]:
         """Check the entries of the next record of the log."""
         if found.sys_flag & TRANSACTION_MASK not in QUEUED_TYPES:
             return
-        yield from self._entry_of(found, (found.topic, found.queue_id, found.queue_offset))
+        yield from self._entry_of(found, _place_of(found), is_whole=is_whole)
         for name, offset in dispatched_queues(found, self._store.format):
-            yield from self._entry_of(found, (name, self._queue_id(name, found), offset))
+            place = name, self._queue_id(name, found), offset
+            yield from self._entry_of(found, place, is_whole=is_whole)
 
     def _queue_id(self, name: str, found: Record) -> int:
         """The id of a light queue: 0, or the record's where light queues were not enabled."""
         is_light = name.startswith(LMQ_PREFIX) and self._queues.get(name, 0) is not None
         return 0 if is_light else found.queue_id
 
-    def _entry_of(self, found: Record, place: Place) -> Iterator[Finding]:
+    def _entry_of(self, found: Record, place: Place, *, is_whole: bool) -> Iterator[Finding]:
         topic, queue_id, number = place
         if found.physical_offset < self._store.deleted.below(topic):
             return
         queue = self._queues.get(topic, queue_id)
         entry = None if queue is None else queue.entry(number)
-        if queue is None or entry is None or entry.is_hole:
+        if entry is not None and entry.is_hole:
+            entry = None
+        if entry is not None and entry.physical_offset == found.physical_offset:
+            return
+        if is_whole and place == _place_of(found):
+            self._note_unqueued(found)
+        if queue is None or entry is None:
             kind = Kind.QUEUE_MISSING if queue is None else Kind.ENTRY_MISSING
             yield from self._count_missing(place, kind, found.physical_offset)
-        elif entry.physical_offset == found.physical_offset:
-            return
         elif queue.is_filler(number):
             yield from self._count_missing(place, Kind.ENTRY_MISSING, found.physical_offset)
         elif self._is_right(entry, place):
@@ -106,6 +122,11 @@ class QueueCheck:
                 f"names the whole record at {entry.physical_offset}"
             )
             yield self._finding(Kind.QUEUE_OFFSET_TAKEN, queue, number, entry, what)
+
+    def _note_unqueued(self, found: Record) -> None:
+        is_movable = is_safe_path(found.topic) and not found.is_tombstone
+        if is_movable and len(self.unqueued) < _UNQUEUED_MAX:
+            self.unqueued.append(found.physical_offset)
 
     def _count_missing(self, place: Place, kind: Kind, physical: int) -> Iterator[Finding]:
         topic, queue_id, number = place
@@ -298,7 +319,10 @@ class QueueCheck:
         except StorageError as error:
             yield self._finding(Kind.ENTRY_WRONG, queue, number, entry, str(error))
             return
-        why = _disagreement(found, entry, (queue.topic, queue.queue_id, number))
+        place = queue.topic, queue.queue_id, number
+        why = _disagreement(found, entry, place)
+        if why is None and place == _place_of(found) and entry.physical_offset <= before:
+            self._note_unqueued(found)
         if why is not None:
             yield self._finding(Kind.ENTRY_WRONG, queue, number, entry, why)
         elif found.is_tombstone:
@@ -356,12 +380,16 @@ class QueueCheck:
         )
 
 
+def _place_of(found: Record) -> Place:
+    return found.topic, found.queue_id, found.queue_offset
+
+
 def _disagreement(found: Record, entry: QueueEntry, place: Place) -> str | None:
     """Why a record is not the one that an entry should name, or None."""
     topic, _, number = place
     if found.size != entry.size:
         return f"it says {entry.size} bytes; the record has {found.size}"
-    if (found.topic, found.queue_id, found.queue_offset) == place:
+    if _place_of(found) == place:
         return None
     if (topic, number) in further_queues(found):
         return None

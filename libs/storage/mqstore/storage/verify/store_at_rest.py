@@ -6,8 +6,8 @@ Beside a living writer, only records that were dispatched at the opening are rea
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from mqstore.storage import sizes
@@ -47,7 +47,6 @@ from mqstore.storage.recovery.view import (
     Segment,
     find_segments,
     holds_a_store,
-    read_checkpoint,
 )
 from mqstore.storage.seams import Seams
 from mqstore.storage.system.overlay_files import OverlayFileSystem, PrivateBase
@@ -95,7 +94,6 @@ class StoreAtRest:
         self.broker = Broker(crashed=view.abort)
         """The prediction for a real broker; complete after ``broker.foresee``."""
         self.delays = DelayLevels(self.config.message_delay_level)
-        self._bases = [segment.base for segment in view.segments.usable]
         self._open: tuple[Segment, memoryview] | None = None
 
     @classmethod
@@ -113,46 +111,35 @@ class StoreAtRest:
         own = store_settings.load_recorded(files, paths, content)
         config = store_settings.apply(config, own, paths)
         config = sizes.adopt(files, paths, config, known, keep_index_sizes=False)
-        segments = find_segments(files, paths, config.mapped_file_size_commit_log)
-        known_format = None if content is None else content.rocketmq_format
-        view = StoreView(
-            files=files,
-            paths=paths,
-            config=config,
-            store_format=known_format or find_format(files, paths, segments, None),
-            segments=segments,
-            abort=files.stat(paths.abort) is not None,
-            checkpoint=read_checkpoint(files, paths.checkpoint),
-        )
-        state = read_state(files, paths.state)
-        clean, deleted = None, DeletedTopics(files, paths.deleted_topics)
+        size = config.mapped_file_size_commit_log
+        segments = find_segments(files, paths, size)
+        store_format = None if content is None else content.rocketmq_format
+        store_format = store_format or find_format(files, paths, segments, None)
         lock = files.stat(paths.lock)
         lock_ms = None if lock is None else lock.modified_ms
+        blocks = None
+        if content is not None and format_file.has_block_checksums(content, lock_ms):
+            blocks = BlockFiles(files, paths.blocks, size, content.store_id)
+        view = StoreView.of(files, paths, config, store_format, segments, blocks)
+        state = read_state(files, paths.state)
+        clean, deleted = None, DeletedTopics(files, paths.deleted_topics)
         found_missing = (
             None if is_live else check_loss(files, paths, config, content, state, lock_ms)
         )
         noted = load_both(files, paths) if found_missing is None else found_missing.manifests
-        if content is not None and lock is not None:
-            view = _with_block_checksums(view, content, lock.modified_ms)
-        if content is not None and store_lock.has_sign(files, paths):
+        is_last = content is not None and lock_ms == content.lock_modified_ms
+        if content is not None and (is_last or store_lock.has_sign(files, paths)):
             deleted = DeletedTopics.load(files, paths.deleted_topics)
-        if (
-            content is not None
-            and lock is not None
-            and lock.modified_ms == content.lock_modified_ms
-        ):
-            deleted = DeletedTopics.load(files, paths.deleted_topics)
+        if content is not None and is_last:
             clean = last_run.clean_close(view, content, deleted, noted.clean)
             if state is not None:
                 view = last_run.add_last_run(view, content, state, deleted, noted.running)
-        if found_missing is not None:
-            view = replace(view, loss=found_missing.blocking)
-            clean = clean if found_missing.blocking is None else None
-        recovery = (
-            clean_plan(view, clean)
-            if clean is not None
-            else plan(view, lambda done, total: progress("recovery", done, total))
-        )
+        if found_missing is not None and found_missing.blocking is not None:
+            view, clean = replace(view, loss=found_missing.blocking), None
+        if clean is not None:
+            recovery = clean_plan(view, clean)
+        else:
+            recovery = plan(view, partial(progress, "recovery"))
         overlaid = replace(seams, files=files)
         return cls(
             view,
@@ -177,23 +164,16 @@ class StoreAtRest:
         root = self.paths.root
         return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
 
-    def segment_at(self, offset: int) -> Segment | None:
-        """The segment that holds a physical offset."""
-        place = bisect_right(self._bases, offset) - 1
-        if place < 0 or offset >= self.view.segments.usable[place].end:
-            return None
-        return self.view.segments.usable[place]
-
     def has_offset(self, offset: int) -> bool:
         """Whether the part of the log that is read has a physical offset."""
-        return self.min_offset <= offset < self.end and self.segment_at(offset) is not None
+        return self.min_offset <= offset < self.end and self.view.segments.at(offset) is not None
 
     def record_at(self, offset: int) -> Record:
         """Decode the record at a physical offset without its body, which is not verified.
 
         Raises RecordError, OffsetOutOfRange.
         """
-        segment = self.segment_at(offset)
+        segment = self.view.segments.at(offset)
         if segment is None or not self.min_offset <= offset < self.end:
             raise OffsetOutOfRange(f"offset {offset} is in no segment of the log")
         data = self._bytes_of(segment)
@@ -242,10 +222,3 @@ def _identify(
     if content is None and not holds_a_store(files, paths):
         raise DirectoryNotUsable(f"{root} holds no store; name a store directory")
     return content, paths, why
-
-
-def _with_block_checksums(view: StoreView, content: FormatFile, lock_ms: int) -> StoreView:
-    if not format_file.has_block_checksums(content, lock_ms):
-        return view
-    size = view.config.mapped_file_size_commit_log
-    return replace(view, blocks=BlockFiles(view.files, view.paths.blocks, size, content.store_id))
