@@ -177,11 +177,8 @@ def _is_rocksdb_data(files: FileSystem, path: Path) -> bool:
 
 def _entries(files: FileSystem, path: Path, member: str) -> Mapping[str | int, object]:
     """Return a member of a JSON file; empty where it is missing or cannot be read."""
-    stat = files.stat(path)
-    if stat is None or stat.is_directory:
-        return {}
     try:
-        found = table_text.parse(path.name, files.read(path).decode()).get(member)
+        found = (table_text.load(files, path) or {}).get(member)
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

@@ -108,12 +108,9 @@ def _marks(view: StoreView, facts: Facts, loss: Loss) -> list[QueueMark]:
     ]
     if marks or loss.log_end >= loss.watermark:
         return marks
-    for topic, queue_id in sorted(view.queue_names()):
-        queue = view.queue(topic, queue_id)
-        end = queue.end
-        queue.close()
+    for topic, queue_id, queue in view.queues():
         if is_safe_path(topic):
-            return [QueueMark(topic=topic, queue_id=queue_id, queue_offset=end)]
+            return [QueueMark(topic=topic, queue_id=queue_id, queue_offset=queue.end)]
     return []
 
 

@@ -100,14 +100,9 @@ def queue_losses(
     lost = join(sorted((each.start, each.stop) for each in missing))
     bases = (segment.base for segment in _present(view.segments))
     begin = min([*bases, *(start for start, _ in lost)], default=0)
-    for topic, queue_id in sorted({*view.queue_names(), *facts.queue_ends}):
-        queue = view.queue(topic, queue_id)
-        try:
-            noted_end = facts.queue_ends.get((topic, queue_id), 0)
-            found = _queue_loss(view, queue, lost, begin, noted_end)
-        finally:
-            queue.close()
-        ranges, end, is_open = found
+    for topic, queue_id, queue in view.queues({*view.queue_names(), *facts.queue_ends}):
+        noted_end = facts.queue_ends.get((topic, queue_id), 0)
+        ranges, end, is_open = _queue_loss(view, queue, lost, begin, noted_end)
         if ranges:
             yield QueueLoss(topic, queue_id, tuple(ranges), end, is_open)
 

@@ -130,13 +130,8 @@ def _beyond_the_log(
 def _below_the_log(view: StoreView, begin: int) -> Iterator[_Lack]:
     """Yield what is missing before the begin of the log, where whole queue files name it."""
     found: dict[tuple[str, int], ByteRange] = {}
-    for topic, queue_id in view.queue_names():
-        queue = view.queue(topic, queue_id)
-        try:
-            named = _named_by_whole_files(queue, begin)
-        finally:
-            queue.close()
-        if named is not None:
+    for topic, queue_id, queue in view.queues():
+        if (named := _named_by_whole_files(queue, begin)) is not None:
             found[topic, queue_id] = named
     if not found:
         return
@@ -161,12 +156,8 @@ def _named_by_whole_files(queue: QueueFiles, begin: int) -> ByteRange | None:
 
 def _named_by_queues(view: StoreView) -> _Named | None:
     found: list[_Named] = []
-    for topic, queue_id in view.queue_names():
-        queue = view.queue(topic, queue_id)
-        try:
-            last, lowest = queue.last_named, queue.first_beyond(-1)
-        finally:
-            queue.close()
+    for _, _, queue in view.queues():
+        last, lowest = queue.last_named, queue.first_beyond(-1)
         if last is not None and lowest is not None:
             found.append(_Named(lowest, last.offset + last.size))
     if not found:
@@ -179,12 +170,8 @@ def _named_by_queues(view: StoreView) -> _Named | None:
 
 def _goes_on(view: StoreView, log_end: int) -> bool:
     """Whether queues name a record right behind the log's end: a damaged entry names any place."""
-    for topic, queue_id in view.queue_names():
-        queue = view.queue(topic, queue_id)
-        try:
-            found = queue.first_beyond(log_end - 1)
-        finally:
-            queue.close()
+    for _, _, queue in view.queues():
+        found = queue.first_beyond(log_end - 1)
         if found is not None and found - log_end < view.config.mapped_file_size_commit_log:
             return True
     return False

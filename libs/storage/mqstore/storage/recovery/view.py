@@ -10,7 +10,7 @@ import struct
 import sys
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -182,6 +182,18 @@ class StoreView:
         """The files of one queue."""
         directory = self.paths.consume_queue / topic / str(queue_id)
         return QueueFiles(self.files, directory, self.config.queue_file_size)
+
+    def queues(
+        self, names: Iterable[tuple[str, int]] | None = None
+    ) -> Iterator[tuple[str, int, QueueFiles]]:
+        """The queues of these topics and ids, or all, in their order; each is open while it is
+        looked at."""
+        for topic, queue_id in sorted(self.queue_names() if names is None else names):
+            queue = self.queue(topic, queue_id)
+            try:
+                yield topic, queue_id, queue
+            finally:
+                queue.close()
 
     def queue_misfits(self, whole: Set[tuple[str, int]] = frozenset()) -> Iterator[QueueMisfit]:
         """Queue files of another length than the store's, most often 0 bytes; those of queues that

@@ -140,13 +140,10 @@ class FileRemedies:
         self._note(Action.RESET_TABLE, path, f"nor can {other.name}: its entries are lost")
 
     def _is_readable(self, path: Path) -> bool:
-        if self._files.stat(path) is None:
-            return False
         try:
-            table_text.parse(path.name, self._files.read(path).decode())
+            return table_text.load(self._files, path) is not None
         except ValueError:
             return False
-        return True
 
     # ours -----------------------------------------------------------------------------------
 

@@ -271,11 +271,8 @@ class _Rounds:
         if self._changes.is_counted(gap.start):
             return
         self._changes.counted.append(gap)
-        for topic, queue_id in sorted(store.view.queue_names()):
-            queue = store.view.queue(topic, queue_id)
-            found = queue.span(gap.start, gap.stop)
-            queue.close()
-            if found is not None:
+        for topic, queue_id, queue in store.view.queues():
+            if (found := queue.span(gap.start, gap.stop)) is not None:
                 self._note_lost(topic, queue_id, *found)
 
     def _change_log(self, this: _Round, files: FileRemedies) -> None:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
+from mqstore.storage.seams import FileSystem
 from mqstore.storage.tables import java_json
 
 _BACKUP_SUFFIX: Final = ".bak"
@@ -64,6 +66,14 @@ def parse(name: str, text: str) -> JsonObject:
                 for key, entry in entries.items()
             }
     return found
+
+
+def load(files: FileSystem, path: Path) -> JsonObject | None:
+    """Load a file; None where there is none. Raises ValueError as ``parse``, and OSError."""
+    stat = files.stat(path)
+    if stat is None or stat.is_directory:
+        return None
+    return parse(path.name, files.read(path).decode())
 
 
 def _offsets(place: str, value: Any) -> JsonObject:

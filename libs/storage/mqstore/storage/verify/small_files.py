@@ -149,10 +149,8 @@ class SmallFilesCheck:
 
     def _why_unreadable(self, path: Path) -> str | None:
         """Return why a table that is there cannot be read, else None."""
-        if self._files.stat(path) is None:
-            return None
         try:
-            table_text.parse(path.name, self._files.read(path).decode())
+            table_text.load(self._files, path)
         except ValueError as error:
             return str(error)
         return None
