@@ -12,13 +12,13 @@ from typing import Final
 from mqstore.storage._kernel import Defect, check_record
 from mqstore.storage.layout import BLOCK_SIZE
 from mqstore.storage.metadata.block_files import BlockFiles, damage_in
+from mqstore.storage.metadata.changed_bytes import BLANK, REACHES, explain
 from mqstore.storage.metadata.changed_word import (
     WORD_SIZE,
     ChangedWord,
     find_changed_word,
     restore_words,
 )
-from mqstore.storage.metadata.finding import BLANK, REACHES, explain
 from mqstore.storage.recovery.view import Segment
 
 _REACH: Final = 8 << 20

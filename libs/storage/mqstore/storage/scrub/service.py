@@ -26,7 +26,7 @@ from mqstore.storage.mapped.mapped_file import MappedFile
 from mqstore.storage.mapped.mapped_file_queue import MappedFileQueue
 from mqstore.storage.metadata import sealed_json
 from mqstore.storage.metadata.block_files import BlockFiles
-from mqstore.storage.metadata.finding import Finding, explain
+from mqstore.storage.metadata.changed_bytes import ChangedBytes, explain
 from mqstore.storage.metadata.sealed_json import Value
 from mqstore.storage.recovery.report import RepairReport, RestoreBytes
 from mqstore.storage.scrub.repairs import AUTOMATIC_BYTES_MAX, LogRepairs
@@ -83,7 +83,7 @@ class ScrubProgress(Value):
     last_pass_ended_at_ms: int | None = None
     finding_count: int = 0
     """Findings of this pass and, for the part that it has not reached, of the one before."""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[ChangedBytes, ...] = ()
     """The first 100 findings."""
     repair_count: int = 0
     """Number of places in the log that were repaired since the store was made."""
@@ -287,7 +287,7 @@ class Scrub:
         )
         self._save()
 
-    def _is_still(self, found: Finding) -> bool:
+    def _is_still(self, found: ChangedBytes) -> bool:
         """Whether the block of a finding still does not match."""
         base = self._base_of(found.offset)
         file, entries = self._log.find(found.offset), self._blocks.entries(base)
@@ -325,7 +325,7 @@ class Scrub:
         )
         self._save()
 
-    def _persisting_findings(self, since_ms: int) -> tuple[Finding, ...]:
+    def _persisting_findings(self, since_ms: int) -> tuple[ChangedBytes, ...]:
         """Findings that this pass has met; others were repaired, or have expired."""
         return tuple(each for each in self.progress.findings if each.found_at_ms >= since_ms)
 
@@ -377,7 +377,7 @@ class Scrub:
             self._note(explain(file.view, used, entries, base, number, self._clock.now_ms()))
         return abs(length)
 
-    def _note(self, found: Finding) -> None:
+    def _note(self, found: ChangedBytes) -> None:
         known = [each for each in self.progress.findings if each.offset != found.offset]
         is_new = len(known) == len(self.progress.findings)
         findings = (*known, found)[:FINDINGS_MAX]

@@ -9,7 +9,7 @@ import pytest
 from mqstore.storage.codec.record import Record
 from mqstore.storage.layout import BLOCK_SIZE
 from mqstore.storage.message_store import MessageStore
-from mqstore.storage.metadata.finding import BLANK, Finding, explain
+from mqstore.storage.metadata.changed_bytes import BLANK, ChangedBytes, explain
 from tests.fuzz.flips import fields_of
 from tests.unit.storage.stores import CONFIG, open_store, put_some
 
@@ -33,7 +33,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> MessageStore:
     return open_store(root, SMALL, in_place=False, services=False)
 
 
-def found_at(store: MessageStore, offset: int, mask: int = 0x10) -> Finding:
+def found_at(store: MessageStore, offset: int, mask: int = 0x10) -> ChangedBytes:
     """The finding after a byte of the log has changed."""
     file = store.log.files.find(offset)
     assert file is not None

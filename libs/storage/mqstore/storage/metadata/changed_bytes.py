@@ -22,7 +22,7 @@ REACHES: Final = (64 << 10, 8 << 20)
 """Bytes around the change in which its record is searched, one after the other."""
 
 
-class Finding(Value):
+class ChangedBytes(Value):
     """Bytes of the log that were changed; offsets are physical, in bytes.
 
     Without a field the change is wider than one word: it may touch any record of these bytes, and
@@ -49,11 +49,11 @@ def explain(
     now_ms: int,
     *,
     reaches: Sequence[int] = REACHES,
-) -> Finding:
+) -> ChangedBytes:
     """Explain the change in a block that does not match its checksum; ``end`` is the end of the
     segment's used bytes. Takes twice the greatest of ``reaches`` of memory."""
     start, stop = locate_damage(view, entries, base, number)
-    found = Finding(offset=base + start, length=stop - start, found_at_ms=now_ms)
+    found = ChangedBytes(offset=base + start, length=stop - start, found_at_ms=now_ms)
     word = find_changed_word(view, entries, base, number)
     if word is None:
         return found
