@@ -77,7 +77,7 @@ def receipts_by_queue(list texts not None, type kind not None):
     cdef list found = [], numbers = None, offsets = None, leases = None
     for number in range(len(texts)):
         if not read_receipt(texts[number], &receipt):
-            return None
+            return number
         if numbers is None or not of_one_queue(&receipt, &before):
             topic = PyUnicode_DecodeUTF8(<const char *> receipt.topic, receipt.topic_size, NULL)
             key = (receipt.shard, topic, receipt.queue_id, epoch_in(receipt.lease))

@@ -8,7 +8,6 @@ A receipt is no secret: any client that may consume as the group may acknowledge
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Final, NamedTuple
@@ -16,11 +15,6 @@ from typing import Final, NamedTuple
 from mqstore.storage._kernel import receipts_by_queue
 from mqstore.storage.errors import ReceiptInvalid
 
-LENGTH_MAX: Final = 512
-"""Characters; the longest topic has 255."""
-_FORM: Final = re.compile(
-    r"([0-9a-z]{1,6})\.([0-9a-z]{1,6})\.([0-9a-z]{1,12})\.([0-9a-z]{1,13})\.([%|+a-zA-Z0-9_-]{1,255})"
-)
 LEASE_BITS: Final = 62
 """Random bits of the lease id of one receive, so that receipts of two receives or processes do not
 agree by chance."""
@@ -97,17 +91,15 @@ def texts_beside_offset(shard: int, topic: str, queue_id: int, lease: int) -> tu
 
 def decode(text: str) -> Receipt:
     """Parse a receipt. Raises ReceiptInvalid."""
-    found = _FORM.fullmatch(text) if len(text) <= LENGTH_MAX else None
-    if found is None:
-        raise ReceiptInvalid("this is no receipt; send it as `receive` returned it")
-    shard, queue_id, offset, lease, topic = found.groups()
-    return Receipt(int(shard, 36), topic, int(queue_id, 36), int(offset, 36), int(lease, 36))
+    return decode_by_queue([text])[0].receipts()[0]
 
 
 def decode_by_queue(texts: Sequence[str]) -> list[QueueReceipts]:
     """Parse receipts, and group them by queue. Raises ReceiptInvalid."""
     found = receipts_by_queue(list(texts), QueueReceipts)
-    return group_by_queue([decode(each) for each in texts]) if found is None else found
+    if isinstance(found, int):
+        raise ReceiptInvalid("this is no receipt; send it as `receive` returned it")
+    return found
 
 
 def group_by_queue(receipts: Iterable[Receipt]) -> list[QueueReceipts]:
