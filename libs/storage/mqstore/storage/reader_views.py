@@ -215,7 +215,8 @@ class ReaderQueue:
         for segments in (self._segments, self._units):
             if segments is not None:
                 segments.drop_deleted()
-        self.pulled.forget()
+        files = self._segments.files
+        self.pulled.release(files[0].base_offset // QUEUE_ENTRY_SIZE if files else 0)
         return self._has_expired_file()
 
     def _has_expired_file(self) -> bool:

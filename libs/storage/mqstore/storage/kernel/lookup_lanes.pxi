@@ -197,9 +197,7 @@ cdef class TimeLane:
         cdef Moment moment
         cdef PulledQueue pulled = queue.pulled
         cdef int64_t low, high, found
-        if not pulled.window.enter(&moment) or not pulled.is_of(&moment):
-            return None
-        if not pulled.find_end(mq_monotonic()):
+        if not pulled.enter(&moment):
             return None
         low, high = pulled.low, pulled.high  # another thread may move them meanwhile
         found = self.search(pulled, queue, timestamp_ms, low, high)

@@ -2,7 +2,7 @@
 
 
 cdef enum:
-    QUEUE_FILES_MAX = 4  # of one queue, for readers at different places of it
+    QUEUE_FILES_MAX = 5  # of one queue, for readers at different places of it
     ARRIVED_MAX = 10_000  # entries by which the end of a queue moves in one call
     FIELDS_MAX = 512  # bytes of the header fields of a reply that have numbers
 
@@ -34,18 +34,28 @@ cdef class PulledQueue:
     def forget(self):
         self.files = []
 
+    def release(self, int64_t first):
+        cdef QueueFile file
+        if self.moment.epoch == self.window.epoch:
+            self.files = [file for file in self.files if file.first >= first]
+        else:
+            self.files = []
+
     def aim(self, queue not None, int64_t offset):
         cdef Moment moment
         cdef QueueFile file
         cdef int64_t low, high, index
         if not self.window.enter(&moment):
             return
-        files = list(self.files) if self.is_of(&moment) else []
-        if holding(files, offset) is not None and holding(files, self.high) is not None:
+        files = list(self.files) if self.moment.epoch == moment.epoch else []
+        if (
+            self.moment.minimum == moment.minimum and holding(files, offset) is not None
+            and holding(files, self.high) is not None
+        ):
             return
         high = queue.max_index
         low = min(<int64_t> queue.min_index, high)
-        for index in (offset, high - 1, high):
+        for index in (low, offset, high - 1, high):
             place = queue.block(index) if holding(files, index) is None else None
             if place is not None:
                 file = QueueFile.__new__(QueueFile)
@@ -57,8 +67,44 @@ cdef class PulledQueue:
         if not self.window.is_at(&moment):
             self.forget()  # its files may be deleted ones
 
-    cdef bint is_of(self, const Moment *moment):
-        return self.moment.epoch == moment.epoch and self.moment.minimum == moment.minimum
+    cdef bint enter(self, Moment *moment) except -1:
+        """Begin a read, with the bounds as they are now; False where these are unknown without
+        ``aim``."""
+        cdef double now_s = mq_monotonic()
+        if not self.window.enter(moment):
+            self.window.renew()
+            if not self.window.enter(moment):
+                return False
+        if self.moment.epoch != moment.epoch:
+            return False
+        if self.moment.minimum != moment.minimum:
+            if not self.find_start(moment.minimum, now_s):
+                return False
+            self.moment = moment[0]
+        return self.find_end(now_s)
+
+    cdef bint find_start(self, int64_t minimum, double now_s) except -1:
+        """Move the start to the first entry at or above the log's minimum; False where it is
+        unknown without ``aim``."""
+        cdef int64_t low = self.low, high = self.high, middle = self.low
+        cdef QueueFile file
+        cdef const uint8_t *entry
+        while low < high:
+            file = holding(self.files, middle)
+            if file is None:
+                return False
+            entry = file.entry(middle)
+            if not is_recently_in_memory(entry, QUEUE_ENTRY, now_s):
+                return False
+            if <int32_t> get32(entry + 8) <= 0:
+                return False  # a hole
+            if <int64_t> get64(entry) >= minimum:
+                high = middle
+            else:
+                low = middle + 1
+            middle = (low + high) // 2
+        self.low = low
+        return True
 
     cdef int leave_out_coming(self) except -1:
         """Move the end before entries whose records are not dispatched."""
@@ -101,9 +147,7 @@ cdef class PulledQueue:
         """Begin to read at an offset of the queue, or at its end; None for any other, and where
         something is unknown without ``aim``. ``e`` is valid while the file is held."""
         cdef QueueFile file
-        if not self.window.enter(&e.moment) or not self.is_of(&e.moment):
-            return None
-        if not self.find_end(mq_monotonic()) or not self.low <= offset <= self.high:
+        if not self.enter(&e.moment) or not self.low <= offset <= self.high:
             return None
         file = holding(self.files, offset)
         if file is not None:

@@ -23,10 +23,14 @@ class PulledQueue:
 
     def __init__(self, window: LogWindow, topic: bytes, queue_id: int) -> None: ...
     def aim(self, queue: _Queue, offset: int) -> None:
-        """Take the bounds of the queue, and the files that hold an offset and the end.
+        """Take the bounds of the queue, and the files that hold them and an offset.
 
-        Pulls are answered until the epoch or the log's minimum changes. May wait for the disk.
+        Pulls are answered until the epoch changes, or the start of the queue moves into a file that
+        is not held. May wait for the disk.
         """
+    def release(self, first: int) -> None:
+        """Drop the files before an entry, which may have been deleted, and all of an earlier
+        epoch."""
     def forget(self) -> None:
         """Drop the files, so that the disk blocks of deleted ones are free; ``aim`` takes them
         again."""
