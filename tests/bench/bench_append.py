@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from mqstore.storage._kernel import Reason
 from mqstore.storage.codec.batch import encode_batch
 from mqstore.storage.codec.record import Message
 from mqstore.storage.message_store import MessageStore
@@ -20,8 +21,8 @@ from tests.bench import harness, latencies
 from tests.bench.harness import Bench, Figures, Metric, Setting
 from tests.bench.rocketmq import SEGMENT_DEFAULT
 from tests.bench.stores import fresh_directory, open_store
-from tests.bench.workload import QUEUES, encoded_properties, make_body, make_message
-from tests.unit.storage.puts import put_encoded
+from tests.bench.workload import QUEUES, TOPIC, encoded_properties, make_body, make_message
+from tests.unit.storage.sends import sends_of
 
 WARM: Final = 10_000
 """Records put into the fresh store before the clock starts."""
@@ -85,8 +86,12 @@ def prepare(
         return put if shape.batch == 1 else put_batch, numbers
     ready = [encode_batch(batch_of(number)) for number in numbers]
 
+    sends = sends_of(store, TOPIC, QUEUES)
+
     def put_ready(number: int) -> None:
-        put_encoded(store, ready[number], make_message(number % QUEUES, body, b""))
+        batch = sends.read_batch(ready[number], store.host, number % QUEUES)
+        if isinstance(sends.put(batch), Reason):
+            store.append(batch)
 
     return put_ready, numbers
 

@@ -282,15 +282,7 @@ def _message(put: Put, store_format: StoreFormat) -> Message:
 
 
 def _messages(batch: Batch, store_format: StoreFormat) -> list[Message]:
-    """Through RocketMQ's batch encoding, as producers send one."""
-    from mqstore.storage.codec.batch import decode_batch
-
-    data = b""
-    for part in batch.parts:
-        encoded = _encoded(visible(part.properties), store_format.trailing_property_separator)
-        size = BATCH_ITEM_HEAD.size + len(part.body) + 2 + len(encoded)
-        data += BATCH_ITEM_HEAD.pack(size, 0, 0, part.flag, len(part.body)) + part.body
-        data += struct.pack(">h", len(encoded)) + encoded
+    """As a 4.9 store reads them: the batch's own properties follow those of each message."""
     template = _message(
         Put(
             topic=batch.topic,
@@ -304,8 +296,23 @@ def _messages(batch: Batch, store_format: StoreFormat) -> list[Message]:
         ),
         store_format,
     )
-    own = _encoded(visible(batch.properties), False)
-    return decode_batch(data, template, batch_properties=own, store_format=store_format)
+    own, trailing = _encoded(visible(batch.properties), False), store_format.writes_v2_records
+    return [
+        template.replace(
+            flag=part.flag,
+            body=part.body,
+            properties=_joined(
+                _encoded(visible(part.properties), store_format.trailing_property_separator),
+                b"" if trailing else own,
+            ),
+        )
+        for part in batch.parts
+    ]
+
+
+def _joined(properties: bytes, more: bytes) -> bytes:
+    between = b"\x02" if properties and more and not properties.endswith(b"\x02") else b""
+    return properties + between + more
 
 
 def _encoded(properties: Mapping[str, str] | None, trailing_separator: bool) -> bytes:

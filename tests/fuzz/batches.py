@@ -1,49 +1,45 @@
-"""Batches in RocketMQ's encoding, as a request brings them: Python's reading and the kernel's."""
+"""Batches in RocketMQ's encoding, as a request brings them, read and put."""
 
 from __future__ import annotations
 
-import json
 import random
 from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
+from mqstore.service.problems import Problem
 from mqstore.storage._kernel import (
     Defect,
     DispatchEnd,
     EncodedBatch,
     FilePositions,
-    GeneratedKeys,
     IndexWindow,
-    JsonReader,
     LogEnd,
-    NameRules,
     Placement,
-    QueueTurns,
     QueueWindow,
     Reason,
-    SendLane,
+    Sends,
     StateWords,
-    StoredSend,
     SystemClock,
-    ValueCounts,
     check_record,
     dispatch_run,
-    key_digests,
     placements_json,
 )
-from mqstore.storage.codec import batch, properties
+from mqstore.storage.codec import batch
 from mqstore.storage.codec.hosts import Host
 from mqstore.storage.codec.record import Message
-from mqstore.storage.errors import PutRefused
+from mqstore.storage.delay_levels import DelayLevels
+from mqstore.storage.errors import StorageError
 from mqstore.storage.index.file import file_size
-from mqstore.storage.layout import QUEUE_ENTRY_SIZE, StoreFormat, SysFlag
-from mqstore.storage.log.put_checks import PutLimits, check_batch, check_message
+from mqstore.storage.layout import QUEUE_ENTRY_SIZE, StoreFormat
+from mqstore.storage.log.put_checks import PutLimits, check_batch_size, check_messages
 from mqstore.storage.queues.consume_queues import queue_key
 from mqstore.storage.seams import Clock
 from tests.fuzz import stores
 from tests.fuzz.guarded import GuardedMemory
 from tests.fuzz.mutate import Mutator
-from tests.simulation.clock import SimulatedClock
 from tests.unit.storage import kernel_model
+from tests.unit.storage.sends import items_of, quote, sends_of
 
 ROOM = 1 << 14
 ENTRIES, SLOTS, ITEMS = 64, 7, 500
@@ -53,11 +49,7 @@ BASE = 7_000
 NUMBER = 5
 """Its first queue offset."""
 TIME = stores.BORN_MS
-STOPPED = SimulatedClock(TIME)
-FREE = ("KEYS", "TAGS", "UNIQ_KEY", "WAIT", "__SHARDINGKEY")
-REFUSED = ("DELAY", "PGROUP", "a")
-RULES = NameRules([name.encode() for name in FREE], [name.encode() for name in REFUSED])
-
+CLOCK = SystemClock()
 Item = tuple[bytes, bytes]
 """Body and encoded properties."""
 PLAIN: tuple[Item, ...] = (
@@ -82,16 +74,12 @@ ODD: tuple[Item, ...] = (
 )
 SPLICED = tuple(own for _, own in (*PLAIN, *ORDERED, *ODD))
 UNNAMED = Message("Topic", 0, None, b"", stores.BORN, stores.BORN, TIME)
-TEMPLATES = (
-    *[UNNAMED] * 6,
-    UNNAMED.replace(born_host=stores.BORN_V6),
-    UNNAMED.replace(store_host=stores.BORN_V6, reconsume_times=3),
-    UNNAMED.replace(topic="SCHEDULE_TOPIC_XXXX"),
-    UNNAMED.replace(topic="日本"),
-    UNNAMED.replace(queue_id=9),
-    UNNAMED.replace(queue_id=-1),
-    UNNAMED.replace(sys_flag=int(SysFlag.TRANSACTION_COMMIT)),
+HOSTS = (
+    *[(stores.BORN, stores.BORN)] * 6,
+    (stores.BORN_V6, stores.BORN),
+    (stores.BORN, stores.BORN_V6),
 )
+TOPICS = (*["Topic"] * 6, "SCHEDULE_TOPIC_XXXX", "日本", "t" * 200)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +105,8 @@ def encoded(items: tuple[Item, ...]) -> bytes:
 
 
 class Batches:
-    """The kernel accepts the same batches as Python and places their bytes as Python would, with
-    any free space."""
+    """A batch is read as Python reads it, and its bytes are placed as Python would, with any free
+    space; a batch that is refused has an error."""
 
     def __init__(self, mutator: Mutator) -> None:
         self._mutator = mutator
@@ -126,49 +114,30 @@ class Batches:
         plain = [PLAIN, PLAIN[:1], PLAIN * 3, ORDERED, ORDERED[:1]]
         self._seeds = [*map(Seed.of, plain), *odd]
         self._pool = [seed.data for seed in self._seeds]
-        self._room = _Room()
+        self._room = Room()
 
     def one(self) -> None:
         draw = self._mutator.random
-        template, data = draw.choice(TEMPLATES), self._mutated(draw.choice(self._seeds))
+        born, stored = draw.choice(HOSTS)
+        topic, queue_id = draw.choice(TOPICS), draw.choice((-1, -1, 0, 9))
+        data = self._mutated(draw.choice(self._seeds))
         body_max = draw.choice((ROOM, ROOM, 300))
-        messages = self._decoded(data, template, body_max)
-        is_tight = draw.random() < 0.3
-        end = self._room.end(body_max, draw if is_tight else None)
-        rules = draw.choice((None, RULES))
-        found = end.read_batch(template, data, rules)
-        if found is None:
-            return
-        assert messages is not None, "the kernel takes what Python refuses"
-        self._check(found, messages, rules)
-        placed = end.put(found)
-        if isinstance(placed, Reason):
-            assert is_tight or template.queue_id != 0 or template.topic != "Topic"
-            self._room.is_untouched()
-        else:
-            self._room.has(messages, placed, TIME)
-        self._send(template, data, messages, body_max)
-
-    def _send(self, template: Message, data: bytes, messages: list[Message], body_max: int) -> None:
-        """Put a batch by a send lane: the same records, and a reply that has their placements."""
-        hosts = template.born_host, template.store_host
-        lane = _lane(self._room.end(body_max, None, SystemClock()), template.topic, hosts[1])
-        sent, queue_id = None, self._mutator.random.choice((-1, template.queue_id))
-        if lane.read_batch(data, hosts[0], queue_id, True):
-            sent = lane.put()
-        if sent is None:
+        end = self._room.end(body_max, draw if draw.random() < 0.3 else None)
+        sends = sends_at(end, topic, stored, body_max)
+        keys_of = draw.choice((None, None, lambda count: [f"key~{n}" for n in range(count)]))
+        try:
+            found = sends.read_batch(data, born, queue_id, keys_of)
+        except (Problem, StorageError) as refused:
+            assert str(refused)
             self._room.is_untouched()
             return
-        assert isinstance(sent, StoredSend)
-        named = [properties.decode(each.properties) for each in messages]
-        assert {each.get("__SHARDINGKEY") for each in named} == {lane.ordering_key}
-        assert lane.ordering_key is None or queue_id == -1
-        time = sent.placements[0].store_timestamp_ms
-        born = self._room.born_timestamp_ms
-        changes = {"born_timestamp_ms": born, "reconsume_times": 0, "queue_id": 0}
-        self._room.has([each.replace(**changes) for each in messages], sent.placements, time)
-        text = placements_json(sent.placements, sent.keys, 0, (), _quote)
-        assert sent.reply == b'{"messages":%b}' % text
+        items = list(items_of(data))
+        messages = found.messages()
+        assert [(each.flag, each.body) for each in messages] == [each[:2] for each in items]
+        for message, (_, _, own) in zip(messages, items, strict=True):
+            assert message.properties.endswith(own)
+            assert keys_of is not None or message.properties == own
+        self._room.require_put(sends, found)
 
     def _mutated(self, seed: Seed) -> bytes:
         """A batch with changed bytes, or one whose parts add up, of a changed message."""
@@ -180,59 +149,27 @@ class Batches:
         )
         return encoded((*seed.items[:changed], (body, own), *seed.items[changed + 1 :]))
 
-    def _decoded(self, data: bytes, template: Message, body_max: int) -> list[Message] | None:
-        """The messages as Python reads them; None where it refuses them."""
-        limits = PutLimits(body_max, ROOM, long_topics=True)
-        try:
-            found = batch.decode_batch(
-                data, template, batch_properties=b"z\x01z", store_format=StoreFormat.V4_9
-            )
-            assert sum(len(each.body or b"") for each in found) <= len(data)
-            found = batch.decode_batch(data, template, store_format=StoreFormat.V5_X)
-            check_batch(found, limits)
-            for each in found:
-                check_message(each, limits)
-        except PutRefused as error:
-            assert str(error)
-            return None
-        return found
 
-    def _check(self, found: EncodedBatch, messages: list[Message], rules: NameRules | None) -> None:
-        named = [properties.decode(each.properties) for each in messages]
-        assert len(found) == len(messages)
-        assert found.keys == [each.get("UNIQ_KEY", "") for each in named]
-        assert found.digests == key_digests(messages[0].topic, found.keys)
-        for name, value in (pair for each in named for pair in each.items() if rules is not None):
-            assert name not in REFUSED
-            assert name in FREE or ((name + value).isascii() and (name + value).isprintable())
+def sends_at(end: LogEnd, topic: str, store_host: Host, body_max: int) -> Sends:
+    """Build what reads and puts requests at an end; ``body_max`` is the limit of a request."""
+    limits = PutLimits(body_max, ROOM, long_topics=True)
 
+    def check(messages: list[Message]) -> list[int]:
+        if len(messages) > 1:
+            check_batch_size(messages, body_max)
+        return check_messages(messages, limits)
 
-def _quote(text: str) -> bytes:
-    return json.dumps(text).encode()
-
-
-def _lane(end: LogEnd, topic: str, store_host: Host) -> SendLane:
-    keys = GeneratedKeys(bytes(20))
-    return SendLane(
-        end,
-        JsonReader(RULES, keys, True, ENTRIES),
-        RULES,
-        topic,
-        queues=1,
-        turns=QueueTurns(),
-        queue_of=lambda key, _: 0,
-        store_host=store_host,
-        keys=None,
-        lock=None,
-        shard=0,
-        waits=0,
-        traffic=[0, 0],
-        put_s=ValueCounts((1.0,)),
-        record_size=ValueCounts((1.0,)),
+    store: Any = SimpleNamespace(
+        format=StoreFormat.V5_X,
+        delays=SimpleNamespace(levels=DelayLevels("1s 5s")),
+        log=SimpleNamespace(end=end, check=check),
+        host=store_host,
+        dedup=None,
     )
+    return sends_of(store, topic, queues=1)
 
 
-class _Room:
+class Room:
     """A log's end, a queue and an index between forbidden pages."""
 
     def __init__(self) -> None:
@@ -241,7 +178,7 @@ class _Room:
         self._index_memory = GuardedMemory(file_size(SLOTS, ITEMS))
         self._page = memoryview(bytearray(24))
 
-    def end(self, body_max: int, tight: random.Random | None, clock: Clock = STOPPED) -> LogEnd:
+    def end(self, body_max: int, tight: random.Random | None, clock: Clock = CLOCK) -> LogEnd:
         """An end to put at; ``tight`` draws how little room there is."""
         size, entries, items = ROOM, ENTRIES, ITEMS
         if tight is not None:
@@ -264,13 +201,19 @@ class _Room:
         end.publish_to(StateWords(self._page, 0, 8, 16), dispatch)
         return end
 
-    @property
-    def born_timestamp_ms(self) -> int:
-        """Born timestamp of the first record, in Unix ms."""
-        return int.from_bytes(self._log[40:48], "big")
-
     def is_untouched(self) -> None:
         assert not any(map(any, (self._log, self._entries, self._index)))
+
+    def require_put(self, sends: Sends, batch: EncodedBatch) -> None:
+        """Put a batch: records and an answer as Python makes them, or nothing."""
+        reply = sends.put(batch)
+        if isinstance(reply, Reason):
+            self.is_untouched()
+            return
+        placed = batch.placements
+        self.has(batch.messages(), placed, placed[0].store_timestamp_ms)
+        text = placements_json(placed, batch.keys, 0, (), quote)
+        assert reply == b'{"messages":%b}' % text
 
     def has(self, messages: list[Message], placed: list[Placement], time: int) -> None:
         """Records as Python encodes them; entries and items as a dispatch of them writes."""

@@ -54,7 +54,8 @@ class Process:
         store = self.store
         messages = [self._message(each) for each in request]
         keys = [f"u{each}" for each in request]
-        put = store.append(messages, keys, as_batch=len(messages) > 1)
+        is_batch = len(messages) > 1 and len({each.queue_id for each in messages}) == 1
+        put = store.append(messages, keys, as_batch=is_batch)
         if store.commits is not None:
             store.commits.wait(end_of(put))
         if sync:

@@ -6,7 +6,6 @@ Store and transaction engine are one process, as in store-writer: a crash is the
 from __future__ import annotations
 
 import errno
-import json
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from mqstore.service.transaction_structs import NewHalf
 from mqstore.storage.codec.hosts import parse_host
 from mqstore.storage.codec.unique_keys import UniqueKeys
 from mqstore.storage.config import FlushDiskType, StoreConfig
@@ -188,14 +188,9 @@ class TransactionWorld:
         """One begin of one message, or one decision, in one call of the kernel."""
         match begins, decisions:
             case [Begin(messages=[message]) as begin], []:
-                text = json.dumps(
-                    {
-                        "producerGroup": begin.group,
-                        "topic": TOPIC,
-                        "messages": [{"body": begin.key, "uniqKey": begin.key, "tags": "a"}],
-                    }
-                )
-                request = self._reader.read(text.encode(), message.born_timestamp_ms)
+                half = NewHalf(body=begin.key, uniq_key=begin.key, tags="a")
+                born_ms = message.born_timestamp_ms
+                request = self._reader.read(begin.group, TOPIC, half, born_ms)
                 assert request is not None
                 begun = self.engine.begin_plain(request, QUEUE_ID, parse_host(HOST))
                 return None if begun is None else ([begun], [])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mqstore.storage._kernel import Placement
-from mqstore.storage.codec.batch import decode_batch
 from mqstore.storage.codec.record import Message
 from mqstore.storage.message_store import Durability, MessageStore
+from tests.unit.storage.sends import sends_of
 
 
 def put_message(
@@ -31,10 +31,10 @@ def put_batch(
 def put_encoded(
     store: MessageStore, data: bytes, template: Message, durability: Durability | None = None
 ) -> list[Placement]:
-    """As ``put_batch`` for a batch in RocketMQ's encoding (``codec.batch``)."""
-    batch = store.log.end.read_batch(template, data)
-    if batch is None:
-        return put_batch(store, decode_batch(data, template, store_format=store.format), durability)
-    placements, _ = store.append(batch)
+    """As ``put_batch`` for a batch in RocketMQ's encoding (``codec.batch``); duplicates are
+    stored."""
+    sends = sends_of(store, template.topic)
+    batch = sends.read_batch(data, template.born_host, template.queue_id)
+    placements = store._parts.appends.put(batch)
     store.wait(placements[-1].end, durability)
     return placements

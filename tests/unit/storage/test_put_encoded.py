@@ -9,16 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.storage._kernel import EncodedBatch, NameRules, Reason, key_digests
+from mqstore.storage._kernel import EncodedBatch, Reason, key_digests
 from mqstore.storage.codec import properties
-from mqstore.storage.codec.batch import decode_batch, encode_batch
+from mqstore.storage.codec.batch import encode_batch
 from mqstore.storage.codec.record import Message
-from mqstore.storage.errors import MessageInvalid, MessageTooLarge, OriginalsUnread
-from mqstore.storage.layout import SysFlag
+from mqstore.storage.errors import (
+    MessageInvalid,
+    MessageTooLarge,
+    OriginalsUnread,
+    PropertyError,
+    StorageError,
+)
 from mqstore.storage.message_store import MessageStore
+from mqstore.storage.topic_names import check_user_property
+from mqstore.writer.sends import CLIENT_PROPERTIES
 from tests.simulation import SimulatedMachine
 from tests.unit.storage.puts import put_batch, put_encoded, put_message
 from tests.unit.storage.record_examples import plain_messages, raw_properties
+from tests.unit.storage.sends import decode_batch, sends_of
 from tests.unit.storage.stores import CONFIG, message, open_store
 from tests.unit.storage.test_put_in_one_call import log_and_derived, open_simulated
 
@@ -27,6 +35,10 @@ TIME = 1_700_000_000_000
 
 def template(store: MessageStore, topic: str = "T", queue_id: int = 0) -> Message:
     return Message(topic, queue_id, None, b"", store.host, store.host, TIME)
+
+
+def read(store: MessageStore, data: bytes, queue_id: int = 0) -> EncodedBatch:
+    return sends_of(store).read_batch(data, store.host, queue_id)
 
 
 def encoded(store: MessageStore, *numbers: int) -> bytes:
@@ -52,7 +64,7 @@ def test_they_leave_the_bytes_that_their_messages_leave(batches: list[list[Messa
             if is_encoded:
                 placed += put_encoded(store, data, one)
             else:
-                placed += put_batch(store, decode_batch(data, one, store_format=store.format))
+                placed += put_batch(store, decode_batch(data, one))
         store.close()
         left.append(log_and_derived(machine))
         placements.append(placed)
@@ -62,9 +74,11 @@ def test_they_leave_the_bytes_that_their_messages_leave(batches: list[list[Messa
 
 def test_a_plain_batch_goes_through_the_kernel_alone(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
-        batch = store.log.end.read_batch(template(store), encoded(store, 1, 2, 3))
-        assert batch is not None
-        assert (len(batch), batch.message) == (3, template(store))
+        data = encoded(store, 1, 2, 3)
+        batch = read(store, data)
+        (born,) = {each.born_timestamp_ms for each in batch.messages()}
+        shared = template(store).replace(born_timestamp_ms=born)
+        assert batch.messages() == decode_batch(data, shared)
         assert batch.digests == key_digests("T", batch.keys)
         placed = store.log.end.put(batch)
         assert isinstance(placed, list)
@@ -90,10 +104,9 @@ def changed(data: bytes, at: int, value: bytes) -> bytes:
         lambda data: changed(data, 16, struct.pack(">i", 0)),
     ],
 )
-def test_parts_that_do_not_add_up_are_left_to_python(tmp_path: Path, spoil) -> None:  # type: ignore[no-untyped-def]  # pytest's own
+def test_parts_that_do_not_add_up_are_refused(tmp_path: Path, spoil) -> None:  # type: ignore[no-untyped-def]  # pytest's own
     with opened(tmp_path) as store:
         data = spoil(encoded(store, 1, 2))
-        assert store.log.end.read_batch(template(store), data) is None
         with pytest.raises(MessageInvalid):
             put_encoded(store, data, template(store))
         assert store.queues.get("T", 0).max_index == 1  # type: ignore[union-attr]  # it is there
@@ -102,48 +115,55 @@ def test_parts_that_do_not_add_up_are_left_to_python(tmp_path: Path, spoil) -> N
 @pytest.mark.parametrize(
     "fields",
     [
-        {"properties": b"DELAY\x011"},
         {"properties": b"UNIQ_KEY\x01\xc3\xa9"},
-        {"properties": b"INNER_MULTI_DISPATCH\x01%LMQ%a"},
+        {"properties": b"UNIQ_KEY\x01\xff"},
         {"properties": b"KEYS\x01" + b" ".join(b"%d" % n for n in range(70))},
-        {"properties": b"no separator"},
-        {"properties": b"k\x01v\x02__CRC32#\x010123456789\x02"},
-        {"properties": b"a\x01\0"},
+        {"properties": b"INNER_MULTI_DISPATCH\x01%LMQ%a"},
         {"body": bytes(65_536)},
     ],
 )
-def test_a_message_that_is_not_plain_leaves_its_batch_to_python(
-    tmp_path: Path, fields: dict[str, bytes]
+def test_an_unusual_message_is_put_with_its_batch(tmp_path: Path, fields: dict[str, bytes]) -> None:
+    config = CONFIG.model_copy(update={"mapped_file_size_commit_log": 1 << 20})
+    with open_store(tmp_path, config) as store:
+        put_message(store, message(store, 0))
+        odd = message(store, 1).replace(**fields)
+        placed = put_encoded(store, encode_batch([message(store, 2), odd]), template(store))
+        found = store.log.record_at(placed[1].physical_offset)
+        assert (found.body, found.raw_properties) == (odd.body, odd.properties)
+        assert placed[1].queue_offset == 2
+        assert read(store, encode_batch([odd])).keys == [found.uniq_key or ""]
+
+
+@pytest.mark.parametrize(
+    ("properties", "error"),
+    [
+        (b"DELAY\x011", PropertyError),
+        (b"PGROUP\x01g", PropertyError),
+        (b"a\x01\0", PropertyError),
+        (b"KEYS\x01\0", PropertyError),
+        (b"no separator", MessageInvalid),
+        (b"k\x01v\x02__CRC32#\x010123456789\x02", PropertyError),
+    ],
+)
+def test_a_message_that_is_refused_is_named(
+    tmp_path: Path, properties: bytes, error: type[StorageError]
 ) -> None:
     with opened(tmp_path) as store:
-        odd = message(store, 1).replace(**fields)
-        data = encode_batch([message(store, 2), odd])
-        assert store.log.end.read_batch(template(store), data) is None
-
-
-@pytest.mark.parametrize("sys_flag", [4, 8, 12, int(SysFlag.INNER_BATCH)])
-def test_what_all_share_must_be_plain(tmp_path: Path, sys_flag: int) -> None:
-    with opened(tmp_path) as store:
-        shared = template(store).replace(sys_flag=sys_flag)
-        assert store.log.end.read_batch(shared, encoded(store, 1)) is None
-        assert store.log.end.read_batch(template(store, "日本"), encoded(store, 1)) is None
-        assert store.log.end.read_batch(template(store, queue_id=-1), encoded(store, 1)) is None
+        odd = message(store, 1).replace(properties=properties)
+        with pytest.raises(error) as caught:
+            read(store, encode_batch([message(store, 2), odd]))
+        assert caught.value.index == 1
 
 
 def test_a_batch_over_the_limit_is_refused_by_name(tmp_path: Path) -> None:
     config = CONFIG.model_copy(update={"max_message_size": 400})
-    with open_store(tmp_path, config) as store:
-        data = encoded(store, *range(10))
-        assert store.log.end.read_batch(template(store), data) is None
-        with pytest.raises(MessageTooLarge):
-            put_encoded(store, data, template(store))
+    with open_store(tmp_path, config) as store, pytest.raises(MessageTooLarge):
+        put_encoded(store, encoded(store, *range(10)), template(store))
 
 
 def test_nothing_is_stored_while_it_may_not_be_whole(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
-        batch = store.log.end.read_batch(template(store), encoded(store, 1, 2))
-        new_queue = store.log.end.read_batch(template(store, queue_id=9), encoded(store, 1))
-        assert batch is not None and new_queue is not None
+        batch, new_queue = read(store, encoded(store, 1, 2)), read(store, encoded(store, 1), 9)
         end = store.log.max_offset
         assert store.log.end.put(new_queue) is Reason.NEEDS_QUEUE
         store.log.end.holders += 1
@@ -167,36 +187,26 @@ def test_batches_go_on_over_files_of_queue_index_and_log(tmp_path: Path) -> None
         assert found.queue_offset == 1499
 
 
-FREE = ("KEYS", "TAGS", "UNIQ_KEY", "INNER_MULTI_DISPATCH")
-REFUSED = ("other", "KEY")
-RULES = NameRules([name.encode() for name in FREE], [name.encode() for name in REFUSED])
-
-
 @given(raw_properties)
-def test_what_the_rules_let_pass_has_only_names_that_may_be_given(data: bytes) -> None:
+def test_what_is_read_has_only_properties_that_may_be_given(data: bytes) -> None:
     machine = SimulatedMachine(1)
+    found = properties.decode(data)
     with open_simulated(machine) as store:
         one = message(store, 1).replace(properties=data)
-        plain = store.log.end.read_batch(template(store), encode_batch([one]))
-        allowed = store.log.end.read_batch(template(store), encode_batch([one]), RULES)
-    found = properties.decode(data)
-    ours = {name: value for name, value in found.items() if name not in FREE}
-    fits = not any(name in REFUSED for name in ours) and all(
-        text.isascii() and text.isprintable() for pair in ours.items() for text in pair
-    )
-    if allowed is not None:
-        assert fits
-        assert allowed.keys == [found.get("UNIQ_KEY", "")]
-    elif plain is not None:
-        # A part without effect, of a name that is given again, is looked at, too.
-        assert not fits or data.count(b"\x01") > len(found)
+        try:
+            batch = read(store, encode_batch([one]))
+        except StorageError:
+            return
+        assert batch.messages()[0].properties == data
+        assert batch.keys == [found.get("UNIQ_KEY", "")]
+        for name, value in found.items():
+            if name not in CLIENT_PROPERTIES:
+                check_user_property(name, value, store.format)
 
 
 def once(store: MessageStore, *numbers: int) -> tuple[list[int], set[int]]:
     """Queue offsets of messages under their unique keys, and which of them are duplicates."""
-    batch = store.log.end.read_batch(template(store), encoded(store, *numbers))
-    assert isinstance(batch, EncodedBatch)
-    placed, duplicates = store.append(batch, batch.keys)
+    placed, duplicates = store.append(read(store, encoded(store, *numbers)))
     return [each.queue_offset for each in placed], set(duplicates)
 
 
@@ -212,12 +222,11 @@ def test_a_batch_with_duplicates_that_is_too_long_to_read_now_is_not_stored(tmp_
     with opened(tmp_path) as store:
         once(store, 1)
         end = store.log.max_offset
-        batch = store.log.end.read_batch(template(store), encoded(store, 1, 2, 3))
-        assert batch is not None
+        batch = read(store, encoded(store, 1, 2, 3))
         with pytest.raises(OriginalsUnread):
-            store.append(batch, batch.keys, reads_max=2)
+            store.append(batch, reads_max=0)
         assert store.log.max_offset == end
-        placed, duplicates = store.append(batch, batch.keys, reads_max=3)
+        placed, duplicates = store.append(batch, reads_max=3)
         assert [each.queue_offset for each in placed] == [1, 2, 3]
         assert duplicates == {0}
 

@@ -9,6 +9,8 @@ from typing import Any
 from crc32c import crc32c
 from hypothesis import strategies as st
 
+from mqstore.wire.produce import NewMessage
+
 names = st.sampled_from(
     ["colour", "a b", "KEYS", "TAGS", "DELAY", "__SHARDINGKEY", "", "größe", "\x7f", "n1", "n2"]
 )
@@ -57,3 +59,16 @@ def requests(draw: st.DrawFn) -> bytes:
         indent=draw(st.sampled_from([None, 1])),
     )
     return text.encode(errors="surrogatepass")
+
+
+def properties_of(message: NewMessage, key: str) -> dict[str, str]:
+    """The properties of a message without a delay, in their order."""
+    found = dict(message.properties)
+    if message.keys:
+        found["KEYS"] = " ".join(message.keys)
+    found["UNIQ_KEY"] = key
+    if message.tags:
+        found["TAGS"] = message.tags
+    if message.ordering_key:
+        found["__SHARDINGKEY"] = message.ordering_key
+    return found

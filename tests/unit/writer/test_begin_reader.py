@@ -1,4 +1,4 @@
-"""The kernel reads a begin as the general decoder does."""
+"""The kernel encodes a begin as the general way does."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.unit.writer.begin_requests import begins
 
 @settings(max_examples=examples(300), deadline=None)
 @given(begins())
-def test_a_begin_is_read_as_the_general_decoder_reads_it(text: bytes) -> None:
+def test_a_begin_is_encoded_as_the_general_way_does(text: bytes) -> None:
     request = read(text)
     if request is not None:
         require_same(text, request)
 
 
-def test_the_seeds_of_the_fuzzer_are_plain_but_for_one() -> None:
+def test_the_seeds_of_the_fuzzer_are_encoded_but_for_one() -> None:
     assert [read(text) is not None for text in SEEDS] == [True, True, False, True]
     for text in SEEDS:
         json.loads(text)

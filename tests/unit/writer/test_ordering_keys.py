@@ -22,7 +22,7 @@ from mqstore.wire.messages import ORDERING_KEY_PROPERTY
 from mqstore.writer.key_routing import Parts, join
 from mqstore.writer.ordering import queue_of
 from tests.unit.writer.test_key_routing import Cluster
-from tests.unit.writer.test_send_lanes import QUEUES, SPREAD, Writer
+from tests.unit.writer.test_sends import QUEUES, SPREAD, Writer
 from tests.unit.writer.writers_in_process import Writers, run
 
 GUAVA: Final = {
@@ -45,7 +45,7 @@ def writer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Writer]:
     with asyncio.Runner() as runner:
         found = Writer(runner, tmp_path_factory.mktemp("ordering"))
         for _ in range(QUEUES):
-            assert found.send_generally(b'{"messages":[{"body":"first"}]}', SPREAD)[0] == 201
+            assert found.send(b'{"messages":[{"body":"first"}]}', SPREAD)[0] == 201
         yield found
         found.stop()
 
@@ -86,7 +86,7 @@ def test_messages_under_a_key_go_to_its_queue_with_the_key_as_a_property(writer:
     for key in KEYS:
         assert queues_of(send(writer, {"body": "a", "orderingKey": key})) == wanted(key)
     stored = writer.records(start)
-    assert [properties[ORDERING_KEY_PROPERTY] for _, properties, *_ in stored] == KEYS
+    assert [each.properties[ORDERING_KEY_PROPERTY] for each in stored] == KEYS
     assert len(set(wanted(*KEYS))) == QUEUES
 
 

@@ -82,17 +82,11 @@ from mqstore.storage.kernel.index import (
 from mqstore.storage.kernel.index import (
     index_put as index_put,
 )
-from mqstore.storage.kernel.json_batch import (
-    GeneratedKeys as GeneratedKeys,
-)
-from mqstore.storage.kernel.json_batch import (
-    JsonBatch as JsonBatch,
-)
-from mqstore.storage.kernel.json_batch import (
-    JsonReader as JsonReader,
-)
 from mqstore.storage.kernel.json_text import (
     count_json_values as count_json_values,
+)
+from mqstore.storage.kernel.json_text import (
+    has_distinct_members as has_distinct_members,
 )
 from mqstore.storage.kernel.key_search import (
     KeyAnswer as KeyAnswer,
@@ -199,17 +193,20 @@ from mqstore.storage.kernel.search import (
 from mqstore.storage.kernel.segment import (
     Segment as Segment,
 )
-from mqstore.storage.kernel.send_lane import (
+from mqstore.storage.kernel.sends import (
+    GeneratedKeys as GeneratedKeys,
+)
+from mqstore.storage.kernel.sends import (
     KeyTables as KeyTables,
 )
-from mqstore.storage.kernel.send_lane import (
+from mqstore.storage.kernel.sends import (
     QueueTurns as QueueTurns,
 )
-from mqstore.storage.kernel.send_lane import (
-    SendLane as SendLane,
+from mqstore.storage.kernel.sends import (
+    SendChecks as SendChecks,
 )
-from mqstore.storage.kernel.send_lane import (
-    StoredSend as StoredSend,
+from mqstore.storage.kernel.sends import (
+    Sends as Sends,
 )
 from mqstore.storage.kernel.transaction_lane import (
     BeginReader as BeginReader,

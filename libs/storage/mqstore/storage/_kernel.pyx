@@ -20,6 +20,7 @@ from libc.stdint cimport (
 )
 from libc.stdlib cimport calloc, free, malloc, realloc
 
+import binascii
 from enum import IntEnum
 
 from mqstore.storage import layout
@@ -424,10 +425,8 @@ include "kernel/memory.pxi"
 include "kernel/lots.pxi"
 include "kernel/answers.pxi"
 include "kernel/json_text.pxi"
-include "kernel/json_scan.pxi"
-include "kernel/json_batch.pxi"
 include "kernel/exchange.pxi"
-include "kernel/send_lane.pxi"
+include "kernel/sends.pxi"
 include "kernel/transaction_lane.pxi"
 include "kernel/message_json.pxi"
 include "kernel/pull_lane.pxi"

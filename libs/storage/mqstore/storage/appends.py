@@ -6,7 +6,7 @@ Called from ``message_store`` (puts of clients), ``dedup`` (messages that are no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from mqstore.storage._kernel import EncodedBatch, Reason
 from mqstore.storage.codec.properties import decode
@@ -15,7 +15,7 @@ from mqstore.storage.config import FlushDiskType, StoreConfig
 from mqstore.storage.delay.rewriting import delay_message
 from mqstore.storage.delay_levels import DelayLevels
 from mqstore.storage.dispatch.dispatcher import Dispatcher
-from mqstore.storage.errors import FilePending, MessageInvalid
+from mqstore.storage.errors import FilePending
 from mqstore.storage.layout import StoreFormat
 from mqstore.storage.log.commit_log import CommitLog, Placement
 from mqstore.storage.log.waiting import placement_in
@@ -59,26 +59,26 @@ class Appends:
 
         Raises PutRefused, StoreFailed, FilePending.
         """
-        put = self._delayed(message) if message.has_delay else message
-        return self._placement(self._append_single(put), message, put)
+        return self.put(self._log.encode([message]))[0]
 
-    def append_all(self, messages: Sequence[Message], as_batch: bool) -> list[Placement]:
-        """Append messages, contiguous and all or none, by the rules of ``MessageStore.append``.
+    def put(self, batch: EncodedBatch) -> list[Placement]:
+        """Append encoded messages, contiguous and all or none, by the rules of
+        ``MessageStore.append``.
 
         Raises PutRefused, StoreFailed, FilePending.
         """
-        if not messages:
-            raise MessageInvalid("batch is empty; send one message or more")
-        if as_batch:
-            return self.put(self._log.encode(messages, as_batch=True))
-        if len(messages) == 1:
-            return [self.append(messages[0])]
+        if not batch.is_changed:
+            return self._put(batch)
+        messages = batch.messages()
         put = [self._delayed(each) if each.has_delay else each for each in messages]
-        placements = self.put(self._log.encode(put))
+        if len(put) == 1:
+            placements = [self._append_single(put[0])]
+        else:
+            placements = self._put(self._log.encode(put))
         return [self._placement(*each) for each in zip(placements, messages, put, strict=True)]
 
-    def put(self, batch: EncodedBatch) -> list[Placement]:
-        """Append encoded messages, contiguous and all or none. Raises as ``append_all``."""
+    def _put(self, batch: EncodedBatch) -> list[Placement]:
+        """Append encoded messages as they are."""
         placements = self._end.put(batch)
         if not isinstance(placements, Reason):
             return placements
@@ -124,7 +124,7 @@ class Appends:
 
     def _append_single(self, message: Message) -> Placement:
         if not self._log.multi_dispatch.applies_to(message):
-            return self.put(self._log.encode([message]))[0]
+            return self._put(self._log.encode([message]))[0]
         if self._ahead is not None:
             self._ahead.require_all(message)
         return self._dispatched([self._log.append(message)])[0]

@@ -363,7 +363,6 @@ class StoreParts:
             core.log,
             core.queues,
             core.dispatcher,
-            appends.append_all,
             appends.put,
             levels,
         )

@@ -4,7 +4,14 @@ message ids and cursors. Reads and writes no files.
 Used by services, by ``mqstore store dump`` and by Spark jobs; light enough for a Spark worker.
 """
 
-from mqstore.storage._kernel import Defect, RecordColumns, check_record, count_json_values, crc32c
+from mqstore.storage._kernel import (
+    Defect,
+    RecordColumns,
+    check_record,
+    count_json_values,
+    crc32c,
+    has_distinct_members,
+)
 from mqstore.storage.codec.cursors import decode as decode_cursor
 from mqstore.storage.codec.cursors import decode_name as decode_name_cursor
 from mqstore.storage.codec.cursors import encode as encode_cursor
@@ -84,6 +91,7 @@ __all__ = [
     "encode_cursor",
     "encode_name_cursor",
     "encode_properties",
+    "has_distinct_members",
     "index_keys",
     "parse_host",
     "segment_name",

@@ -15,7 +15,6 @@ from typing import overload
 from mqstore.storage._kernel import EncodedBatch
 from mqstore.storage.admin.topics import QueueReduction, TopicChange, TopicDeletion
 from mqstore.storage.assembly import StoreParts, why_follower
-from mqstore.storage.codec.batch import decode_batch
 from mqstore.storage.codec.hosts import parse_host
 from mqstore.storage.codec.record import Message
 from mqstore.storage.config import StoreConfig
@@ -25,7 +24,6 @@ from mqstore.storage.dedup.puts import (
     Keys,
     Originals,
     Put,
-    refuse_reads,
 )
 from mqstore.storage.dispatch.dispatcher import Dispatcher
 from mqstore.storage.errors import (
@@ -199,13 +197,14 @@ class MessageStore:
 
         A sequence may hold messages of any topics and queues. As in RocketMQ's put of one message,
         a message with a DELAY property is delivered when it is due; until then it stands where its
-        placement says. With ``as_batch``, and for an EncodedBatch (``log.end.read_batch``),
-        RocketMQ's rules of a batch apply: one topic and queue, no transaction types, at most
-        maxMessageSize for all messages together; DELAY and further queues have no effect.
+        placement says. With ``as_batch`` RocketMQ's rules of a batch apply: one topic and queue,
+        no transaction types, at most maxMessageSize for all messages together; DELAY and further
+        queues have no effect.
 
-        With ``idempotency``, the unique keys that the client gave, a message that was stored before
-        under its key is not stored again. Wait for ``end_of`` the result: a duplicate ends where
-        the original ends. ``originals`` and ``reads_max`` as of ``DeduplicatedPuts.append``.
+        With ``idempotency``, the unique keys that the client gave (``EncodedBatch.given``), a
+        message that was stored before under its key is not stored again. Wait for ``end_of`` the
+        result: a duplicate ends where the original ends. ``originals`` and ``reads_max`` as of
+        ``DeduplicatedPuts.append``.
 
         Raises PutRefused, StoreFailed; FilePending as ``StoreOptions.waits_for_files`` says; with
         ``idempotency`` UniqueKeyTaken and OriginalsUnread. Nothing is stored then.
@@ -213,26 +212,14 @@ class MessageStore:
         if type(batch) is Message:
             placement = self._put_message(batch)
             return placement if type(placement) is Placement else self._parts.appends.append(batch)
-        if type(batch) is EncodedBatch:
-            return self._append_encoded(batch, idempotency, reads_max)
-        if idempotency is None or self.dedup is None:
-            return self._parts.appends.append_all(batch, as_batch), NO_REPEATS
-        return self.dedup.append(
-            batch, idempotency, as_batch=as_batch, originals=originals, reads_max=reads_max
-        )
-
-    def _append_encoded(
-        self, batch: EncodedBatch, idempotency: Keys | None, reads_max: int | None
-    ) -> Put:
-        """Append without decoding, unless a message may be a duplicate."""
-        if idempotency is None or self.dedup is None:
+        if type(batch) is not EncodedBatch:
+            encoded = self.log.encode(batch, as_batch=as_batch)
+            if idempotency is not None:
+                encoded.name_all(idempotency)
+            batch = encoded
+        if batch.given is None or self.dedup is None:
             return self._parts.appends.put(batch), NO_REPEATS
-        placements = self.dedup.append_encoded(batch)
-        if placements is not None:
-            return placements, NO_REPEATS
-        refuse_reads(len(batch), reads_max)
-        messages = decode_batch(batch.data, batch.message, store_format=self.format)
-        return self.append(messages, idempotency, as_batch=True, reads_max=reads_max)
+        return self.dedup.append(batch, originals=originals, reads_max=reads_max)
 
     def wait(self, end: int, durability: Durability | None = None) -> None:
         """Wait until all below a physical offset is readable and as durable as requested; default

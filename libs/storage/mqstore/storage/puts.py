@@ -6,21 +6,17 @@ Used by store-writer and ``mqstore store import``.
 
 from mqstore.storage._kernel import (
     EncodedBatch,
-    JsonBatch,
-    JsonReader,
     LogEnd,
     NameRules,
     QueueTurns,
-    SendLane,
-    StoredSend,
+    Sends,
     placements_json,
 )
-from mqstore.storage.codec.batch import decode_batch, encode_batch
+from mqstore.storage.codec.batch import check_encoding, encode_batch
 from mqstore.storage.codec.record import Message
 from mqstore.storage.codec.unique_keys import UniqueKeys
 from mqstore.storage.dedup.puts import Originals, Put, end_of
 from mqstore.storage.log.commit_log import Placement
-from mqstore.storage.log.put_checks import check_batch_size
 from mqstore.storage.log.requests import OffsetRequest, RequestService
 from mqstore.storage.log.waiting import WaitingPlacement
 from mqstore.storage.message_import import (
@@ -35,8 +31,6 @@ __all__ = [
     "EncodedBatch",
     "ImportRefused",
     "ImportRules",
-    "JsonBatch",
-    "JsonReader",
     "LogEnd",
     "Message",
     "MessageImport",
@@ -48,12 +42,10 @@ __all__ = [
     "PutRefusal",
     "QueueTurns",
     "RequestService",
-    "SendLane",
-    "StoredSend",
+    "Sends",
     "UniqueKeys",
     "WaitingPlacement",
-    "check_batch_size",
-    "decode_batch",
+    "check_encoding",
     "encode_batch",
     "end_of",
     "open_import",

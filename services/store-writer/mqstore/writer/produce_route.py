@@ -40,24 +40,20 @@ from mqstore.storage.errors import (
 from mqstore.storage.formats import Host
 from mqstore.storage.puts import (
     EncodedBatch,
-    Message,
     Put,
-    StoredSend,
-    UniqueKeys,
     WaitingPlacement,
     encode_batch,
     end_of,
     placements_json,
 )
 from mqstore.wire import produce as operations
-from mqstore.wire.idempotency import other_keys
+from mqstore.wire.idempotency import unique_keys
 from mqstore.wire.operation import RELAY
-from mqstore.wire.produce import NewMessage
 from mqstore.writer import produce
 from mqstore.writer.batches import Batch
 from mqstore.writer.key_routing import Parts, divide, divide_json, join
 from mqstore.writer.produce import JSON_TYPE
-from mqstore.writer.send_lanes import SendLanes
+from mqstore.writer.sends import TopicSends, quote
 from mqstore.writer.service import WriterService
 from mqstore.writer.synced_reply import SyncedReply
 from mqstore.writer.waits import DISK, REPLICA
@@ -65,7 +61,19 @@ from mqstore.writer.waits import DISK, REPLICA
 BATCH_TYPE: Final = operations.BATCH_TYPE.encode()
 _RELAY: Final = RELAY.lower().encode()
 _CREATED: Final = int(HTTPStatus.CREATED)
+_MESSAGES: Final = b'{"messages":'
+"""The begin of a ``ProduceReply``."""
 _DURABILITIES: Final = {"sync": DISK, "async": 0, "replicated": DISK | REPLICA}
+
+
+class _Stored(msgspec.Struct, gc=False):
+    """The messages of a request, which are stored."""
+
+    reply: bytes
+    end: int
+    """A physical offset."""
+    put: Put | None
+    """None: all are stored, and none of them was before."""
 
 
 class _RequestHead(msgspec.Struct, frozen=True, gc=False):
@@ -80,15 +88,8 @@ class _RequestHead(msgspec.Struct, frozen=True, gc=False):
     """Whether the client names the shard. Its messages then stay on it, whatever their keys are."""
     idempotency_key: str | None = None
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether the head requests nothing that only the general way does."""
-        return self.crc32c is None and self.idempotency_key is None
-
     def is_heavy(self, body: bytes) -> bool:
-        """Return whether a thread must build the messages, instead of the event loop."""
-        if self.is_encoded and self.idempotency_key is not None:
-            return True
+        """Return whether a thread must read the messages, instead of the event loop."""
         return produce.is_heavy(body, is_json=not self.is_encoded)
 
 
@@ -97,14 +98,12 @@ class ProduceRoute:
 
     def __init__(self, service: WriterService) -> None:
         self._service = service
-        self._queues = produce.QueueChooser()
-        self._unique_keys = UniqueKeys(service.seams)
+        self._sends = TopicSends(service)
         self._topics = service.topics
         self._unconfirmed: set[str] = set()
         """Topics that a produce has created, and of which a replica in sync may know nothing."""
         self._decoding = ThreadPoolExecutor(1, "decode")
         """One thread, so that only one competes with the event loop for the interpreter."""
-        self._lanes = SendLanes(service, self._unique_keys, self._queues)
 
     def add(self, api: Api) -> None:
         """Register the route with ``api``."""
@@ -137,7 +136,7 @@ class ProduceRoute:
         topic = self._topics.get(name) or await self._look_up(name)
         head = self._parse_head(request)
         if head.is_heavy(body):
-            decode = partial(self._batch, head, topic, body)
+            decode = partial(self._batch, head, topic, body, heavy=True)
             batch = await asyncio.get_running_loop().run_in_executor(self._decoding, decode)
         else:
             batch = self._batch(head, topic, body)
@@ -160,58 +159,39 @@ class ProduceRoute:
 
         def begin(body: bytes, _: Mapping[str, str]) -> HotResult:
             topic = self._topics.get(name)
-            if topic is not None and head.is_plain and service.takes_puts:
-                sent = self._send(head, topic, body)
-                if sent is not None:
-                    return sent if isinstance(sent, bytes) else self._synced(name, sent)
-            service.require_puts()
+            if not service.takes_puts:
+                service.require_puts()
             if topic is None or head.is_heavy(body):
                 return None
             batch = self._batch(head, topic, body)
-            if not service.key_routing.are_own(self._parts(head, batch)):
+            is_alone = service.shards.members.alone
+            if not (is_alone or service.key_routing.are_own(self._parts(head, batch))):
                 return None
             try:
-                put = self._put(topic, batch)
+                stored = self._put(topic, batch)
             except (FilePending, OriginalsUnread):
                 # This keeps the chosen queue: a new choice might need another file each time.
                 return _defer(self._with_writable_shard(self._store(topic, batch)))
-            if batch.waits or service.commits is not None:
-                return _defer(self._await_durability(name, put, batch))
-            return self._encode_reply(put, batch.keys)
+            if service.commits is not None:
+                return _defer(self._await_durability(name, stored, batch))
+            if not batch.waits:
+                return stored.reply
+            waits = batch.waits
+            late = partial(self._not_synced, name, stored, batch)
+            seconds = service.metrics.waits_of(waits)
+            return SyncedReply(service.waiter(waits), stored.end, stored.reply, seconds, late)
 
         return Prepared(begin, _CREATED)
-
-    def _send(
-        self, head: _RequestHead, topic: TopicConfig, body: bytes
-    ) -> bytes | StoredSend | None:
-        """Store a plain request in one call; None, and nothing is stored, for another one."""
-        client, stays = head.client, head.has_shard
-        if not head.is_encoded:
-            return self._lanes.send(topic, body, client, stays=stays)
-        waits = self._waits(head.durability)
-        return self._lanes.send_batch(topic, body, client, head.queue_id, waits=waits, stays=stays)
-
-    def _synced(self, topic: str, sent: StoredSend) -> SyncedReply:
-        """Return the reply that a request gets once its messages are as durable as requested."""
-        service, waits = self._service, sent.waits
-        late = partial(self._send_not_synced, topic, sent)
-        return SyncedReply(
-            service.waiter(waits), sent.end, sent.reply, service.metrics.waits_of(waits), late
-        )
-
-    def _send_not_synced(self, topic: str, sent: StoredSend, error: FlushTimeout) -> Problem:
-        put: Put = sent.placements, frozenset()
-        return self._not_synced(topic, put, sent.keys, error)
 
     async def _store(self, topic: TopicConfig, batch: Batch) -> Reply:
         pending_files, store = self._service.pending_files, self._service.store
         try:
-            put = await pending_files.put(lambda: self._put(topic, batch))
+            stored = await pending_files.put(lambda: self._put(topic, batch))
         except OriginalsUnread:
-            read = partial(batch.read_originals, store, topic.name)
+            read = partial(batch.read_originals, store)
             known = await asyncio.get_running_loop().run_in_executor(self._decoding, read)
-            put = await pending_files.put(lambda: self._put(topic, known))
-        return await self._await_durability(topic.name, put, batch)
+            stored = await pending_files.put(lambda: self._put(topic, known))
+        return await self._await_durability(topic.name, stored, batch)
 
     async def _store_part(self, topic: TopicConfig, part: Batch, numbers: Sequence[int]) -> Reply:
         """Store messages that have these numbers in the request, as ``_store``."""
@@ -225,20 +205,20 @@ class ProduceRoute:
 
     def _parts(self, head: _RequestHead, batch: Batch) -> Parts:
         """Return the shards that keys name, with their messages; none if all stay here."""
-        store = self._service.store
         if head.has_shard or self._service.shards.members.alone:
             return {}
-        given = None if store.dedup is None else batch.given
-        ordering = batch.ordering
+        store, content = self._service.store, batch.content
+        given = None if store.dedup is None else content.given
+        ordering = content.ordering
         if given is None and ordering is None:
             return {}
         window_ms = store.config.unique_key_window
-        given = given or [None] * len(batch.keys)
+        given = given or [None] * len(content)
         return self._service.key_routing.parts(given, window_ms, ordering)
 
     async def _is_known(self, topic: TopicConfig, batch: Batch, numbers: Sequence[int]) -> bool:
         """Return whether any of these messages was stored here before."""
-        once, keys = self._service.store.dedup, batch.keys
+        once, keys = self._service.store.dedup, batch.content.keys
         return once is not None and once.knows(topic.name, [keys[each] for each in numbers])
 
     async def _route(
@@ -258,35 +238,36 @@ class ProduceRoute:
             return await routing.visit(
                 visits, forwarded, is_known, partial(self._store, topic, batch)
             )
-        store_format = self._service.store.format
-        batch = msgspec.structs.replace(batch, content=batch.messages(store_format))
         visiting = []
         for visits, numbers in parts.items():
-            part = batch.only(numbers, store_format)
+            part = batch.only(numbers)
             if is_json:
-                content = divide_json(forwarded.content, numbers, batch.given or ())
+                content = divide_json(forwarded.content, numbers, batch.content.given or ())
             else:
-                content = encode_batch(part.messages(store_format))
+                content = encode_batch(part.content.messages())
             is_known = partial(self._is_known, topic, batch, numbers)
             store = partial(self._store_part, topic, part, numbers)
             visiting.append(routing.visit(visits, divide(forwarded, content), is_known, store))
         return join(parts, await asyncio.gather(*visiting))
 
-    async def _await_durability(self, topic: str, put: Put, batch: Batch) -> Reply:
+    async def _await_durability(self, topic: str, stored: _Stored, batch: Batch) -> Reply:
         """Wait for the durability that the request needs, and return the reply. Raises Problem."""
         try:
-            await self._service.await_durability(end_of(put), batch.waits)
+            await self._service.await_durability(stored.end, batch.waits)
         except FlushTimeout as error:
-            raise self._not_synced(topic, put, batch.keys, error) from error
-        return Reply(self._encode_reply(put, batch.keys), _CREATED)
+            raise self._not_synced(topic, stored, batch, error) from error
+        return Reply(stored.reply, _CREATED)
 
-    def _not_synced(self, topic: str, put: Put, keys: list[str], error: FlushTimeout) -> Problem:
+    def _not_synced(
+        self, topic: str, stored: _Stored, batch: Batch, error: FlushTimeout
+    ) -> Problem:
         """Return the reply for messages that are stored and not known to be on disk, or on a
         slave."""
         dedup = self._service.store.dedup
         if dedup is not None:  # with generated keys, which the reply has
-            dedup.remember(topic, keys, put[0])
-        placed = msgspec.Raw(self._encode_placements(put, keys))
+            placements = batch.content.placements if stored.put is None else stored.put[0]
+            dedup.remember(topic, batch.content.keys, placements)
+        placed = msgspec.Raw(stored.reply[len(_MESSAGES) : -1])
         return Problem(problem_of(error).kind, str(error), extra={"messages": placed})
 
     def _find_named(self, request: HotRequest) -> ShardEntry | None:
@@ -302,14 +283,21 @@ class ProduceRoute:
             raise shards.misdirected(other)
         return other
 
-    def _put(self, topic: TopicConfig, batch: Batch) -> Put:
-        store = self._service.store
+    def _put(self, topic: TopicConfig, batch: Batch) -> _Stored:
+        """Raises UniqueKeyTaken, OriginalsUnread, FilePending."""
+        store, content = self._service.store, batch.content
         if topic.name not in self._topics:
             store.topic(topic.name)  # it may have been deleted meanwhile
+        if batch.idempotency_key is not None:
+            batch.require_one_request(store, topic.name)
+        reply = batch.sends.put(content)
+        if isinstance(reply, bytes):
+            return _Stored(reply, content.end, None)
         started = time.perf_counter()
-        put = batch.append_to(store, topic.name)
-        self._count(topic.name, put, batch, time.perf_counter() - started)
-        return put
+        put = batch.append_to(store)
+        self._count(topic.name, put, content, time.perf_counter() - started)
+        placed = self._encode_placements(put, content.keys)
+        return _Stored(b"%b%b}" % (_MESSAGES, placed), end_of(put), put)
 
     async def _look_up(self, name: str) -> TopicConfig:
         """Return a topic that takes messages. One that this creates is on all replicas in sync.
@@ -366,73 +354,26 @@ class ProduceRoute:
             f"send content-type {JSON_TYPE.decode()} or {BATCH_TYPE.decode()}",
         )
 
-    def _batch(self, head: _RequestHead, topic: TopicConfig, body: bytes) -> Batch:
-        """Decode the body and build its messages. Raises Problem, StorageError."""
+    def _batch(
+        self, head: _RequestHead, topic: TopicConfig, body: bytes, *, heavy: bool = False
+    ) -> Batch:
+        """Decode the body and encode its messages. Raises Problem, StorageError."""
         if head.crc32c is not None:
             produce.check_crc32c(body, head.crc32c, "the request's body")
-        return (self._from_batch if head.is_encoded else self._from_json)(head, topic, body)
-
-    def _from_json(self, head: _RequestHead, topic: TopicConfig, body: bytes) -> Batch:
-        service = self._service
-        request = produce.decode_request(body, service.settings.max_batch_count)
-        messages, key = request.messages, head.idempotency_key
+        sends, key = self._sends.of(topic), head.idempotency_key
+        if head.is_encoded:
+            waits = self._waits(head.durability)
+            queue_id = -1 if head.queue_id is None else head.queue_id
+            keys_of = None if key is None else partial(unique_keys, key)
+            content = sends.read_batch(body, head.client, queue_id, keys_of)
+            return Batch(content, sends, waits, key)
+        max_count = self._service.settings.max_batch_count
+        request = produce.decode_request(body, max_count, heavy=heavy)
+        messages = request.messages
         if key is not None:
             idempotency.provide(key, messages)
-        ordering = _ordering_keys(messages)
-        takes_turn = ordering is None or not all(ordering)
-        requested = produce.requested_queue(messages)
-        origin = self._origin(head, topic, requested, takes_turn=takes_turn)
-        store = service.store
-        store_format, levels, keys = store.format, store.delays.levels, self._unique_keys
-        built = produce.build_all(messages, origin, keys, store_format, levels)
-        uniq_keys = [uniq_key for _, uniq_key in built]
-        return Batch(
-            [message for message, _ in built],
-            uniq_keys,
-            self._waits(request.durability),
-            _client_keys(messages),
-            any(map(_is_delayed, messages)),
-            ordering,
-            key,
-            _other_keys(key, uniq_keys),
-        )
-
-    def _from_batch(self, head: _RequestHead, topic: TopicConfig, body: bytes) -> Batch:
-        origin = self._origin(head, topic, head.queue_id)
-        waits = self._waits(head.durability)
-        store, max_count = self._service.store, self._service.settings.max_batch_count
-        key = head.idempotency_key
-        encoded = None
-        if key is None:
-            encoded = produce.read_batch(body, origin, store.log.end, store.format, max_count)
-        content: list[Message] | EncodedBatch
-        if encoded is not None:
-            content, keys, ordering = encoded, encoded.keys, None
-        else:
-            has_queue = head.queue_id is not None
-            content, keys, ordering = produce.build_batch(
-                body, origin, store.format, max_count, key, has_queue=has_queue
-            )
-        given = [each or None for each in keys] if any(keys) else None
-        return Batch(content, keys, waits, given, False, ordering, key, _other_keys(key, keys))
-
-    def _origin(
-        self,
-        head: _RequestHead,
-        topic: TopicConfig,
-        queue_id: int | None,
-        *,
-        takes_turn: bool = True,
-    ) -> produce.Origin:
-        queues = topic.write_queues
-        return produce.Origin(
-            topic.name,
-            self._queues.choose(topic.name, queues, queue_id) if takes_turn else 0,
-            head.client,
-            self._service.store.host,
-            produce.now_ms(),
-            queues,
-        )
+        content = sends.read(messages, head.client)
+        return Batch(content, sends, self._waits(request.durability), key)
 
     def _waits(self, durability: str | None) -> int:
         """Return what the reply waits for. Raises Problem."""
@@ -446,28 +387,24 @@ class ProduceRoute:
             self._service.require_in_sync()
         return waits
 
-    def _count(self, topic: str, put: Put, batch: Batch, seconds: float) -> None:
+    def _count(self, topic: str, put: Put, content: EncodedBatch, seconds: float) -> None:
         stored, duplicates = put
         if duplicates:
             stored = [each for number, each in enumerate(stored) if number not in duplicates]
         if stored:
-            metrics = self._service.metrics
-            metrics.count_append(topic, stored, delayed=batch.delayed, seconds=seconds)
-
-    def _encode_reply(self, put: Put, keys: list[str]) -> bytes:
-        """Encode a ``ProduceReply``."""
-        return b'{"messages":%b}' % self._encode_placements(put, keys)
+            metrics, delayed = self._service.metrics, content.has_delay
+            metrics.count_append(topic, stored, delayed=delayed, seconds=seconds)
 
     def _encode_placements(self, put: Put, keys: list[str]) -> bytes:
         """Encode each message's ``MessagePlace``."""
         placements, duplicates = put
         shard = self._service.settings.shard
         if WaitingPlacement not in map(type, placements):
-            return placements_json(placements, keys, shard, duplicates, produce.quote)
+            return placements_json(placements, keys, shard, duplicates, quote)
         found = []
         for number, (each, key) in enumerate(zip(placements, keys, strict=True)):
             repeats = (0,) if number in duplicates else ()
-            text = placements_json([each], [key], shard, repeats, produce.quote)[1:-1]
+            text = placements_json([each], [key], shard, repeats, quote)[1:-1]
             if isinstance(each, WaitingPlacement):
                 waiting = {"waitsIn": each.topic, "dueAt": each.due_ms}
                 text = text[:-1] + b"," + msgspec.json.encode(waiting)[1:]
@@ -477,24 +414,6 @@ class ProduceRoute:
 
 def _defer(reply: Coroutine[Any, Any, Reply]) -> FutureReply:
     return FutureReply(asyncio.get_running_loop().create_task(reply))
-
-
-def _client_keys(messages: Sequence[NewMessage]) -> list[str | None] | None:
-    keys = [message.uniq_key for message in messages]
-    return keys if any(keys) else None
-
-
-def _is_delayed(message: NewMessage) -> bool:
-    return bool(message.delay_level or message.delay_s or message.deliver_at is not None)
-
-
-def _ordering_keys(messages: Sequence[NewMessage]) -> list[str | None] | None:
-    keys = [message.ordering_key for message in messages]
-    return keys if any(keys) else None
-
-
-def _other_keys(idempotency_key: str | None, keys: Sequence[str]) -> Sequence[str]:
-    return () if idempotency_key is None else other_keys(idempotency_key, keys)
 
 
 def _number(name: str, text: str | None) -> int | None:

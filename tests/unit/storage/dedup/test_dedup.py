@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from mqstore.storage._kernel import Placement, key_digests
+from mqstore.storage._kernel import EncodedBatch, Placement, key_digests
 from mqstore.storage.codec import properties
 from mqstore.storage.codec.record import Message, Record
 from mqstore.storage.config import StoreConfig
@@ -30,6 +30,12 @@ def _message(store: MessageStore, key: str, body: str | None = None, **props: st
     )
     text = (body if body is not None else f"body of {key}").encode()
     return Message("T", 0, text, encoded, store.host, store.host, 1)
+
+
+def _batch(store: MessageStore, messages: list[Message], keys: list[str]) -> EncodedBatch:
+    batch = store.log.encode(messages)
+    batch.name_all(keys)
+    return batch
 
 
 class Put(NamedTuple):
@@ -86,7 +92,7 @@ def test_many_repeats_are_read_before_the_append_and_others_put_meanwhile(
 
         with monkeypatch.context() as patched:
             patched.setattr(store.log, "record_at", read)
-            originals = store.dedup.originals("T", messages, keys)
+            originals = store.dedup.originals(_batch(store, messages, keys))
             assert len(between) == 8
             placements, repeats = store.append(messages, keys, originals=originals)
             assert len(between) == 8  # nothing was read again
@@ -99,7 +105,7 @@ def test_originals_that_changed_since_they_were_read_are_read_again(tmp_path: Pa
     with open_store(tmp_path) as store:
         assert store.dedup is not None
         messages = [_message(store, key) for key in ("a", "b")]
-        originals = store.dedup.originals("T", messages, ["a", "b"])
+        originals = store.dedup.originals(_batch(store, messages, ["a", "b"]))
         (a,) = _put(store, "a").placements
         put = store.append(messages, ["a", "b"], originals=originals)
         assert put == ([a, put[0][1]], frozenset({0}))

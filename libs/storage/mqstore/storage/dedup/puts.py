@@ -40,9 +40,6 @@ Keys = Sequence[str | None]
 """The client's unique keys, one for each message of one topic; a message with None or "" is never a
 duplicate."""
 
-Append = Callable[[Sequence[Message], bool], list[Placement]]
-"""Appends messages, as a batch or not (``MessageStore.append``)."""
-
 
 class DeduplicatedPuts:
     """Deduplicates puts. Any thread may put; one at a time does.
@@ -59,7 +56,6 @@ class DeduplicatedPuts:
         log: CommitLog,
         queues: ConsumeQueues,
         dispatcher: Dispatcher,
-        append: Append,
         put: Callable[[EncodedBatch], list[Placement]],
         levels: DelayLevels,
     ) -> None:
@@ -67,7 +63,6 @@ class DeduplicatedPuts:
         self.repeats = 0
         """Number of duplicates that were not stored."""
         self._log = log
-        self._append = append
         self._put = put
         self._levels = levels
         self._queues = queues
@@ -108,55 +103,41 @@ class DeduplicatedPuts:
 
     def append(
         self,
-        messages: Sequence[Message],
-        keys: Keys,
+        batch: EncodedBatch,
         *,
-        as_batch: bool,
         originals: Originals | None = None,
         reads_max: int | None = None,
     ) -> Put:
-        """Append those messages whose unique key is not known.
+        """Append those messages whose unique key (``EncodedBatch.given``) is not known.
 
         ``originals`` were read before; they are read again if keys were added since. Raises
         UniqueKeyTaken (nothing is stored) for a key of another message, OriginalsUnread when more
         than ``reads_max`` messages must be read, and the errors of the append.
         """
-        topic = messages[0].topic if messages else ""
+        keys, digests = _keys_of(batch)
         with self.lock:
-            digests = key_digests(topic, keys)
             known = self._known().find(digests)
             if known is None and (len(keys) == 1 or _all_differ(keys)):
-                placements, repeats = self._append(messages, as_batch), NO_REPEATS
+                placements, repeats = self._put(batch), NO_REPEATS
             else:
                 if originals is not None and originals.known == known:
                     placed = originals.placements
                 else:
                     refuse_reads(sum(offset >= 0 for offset in known or ()), reads_max)
-                    placed = self._originals(topic, messages, keys, known)
-                placements, repeats = self._append_the_others(messages, keys, placed, as_batch)
+                    placed = self._originals(batch, known)
+                placements, repeats = self._append_the_others(batch, placed)
                 self.repeats += len(repeats)
             self._known().add(digests, placements)
             return placements, repeats
 
-    def originals(self, topic: str, messages: Sequence[Message], keys: Keys) -> Originals:
+    def originals(self, batch: EncodedBatch) -> Originals:
         """Read the stored messages with these keys for ``append``, while other threads may put.
 
         Raises UniqueKeyTaken.
         """
         with self.lock:
-            known = self._known().find(key_digests(topic, keys)) or []
-        return Originals(known, self._originals(topic, messages, keys, known or None))
-
-    def append_encoded(self, batch: EncodedBatch) -> list[Placement] | None:
-        """Append an encoded batch; None, with nothing stored, when ``append`` must handle it: a key
-        is known or given twice."""
-        keys = batch.keys
-        with self.lock:
-            if self._known().find(batch.digests) is not None or not _all_differ(keys):
-                return None
-            placements = self._put(batch)
-            self._known().add(batch.digests, placements)
-            return placements
+            known = self._known().find(_keys_of(batch)[1]) or []
+        return Originals(known, self._originals(batch, known or None))
 
     def remember(self, topic: str, keys: Keys, placements: list[Placement]) -> None:
         """Note messages that were put under generated keys: their client got the keys, and may send
@@ -179,14 +160,10 @@ class DeduplicatedPuts:
                 for key, offset in zip(keys, known, strict=False)
             )
 
-    def _originals(
-        self,
-        topic: str,
-        messages: Sequence[Message],
-        keys: Keys,
-        known: list[int] | None,
-    ) -> dict[str, Placement]:
+    def _originals(self, batch: EncodedBatch, known: list[int] | None) -> dict[str, Placement]:
         """The placements of stored messages, by key. Raises UniqueKeyTaken."""
+        topic, messages = batch.topic, batch.messages()
+        keys, _ = _keys_of(batch)
         first_of: dict[str, Message] = {}
         found: dict[str, Placement] = {}
         for number, (message, key) in enumerate(zip(messages, keys, strict=True)):
@@ -204,22 +181,16 @@ class DeduplicatedPuts:
                     found[key] = _placement(original, self._levels)
         return found
 
-    def _append_the_others(
-        self,
-        messages: Sequence[Message],
-        keys: Keys,
-        placed: dict[str, Placement],
-        as_batch: bool,
-    ) -> Put:
+    def _append_the_others(self, batch: EncodedBatch, placed: dict[str, Placement]) -> Put:
+        keys, _ = _keys_of(batch)
         missing: list[int] = []
         taken = set(placed)
         for number, key in enumerate(keys):
             if key not in taken:
                 missing.append(number)
                 taken |= {key} if key else set()
-        absent = [messages[number] for number in missing]
         try:
-            appended = self._append(absent, as_batch) if absent else []
+            appended = self._put(batch.only(missing)) if missing else []
         except PutRefused as refused:
             if refused.index is not None:
                 refused.index = missing[refused.index]
@@ -275,6 +246,13 @@ def _placement(found: Record, levels: DelayLevels) -> Placement:
         found.store_host,
     )
     return placement_in(found.topic, place, found.properties or {}, levels)
+
+
+def _keys_of(batch: EncodedBatch) -> tuple[Keys, bytes]:
+    """The client's keys of a batch that has some, and their digests."""
+    keys, digests = batch.given, batch.digests
+    assert keys is not None, "a batch without keys has no duplicates"
+    return keys, digests or bytes(8 * len(keys))
 
 
 def _all_differ(keys: Keys) -> bool:

@@ -1,10 +1,6 @@
 # Batches as their producers encoded them ---------------------------------------------------------
 # Per message: total size 4, magic 4, body CRC 4, flag 4, body length 4, body, properties length 2,
-# properties. Other batches are left to codec/batch.py, which names the defect.
-
-
-cdef enum:
-    BATCH_MAX = 1 << 20  # longer ones would keep the GIL for too long
+# properties. The defect of another batch is named by codec/batch.py.
 
 
 cdef inline int64_t read_item(const uint8_t *p, int64_t left, Parts *m) noexcept nogil:
@@ -99,55 +95,3 @@ cdef class NameRules:
                     return False
             p = stop + 1
         return True
-
-
-cdef EncodedBatch read_batch(
-    Message message, bytes data, int64_t body_max, bint index_tags, NameRules rules
-):
-    """A batch in RocketMQ's encoding, whose other fields ``message`` has; None where it is not
-    plain."""
-    cdef int64_t size = PyBytes_GET_SIZE(data)
-    cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(data)
-    cdef EncodedBatch batch = EncodedBatch.__new__(EncodedBatch)
-    cdef Records *r = &batch.records
-    cdef Parts shared
-    cdef Parts *m
-    cdef Facts facts
-    cdef Hashes hashes
-    cdef tuple kept = read_parts(message, &shared)
-    cdef Py_ssize_t count, i
-    count = count_items(p, size) if size <= min(body_max, <int64_t> BATCH_MAX) else 0
-    if count == 0 or shared.sys_flag & <int32_t> TRANSACTION:
-        return None
-    batch.message, batch.data = message, data
-    batch.begin(count, 1)
-    batch.kept.append(kept)
-    batch.add_place((kept[0], shared.queue_id))
-    for i in range(count):
-        m = &r.items[i].parts
-        m[0] = shared
-        p += read_item(p, size, m)
-        if not is_ordinary(m, body_max) or m.body.length >= RELEASE_GIL_FROM:
-            return None
-        if not read_record_facts(m, index_tags, &facts, &hashes) or not is_ascii(facts.uniq_key):
-            return None
-        if rules is not None and not rules.allow_all(m.properties):
-            return None
-        batch.reserve(hashes.count)
-        add_record(r, 0, 1, &facts, True, &hashes)
-    batch.digests = digests_of(r)
-    return batch
-
-
-cdef bytes digests_of(const Records *r):
-    """As ``key_digests`` of the keys of records of one topic."""
-    cdef bytes packed = PyBytes_FromStringAndSize(NULL, 8 * r.count)
-    cdef char *at = PyBytes_AS_STRING(packed)
-    cdef uint64_t of_topic = topic_digest(r.items[0].parts.topic), digest
-    cdef Py_ssize_t i
-    for i in range(r.count):
-        digest = digest_of(of_topic, r.items[i].uniq_key)
-        if r.items[i].uniq_key.length == 0:
-            digest = 0
-        memcpy(at + 8 * i, &digest, 8)
-    return packed

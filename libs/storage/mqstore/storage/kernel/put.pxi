@@ -10,6 +10,7 @@ cdef enum:
     NEEDS_DISPATCH = 5
     NEEDS_CHECK = 6
     NEEDS_DELAY = 7
+    KEY_KNOWN = 8
 
     SLOTS_AHEAD = 16  # slots of the index that are fetched before they are needed
 
@@ -22,6 +23,7 @@ class Reason(IntEnum):
     NEEDS_DISPATCH = 5
     NEEDS_CHECK = 6
     NEEDS_DELAY = 7
+    KEY_KNOWN = 8
 
 
 cdef tuple REASONS = (None, *Reason)
@@ -244,18 +246,11 @@ cdef class LogEnd:
                 raise
         return REASONS[NEEDS_CHECK]
 
-    def read_batch(self, Message message not None, bytes data not None, NameRules rules=None):
-        try:
-            return read_batch(message, data, self.body_max, self.index_tags(), rules)
-        except (OverflowError, TypeError, ValueError):
-            return None
-
     def put(self, EncodedBatch batch not None, bint locked=False):
         cdef int reason = self.put_records(&batch.records, locked)
         if reason != PLACED:
             return REASONS[reason]
-        host = None if batch.message is None else (<tuple> batch.kept[0])[4]
-        return placements_of(&batch.records, batch.kept, host)
+        return batch.placements
 
     cdef inline bint index_tags(self):
         return self.dispatch is not None and self.dispatch.index_tags

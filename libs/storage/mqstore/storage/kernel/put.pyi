@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 
-from mqstore.storage.kernel.batch import NameRules
 from mqstore.storage.kernel.dispatch import IndexWindow, QueueWindow
 from mqstore.storage.kernel.records import EncodedBatch
 from mqstore.storage.kernel.write import Message, Placement
@@ -28,6 +27,8 @@ class Reason(IntEnum):
     """A check of messages that may have to be refused, and their record versions."""
     NEEDS_DELAY = 7
     """A delay."""
+    KEY_KNOWN = 8
+    """A look at the messages that were put under the same unique keys, or at the table of keys."""
 
 class SystemClock:
     """``seams.Clock`` of production. Thread-safe."""
@@ -131,17 +132,6 @@ class LogEnd:
         every message surely can be stored, as a V1 record; and with ``as_batch``, where the
         messages violate RocketMQ's rules of a batch. With ``versions``, raises ValueError,
         TypeError or OverflowError for a message that no record can hold.
-        """
-    def read_batch(
-        self, message: Message, data: bytes, rules: NameRules | None = None
-    ) -> EncodedBatch | None:
-        """Decode a batch in RocketMQ's encoding for ``put``; ``message`` gives the fields that it
-        does not hold.
-
-        None for a batch that is not plain: over 1 MiB or ``body_max``; parts that do not add up; a
-        message that may have to be refused, of any transaction type, with DELAY (any value),
-        further queues, a body of 64 KiB or a unique key that is not ASCII; properties that violate
-        ``rules``.
         """
     def put(self, batch: EncodedBatch, locked: bool = False) -> list[Placement] | Reason:
         """Append records, dispatch them and publish both, in one call; nothing is changed where a

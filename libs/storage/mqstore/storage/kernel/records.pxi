@@ -112,55 +112,141 @@ cdef list placements_of(const Records *r, list kept, object host):
         placed.append(
             placement_of(
                 offset, item.size, item.parts.queue_id, item.queue_offset, r.time,
-                (<tuple> kept[i])[4] if host is None else host,
+                (<tuple> kept[i if len(kept) > 1 else 0])[4] if host is None else host,
             )
         )
         offset += item.size
     return placed
 
 
+cdef str java_text(Text text):
+    """A text of properties, as Java decodes it."""
+    found = decoded(text)
+    if found is None:
+        from mqstore.storage.codec.java_text import decode_utf8  # which imports the kernel
+
+        found = decode_utf8(copy(text.at, text.length))
+    return found
+
+
 @cython.final
-@cython.no_gc  # texts, numbers and hosts: nothing that leads back here
+@cython.no_gc  # texts, numbers, hosts and messages of requests: nothing that leads back here
 cdef class EncodedBatch:
-    cdef readonly Message message
-    cdef readonly bytes data, digests
+    cdef readonly bytes digests
+    cdef readonly list ordering
+    cdef readonly bint has_delay
+    cdef bint has_keys, has_plain_keys, has_further_queues, is_batch, index_tags
     cdef Records records
-    cdef list kept  # what the texts lie in: a tuple for each message, or for all
+    cdef list kept  # topic, properties, body, hosts: a tuple for each message, or for all
+    cdef list held  # what the texts lie in besides
+    cdef list given_keys
     cdef list queues
-    cdef Py_ssize_t hash_room
+    cdef dict places  # their numbers
+    cdef Py_ssize_t room, hash_room
+    cdef uint8_t *made  # properties
+    cdef int64_t made_size, made_room
 
     def __dealloc__(self):
         free(self.records.items)
         free(self.records.places)
         free(self.records.hashes)
+        free(self.made)
 
     def __len__(self):
         return self.records.count
+
+    @property
+    def topic(self):
+        return (<tuple> self.kept[0])[0]
 
     @property
     def size(self):
         return self.records.size
 
     @property
+    def end(self):
+        return self.records.offset + self.records.size
+
+    @property
+    def placements(self):
+        return placements_of(&self.records, self.kept, None)
+
+    @property
+    def is_changed(self):
+        if self.is_batch:
+            return False
+        return self.has_delay or (self.has_further_queues and self.records.count == 1)
+
+    @property
     def keys(self):
-        cdef list found = []
-        cdef Py_ssize_t i
-        for i in range(self.records.count):
-            found.append(decoded(self.records.items[i].uniq_key))
-        return found
+        return [java_text(self.records.items[i].uniq_key) for i in range(self.records.count)]
+
+    @property
+    def given(self):
+        if self.given_keys is None and self.has_keys:
+            self.given_keys = [key or None for key in self.keys]
+        return self.given_keys
 
     @property
     def counts(self):
-        cdef dict found = {}
+        return {queue: self.records.places[i].count for i, queue in enumerate(self.queues)}
+
+    def messages(self):
+        cdef list found = []
+        cdef const Parts *m
+        cdef tuple kept
         cdef Py_ssize_t i
-        for i in range(self.records.place_count):
-            found[self.queues[i]] = self.records.places[i].count
+        for i in range(self.records.count):
+            m = &self.records.items[i].parts
+            kept = self.kept[i if len(self.kept) > 1 else 0]
+            found.append(
+                Message(
+                    kept[0], m.queue_id, copy(m.body.at, m.body.length),
+                    copy(m.properties.at, m.properties.length), kept[3], kept[4], m.born_time,
+                    m.flag, m.sys_flag, m.reconsume_times, m.prepared,
+                )
+            )
         return found
+
+    def only(self, list numbers not None):
+        cdef EncodedBatch part = EncodedBatch.__new__(EncodedBatch)
+        cdef const Item *item
+        cdef Py_ssize_t number
+        cdef int32_t place
+        part.begin(len(numbers), len(numbers))
+        part.held.append(self)
+        part.is_batch, part.has_plain_keys = self.is_batch, self.has_plain_keys
+        for number in numbers:
+            item = &self.records.items[number]
+            part.kept.append(self.kept[number if len(self.kept) > 1 else 0])
+            place = -1
+            if item.place >= 0:
+                place = part.place_of(self.queues[item.place][0], item.parts.queue_id)
+            part.records.items[part.records.count].parts = item.parts
+            part.add(place, item.version, self.index_tags)
+        if self.ordering is not None:
+            part.ordering = [self.ordering[number] for number in numbers]
+        if self.given is not None:
+            part.name_all([self.given[number] for number in numbers])
+        return part
+
+    def name_all(self, keys not None):
+        self.given_keys = list(keys)
+        self.has_keys = any(self.given_keys)
+        self.read_digests()
+
+    cdef int name(self, Py_ssize_t number, str key) except -1:
+        """Note the unique key that the client gave a message."""
+        if self.given_keys is None:
+            self.given_keys = [None] * self.room
+        self.given_keys[number], self.has_keys = key, True
+        return 0
 
     cdef int begin(self, Py_ssize_t count, Py_ssize_t queues) except -1:
         """Make room for so many records, of at most so many queues."""
         begin_records(&self.records, NULL, NULL, NULL)
-        self.kept, self.queues, self.hash_room = [], [], 0
+        self.kept, self.held, self.queues, self.places = [], [], [], {}
+        self.hash_room, self.room = 0, count
         self.records.items = <Item *> malloc(count * sizeof(Item))
         self.records.places = <PutQueue *> malloc(queues * sizeof(PutQueue))
         if self.records.items == NULL or self.records.places == NULL:
@@ -179,29 +265,99 @@ cdef class EncodedBatch:
             r.hashes, self.hash_room = <uint32_t *> grown, room
         return 0
 
-    cdef int32_t add_place(self, tuple queue) except -1:
-        self.queues.append(queue)
-        begin_place(&self.records.places[self.records.place_count], queue)
-        self.records.place_count += 1
-        return <int32_t> self.records.place_count - 1
+    cdef uint8_t *room_for(self, int64_t more) except NULL:
+        """Where properties of at most so many bytes are written."""
+        cdef void *grown
+        if self.made_size + more > self.made_room:
+            grown = realloc(self.made, 2 * self.made_room + more)
+            if grown == NULL:
+                raise MemoryError("no memory for properties")
+            self.made, self.made_room = <uint8_t *> grown, 2 * self.made_room + more
+        return self.made + self.made_size
+
+    cdef int put_key(self, Parts *m, Text key) except -1:
+        """Give a message this unique key; ``m.properties`` are read once all are made."""
+        cdef int64_t size = UNIQ_NAME.length + 1 + <int64_t> key.length
+        cdef uint8_t *start = self.room_for(size + 1 + m.properties.length)
+        cdef uint8_t *p = put_property(start, UNIQ_NAME, key)
+        p = put_text(p, m.properties) if m.properties.length else p - 1
+        m.properties.at, m.properties.length = NULL, <uint32_t> (p - start)
+        self.made_size += p - start
+        return 0
+
+    cdef int32_t place_of(self, str topic, int32_t queue_id) except -1:
+        """The number of a queue's place, which is added where it is new."""
+        cdef tuple queue = (topic, queue_id)
+        found = self.places.get(queue)
+        if found is None:
+            found = self.places[queue] = self.records.place_count
+            self.queues.append(queue)
+            begin_place(&self.records.places[self.records.place_count], queue)
+            self.records.place_count += 1
+        return found
+
+    cdef int add(self, int32_t place, int version, bint index_tags) except -1:
+        """Add the record behind the last one, whose parts are set."""
+        cdef Facts facts
+        cdef Hashes hashes
+        cdef bint is_plain = read_record_facts(
+            &self.records.items[self.records.count].parts, index_tags, &facts, &hashes
+        )
+        self.index_tags = index_tags
+        self.has_delay = self.has_delay or facts.delay
+        self.has_further_queues = self.has_further_queues or facts.multi_dispatch
+        self.reserve(hashes.count)
+        add_record(&self.records, place, version, &facts, is_plain, &hashes)
+        return 0
+
+    cdef int store_as(self, list versions) except -1:
+        """Store the records in these versions, for which they were checked."""
+        cdef Item *item
+        cdef Py_ssize_t i
+        self.records.size = 0
+        for i in range(self.records.count):
+            item = &self.records.items[i]
+            item.version = versions[i]
+            item.size = size_of_parts(&item.parts, item.version)
+            self.records.size += item.size
+        return 0
+
+    cdef int read_digests(self) except -1:
+        """As ``key_digests`` of the given keys, where there are any."""
+        cdef const Records *r = &self.records
+        cdef uint64_t of_topic, digest
+        cdef Py_ssize_t i
+        cdef Text key
+        cdef char *at
+        if self.given_keys is None:
+            for i in range(r.count):
+                self.has_keys = self.has_keys or r.items[i].uniq_key.length > 0
+        if not self.has_keys:
+            return 0
+        of_topic = topic_digest(r.items[0].parts.topic)
+        self.digests = PyBytes_FromStringAndSize(NULL, 8 * r.count)
+        at = PyBytes_AS_STRING(self.digests)
+        for i in range(r.count):
+            key = r.items[i].uniq_key
+            if self.given_keys is not None:
+                key = utf8_of(self.given_keys[i] or "")
+            digest = digest_of(of_topic, key) if key.length else 0
+            memcpy(at + 8 * i, &digest, 8)
+        return 0
 
     cdef bint take(
         self, list messages, list versions, bint as_batch, int64_t body_max, bint index_tags
     ) except -1:
         """Encode messages; without ``versions``, False where one may have to be refused."""
         cdef Records *r = &self.records
-        cdef Facts facts
-        cdef Hashes hashes
         cdef Parts *m
         cdef Py_ssize_t count = len(messages), i
         cdef int64_t left = body_max
-        cdef int32_t place = -1
-        cdef dict places = {}
+        cdef int32_t place = -1, queue_id = -1
         cdef tuple kept
         cdef str topic = None
-        cdef int32_t queue_id = -1
         cdef int version = 1
-        cdef bint is_plain
+        self.is_batch = as_batch
         self.begin(max(count, 1), max(count, 1))
         for i in range(count):
             m = &r.items[i].parts
@@ -215,18 +371,12 @@ cdef class EncodedBatch:
                 return False
             if is_numbered(m) and (m.queue_id != queue_id or kept[0] is not topic):
                 topic, queue_id = kept[0], m.queue_id
-                found = places.get((topic, queue_id))
-                if found is None:
-                    found = self.add_place((topic, queue_id))
-                    places[self.queues[found]] = found
-                place = found
+                place = self.place_of(topic, queue_id)
             if as_batch:
                 if r.place_count > 1:
                     return False
                 left -= BATCH_ITEM + m.body.length + m.properties.length
                 if left < 0 or m.sys_flag & <int32_t> TRANSACTION:
                     return False
-            is_plain = read_record_facts(m, index_tags, &facts, &hashes)
-            self.reserve(hashes.count)
-            add_record(r, place, version, &facts, is_plain, &hashes)
+            self.add(place, version, index_tags)
         return count > 0

@@ -4,7 +4,6 @@
 cdef enum:
     RUN_MAX = 2  # records of one call
     BEGIN_PROPERTIES_MAX = 30 << 10  # bytes that a client gives; the copies of checks have more
-    GROUP_MAX = 120
     BEGIN_KEY_MAX = 255
     WHY_MAX = 1000
     HALF_NAMES_MAX = 64  # properties of a half message, each of which is compared with those before
@@ -54,63 +53,36 @@ cdef inline bint plain_text_of(object value, Text *text) except -1:
     return is_printable(text[0])
 
 
-cdef bint is_group_name(const JsonText *text) noexcept nogil:
-    """As ``topic_names.check_group``."""
-    cdef uint32_t i
-    cdef uint8_t c
-    if not 0 < text.raw.length <= GROUP_MAX:
-        return False
-    for i in range(text.raw.length):
-        c = text.raw.at[i]
-        if not (
-            c"a" <= c <= c"z" or c"A" <= c <= c"Z" or c"0" <= c <= c"9"
-            or c == c"_" or c == c"-" or c == c"%" or c == c"|"
-        ):
-            return False
-    return True
-
-
-cdef bint scan_begin(
-    Scan *s, JsonText *group, JsonText *topic, JsonMessage *m, NameRules rules
-) noexcept nogil:
-    """A whole request of one message; False for any other field."""
-    cdef JsonText name
-    cdef bint has_message = False
-    cdef int more = 1
-    group.given = topic.given = False
-    if not take(s, c"{"):
-        return False
-    while more == 1:
-        if not scan_text(s, &name) or not take(s, c":"):
-            return False
-        if is_name(name.raw, "messages", 8) and not has_message:
-            has_message = take(s, c"[") and scan_message(s, m, rules) and take(s, c"]")
-            if not has_message:
-                return False
-        elif is_name(name.raw, "topic", 5) and not topic.given:
-            if not scan_text(s, topic) or not is_plain_text(topic):
-                return False
-        elif is_name(name.raw, "producerGroup", 13) and not group.given:
-            if not scan_text(s, group) or not is_group_name(group):
-                return False
+cdef bint is_utf8(const uint8_t *p, const uint8_t *end) noexcept nogil:
+    """As RFC 3629: no overlong form, no surrogate, nothing above U+10FFFF."""
+    cdef int more
+    cdef uint8_t low, high
+    while p < end:
+        if p[0] < 0x80:
+            p += 1
+            continue
+        low, high = 0x80, 0xBF
+        if 0xC2 <= p[0] <= 0xDF:
+            more = 1
+        elif 0xE0 <= p[0] <= 0xEF:
+            more = 2
+            low = 0xA0 if p[0] == 0xE0 else 0x80
+            high = 0x9F if p[0] == 0xED else 0xBF
+        elif 0xF0 <= p[0] <= 0xF4:
+            more = 3
+            low = 0x90 if p[0] == 0xF0 else 0x80
+            high = 0x8F if p[0] == 0xF4 else 0xBF
         else:
             return False
-        more = next_item(s, c"}")
-    if more != 0 or not has_message or not topic.given or not group.given:
-        return False
-    return skip_space(s) == 0 and s.p == s.end
-
-
-cdef bint is_plain_half(const JsonMessage *m) noexcept nogil:
-    """Whether a message has no field that a begin lacks, and a key that may be part of a path."""
-    if m.fields & (FIELD_DELAY | FIELD_CRC32C | FIELD_ORDERING_KEY):
-        return False
-    if not m.uniq_key.given:
-        return True
-    return (
-        m.uniq_key.raw.length <= BEGIN_KEY_MAX
-        and memchr(m.uniq_key.raw.at, c"/", m.uniq_key.raw.length) == NULL
-    )
+        if end - p <= more or not low <= p[1] <= high:
+            return False
+        p += 2
+        more -= 1
+        while more:
+            if p[0] & 0xC0 != 0x80:
+                return False
+            p, more = p + 1, more - 1
+    return True
 
 
 @cython.final
@@ -118,7 +90,8 @@ cdef class BeginRequest:
     cdef readonly str group, topic, key
     cdef readonly bint has_key
     cdef readonly int64_t queue_id, born_ms  # queue_id -1: not given
-    cdef uint8_t *base  # the message in RocketMQ's batch encoding
+    cdef uint8_t *base  # the properties
+    cdef object held  # what the body lies in
     cdef Parts message
 
     def __dealloc__(self):
@@ -136,51 +109,55 @@ cdef class BeginRequest:
     def flag(self):
         return self.message.flag
 
-    cdef bint fill(self, const JsonMessage *m, Text key, int64_t text_size) except -1:
-        """Encode a message whose JSON text has so many bytes; False for one that is not plain."""
-        cdef int64_t size
-        self.base = <uint8_t *> malloc(text_size + ITEM_ROOM)
-        if self.base == NULL:
-            raise MemoryError("no memory for a half message")
-        size = put_json_item(self.base, m, key, True)
-        if size == 0 or read_item(self.base, size, &self.message) != size:
-            return False
-        return self.message.body.length > 0 and self.message.properties.length <= BEGIN_PROPERTIES_MAX
-
 
 @cython.final
-cdef class BeginReader:
-    cdef NameRules rules
+cdef class BeginReader(PropertyWriter):
     cdef GeneratedKeys keys
 
     def __cinit__(self, NameRules rules not None, GeneratedKeys keys not None):
-        self.rules, self.keys = rules, keys
+        self.rules, self.keys, self.trailing = rules, keys, True
 
-    def read(self, bytes text not None, int64_t now_ms):
-        cdef BeginRequest begin
-        cdef JsonText group, topic
-        cdef JsonMessage m
-        cdef Text key
-        cdef uint8_t made[MADE_KEY_SIZE]
-        cdef Scan s
-        cdef int64_t size = PyBytes_GET_SIZE(text)
-        s.p = <const uint8_t *> PyBytes_AS_STRING(text)
-        s.end = s.p + size
-        if size > JSON_MAX or not scan_begin(&s, &group, &topic, &m, self.rules):
-            return None
-        if not is_plain_half(&m):
-            return None
-        key = m.uniq_key.raw
-        if not m.uniq_key.given:
-            if not self.keys.write(made, now_ms):
+    def read(self, str group not None, str topic not None, message not None, int64_t now_ms):
+        cdef BeginRequest begin = BeginRequest.__new__(BeginRequest)
+        cdef Parts *m = &begin.message
+        cdef uint8_t generated[MADE_KEY_SIZE]
+        cdef Made made
+        cdef object key = message.uniq_key, body = message.body, encoded = message.body_base64
+        made.size, made.is_sure, made.ordering_key.length, made.delay.length = 0, True, 0, 0
+        begin.group, begin.topic, begin.born_ms = group, topic, now_ms
+        begin.queue_id = -1 if message.queue_id is None else message.queue_id
+        if key is not None:
+            made.uniq_key, begin.has_key = utf8_of(key), True
+            if not is_plain_key(made.uniq_key) or made.uniq_key.length > BEGIN_KEY_MAX:
                 return None
-            key.at, key.length = made, MADE_KEY_SIZE
-        begin = BeginRequest.__new__(BeginRequest)
-        if not begin.fill(&m, key, size):
+            if memchr(made.uniq_key.at, c"/", made.uniq_key.length) != NULL:
+                return None  # it would be part of a path
+        elif self.keys.write(generated, now_ms):
+            made.uniq_key.at, made.uniq_key.length = generated, MADE_KEY_SIZE
+        else:
             return None
-        begin.group, begin.topic, begin.key = decoded(group.raw), decoded(topic.raw), decoded(key)
-        begin.has_key, begin.queue_id, begin.born_ms = m.uniq_key.given, m.queue_id, now_ms
-        return begin
+        begin.key = java_text(made.uniq_key) if key is None else key
+        if encoded is not None:
+            if body is not None:
+                return None
+            try:
+                body = a2b_base64(encoded, strict_mode=True)
+            except ValueError:
+                return None
+        if not body:
+            return None
+        begin.held = body
+        m.body = text_of(body) if isinstance(body, bytes) else utf8_of(body)
+        m.flag = message.flag
+        self.measure(message, &made)
+        if not made.is_sure:
+            return None
+        begin.base = <uint8_t *> malloc(made.size)
+        if begin.base == NULL:
+            raise MemoryError("no memory for a half message")
+        m.properties.at = begin.base
+        m.properties.length = <uint32_t> (self.write(begin.base, message, &made) - begin.base)
+        return begin if m.properties.length <= BEGIN_PROPERTIES_MAX else None
 
 
 cdef int64_t put_committed_properties(

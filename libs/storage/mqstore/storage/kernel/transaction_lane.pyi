@@ -1,15 +1,15 @@
 """Begins and decisions of transactions of one message, each stored in one call."""
 
-from typing import Literal, final
+from typing import Any, Literal, final
 
 from mqstore.storage.kernel.batch import NameRules
-from mqstore.storage.kernel.json_batch import GeneratedKeys
 from mqstore.storage.kernel.put import LogEnd
+from mqstore.storage.kernel.sends import GeneratedKeys, PropertyWriter
 from mqstore.storage.kernel.write import Placement
 
 @final
 class BeginRequest:
-    """A begin of one message, read from JSON. Its message is encoded."""
+    """A begin of one message, which is encoded."""
 
     @property
     def group(self) -> str:
@@ -40,16 +40,15 @@ class BeginRequest:
         """The message's flag."""
 
 @final
-class BeginReader:
-    """Reads plain begins. Any thread."""
+class BeginReader(PropertyWriter):
+    """Encodes begins of one message. Any thread."""
 
     def __init__(self, rules: NameRules, keys: GeneratedKeys) -> None:
         """``rules`` are those of user properties."""
-    def read(self, text: bytes, now_ms: int) -> BeginRequest | None:
-        """Read a request (``TransactionSpec`` of mqstore.wire.transactions).
+    def read(self, group: str, topic: str, message: Any, now_ms: int) -> BeginRequest | None:
+        """Encode a message (``NewHalf`` of mqstore.wire.transactions).
 
-        None for one that is not plain: it has an error, several messages, a value that is not
-        needed often, or more than 256 KiB.
+        None for one that may have to be refused, and where another month has begun.
         """
 
 @final

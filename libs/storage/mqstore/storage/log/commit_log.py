@@ -48,6 +48,7 @@ from mqstore.storage.log.next_segment import NextSegment, SegmentSource, segment
 from mqstore.storage.log.put_checks import (
     PutLimits,
     check_batch,
+    check_batch_size,
     check_messages,
     check_size,
 )
@@ -251,6 +252,8 @@ class CommitLog:
         batch = self.end.encode(messages, as_batch)
         if isinstance(batch, EncodedBatch):
             return batch
+        if not messages:
+            raise MessageInvalid("batch is empty; send one message or more")
         if as_batch:
             check_batch(messages, self._limits)
         try:
@@ -259,6 +262,13 @@ class CommitLog:
             raise MessageInvalid(f"a field cannot be stored: {error}; correct it") from error
         assert isinstance(batch, EncodedBatch), "there is a message, and all are checked"
         return batch
+
+    def check(self, messages: Sequence[Message]) -> list[int]:
+        """Check the sizes of the messages of a request and return their record versions. Raises
+        PutRefused."""
+        if len(messages) > 1:
+            check_batch_size(messages, self._limits.body_size_max)
+        return check_messages(messages, self._limits)
 
     def put(self, batch: EncodedBatch) -> list[Placement]:
         """Append records: contiguous, in one segment, all or none.

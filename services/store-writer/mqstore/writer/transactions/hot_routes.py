@@ -108,10 +108,10 @@ class HotRoutes:
         def begin(body: bytes, _: Mapping[str, str]) -> http.HotResult:
             if not is_json:
                 return None
-            if key is None and (begun := self._plain.begin(body, host)) is not None:
-                return begun
             bodies.check_values(body, VALUES_MAX)
             spec = bodies.decode(_SPEC, body)
+            if key is None and (begun := self._plain.begin(spec, host)) is not None:
+                return begun
             _provide_keys(spec, key)
             if not self._service.key_routing.are_own(self._parts(spec)):
                 return None

@@ -9,8 +9,10 @@ import time
 
 import msgspec
 
+from mqstore.service.transaction_structs import TransactionSpec
 from mqstore.storage.formats import Host
 from mqstore.storage.puts import QueueTurns, UniqueKeys
+from mqstore.storage.topic_names import check_group
 from mqstore.storage.transactions import Verdict, begin_reader
 from mqstore.writer.service import WriterService
 from mqstore.writer.synced_reply import SyncedReply
@@ -27,13 +29,23 @@ class PlainTransactions:
         self._reader = begin_reader(keys)
         self._turns = turns
 
-    def begin(self, body: bytes, client: Host) -> bytes | SyncedReply | None:
+    def begin(self, spec: TransactionSpec, client: Host) -> bytes | SyncedReply | None:
         """Begin a transaction of one message to a known topic. Raises Problem."""
         service = self._service
         service.require_transactions()
-        request = self._reader.read(body, time.time_ns() // 1_000_000)
-        topic = None if request is None else service.topics.get(request.topic)
-        if request is None or topic is None or service.transactions.turns.is_ending:
+        topic = service.topics.get(spec.topic)
+        if topic is None or service.transactions.turns.is_ending:
+            return None
+        if (
+            len(spec.messages) > 1
+            or spec.shard is not None
+            or spec.check_immunity_seconds is not None
+        ):
+            return None
+        check_group(spec.producer_group)
+        now_ms = time.time_ns() // 1_000_000
+        request = self._reader.read(spec.producer_group, spec.topic, spec.messages[0], now_ms)
+        if request is None:
             return None
         if request.has_key and not self._is_own(request.key):
             return None
