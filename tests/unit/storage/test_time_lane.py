@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.storage._kernel import PulledQueue, Segment, TimeLane
+from mqstore.storage._kernel import PulledQueue, Segment, TimeLane, first_at
 from tests.unit.storage.log_windows import entries_of
 from tests.unit.storage.record_examples import TIME
 from tests.unit.storage.test_pull_lane import ENDING, FIELDS, START, MemoryQueue, Store, fields_of
@@ -82,7 +82,7 @@ def test_more_bytes_than_allowed_are_left_to_the_general_way() -> None:
     times = Times(40, covered=True, body=5_000)
     times.aim(0)
     assert times.offset(TIME + 1, max_bytes=1 << 16) is None
-    assert times.window.first_at(times.searched, TIME + 1, 0, 40) == 1
+    assert first_at(times.window, times.searched, TIME + 1, 0, 40) == 1
     assert times.offset(TIME + 1, max_bytes=0) == 1, "blocks that were compared are not read again"
 
 
@@ -96,4 +96,4 @@ def test_an_offset_is_the_one_that_the_window_finds_whatever_changed(
         at = draw.draw(st.integers(0, len(changed) - 1))
         changed[at] ^= 1 << draw.draw(st.integers(0, 7))
     found = times.offset(TIME + 1_000 * number)
-    assert found in (None, times.window.first_at(times.searched, TIME + 1_000 * number, 0, 20))
+    assert found in (None, first_at(times.window, times.searched, TIME + 1_000 * number, 0, 20))

@@ -208,6 +208,9 @@ from mqstore.storage.kernel.sends import (
 from mqstore.storage.kernel.sends import (
     Sends as Sends,
 )
+from mqstore.storage.kernel.time_search import (
+    first_at as first_at,
+)
 from mqstore.storage.kernel.transaction_lane import (
     BeginReader as BeginReader,
 )

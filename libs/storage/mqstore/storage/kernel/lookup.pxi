@@ -461,57 +461,6 @@ cdef class LogWindow:
         _, is_full = pulled.take(self, kind, place[0], place[1], queue, count, 0, max_bytes)
         return pulled if is_full and self.is_at(&moment) else None
 
-    def first_at(self, queue, int64_t timestamp_ms, int64_t low, int64_t high):
-        cdef int64_t end = high, middle, stored
-        cdef QueueFile file = QueueFile.__new__(QueueFile)
-        cdef Moment moment
-        if not self.enter(&moment):
-            return None
-        while low < high:
-            middle = (low + high) // 2
-            stored = self.stored_at(queue, file, middle)
-            if stored < 0:
-                return None
-            if stored >= timestamp_ms:
-                high = middle
-            else:
-                low = middle + 1
-        if low < end and self.stored_at(queue, file, low) < 0:
-            return None
-        return low if self.is_at(&moment) else None
-
-    cdef int64_t stored_at(self, queue, QueueFile file, int64_t index) except -2:
-        """When the record of an entry was stored, in ms; -1 where anything is odd about it."""
-        cdef uint8_t head[HEAD_MOST]
-        cdef uint8_t entry[QUEUE_ENTRY_SIZE]
-        cdef Place place
-        cdef Layout r
-        cdef int64_t physical, size, left, number
-        cdef int state
-        cdef Segment segment
-        if not file.first <= index < file.stop:
-            block = queue.block(index)
-            if block is None:
-                return -1
-            file.hold(block[0], index, block[1])
-        memcpy(entry, file.entry(index), QUEUE_ENTRY_SIZE)
-        physical, size = <int64_t> get64(entry), <int32_t> get32(entry + 8)
-        segment = self.place(physical, <int64_t> atomic_load64(self.dispatched_word.at), &place)
-        if segment is None or size > place.available:
-            return -1
-        take_copy(<char *> head, place.at, min(place.available, <int64_t> HEAD_MOST))
-        if parse_head(head, place.available, &r, &left) != DEFECT_NONE or r.total != size:
-            return -1
-        if <int64_t> get64(head + 28) != physical or get64(head + r.body_at - 12) == TOMBSTONE:
-            return -1
-        # Where checksums cover all of it, nothing after its head is fetched from memory.
-        state = segment.judge(place.position, size, &number)
-        if state == CHANGED:
-            return -1
-        if state == OPEN and inspect(place.at, place.available, physical, True, &r) != DEFECT_NONE:
-            return -1
-        return max(<int64_t> -1, <int64_t> get64(head + r.store_time_at))
-
     def find_by_key(
         self, type kind not None, index, str topic not None, str key not None, int64_t from_ms,
         int64_t to_ms, bint uniq_key_only, int64_t below, int64_t limit,

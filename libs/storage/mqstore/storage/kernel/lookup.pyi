@@ -119,12 +119,6 @@ class LogWindow:
         Returns them in as few pieces as possible, the number of records, ``taken`` and whether a
         bound was reached.
         """
-    def first_at(self, queue: _Blocks, timestamp_ms: int, low: int, high: int) -> int | None:
-        """Find the first entry from ``low`` whose record was stored at or after a time, by a binary
-        search over store times.
-
-        ``high`` where there is none. None where any examined entry is not plain.
-        """
     def find_by_key(
         self,
         kind: type[Record],

@@ -200,7 +200,9 @@ cdef class TimeLane:
         if not pulled.enter(&moment):
             return None
         low, high = pulled.low, pulled.high  # another thread may move them meanwhile
-        found = self.search(pulled, queue, timestamp_ms, low, high)
+        found = time_search(pulled.window, queue, pulled.files, self.max_bytes).first_at(
+            timestamp_ms, low, high
+        )
         if found < 0 or not pulled.window.is_at(&moment):
             return None
         out.base, out.used, out.room = NULL, 0, 0
@@ -214,53 +216,3 @@ cdef class TimeLane:
             return json_reply(&out, start, fields, ending)
         finally:
             free(out.base)
-
-    cdef int64_t search(
-        self, PulledQueue pulled, queue, int64_t timestamp_ms, int64_t low, int64_t high
-    ) except -2:
-        """As ``LogWindow.first_at``; -1 also where an examined entry or record is not in memory."""
-        cdef QueueFile spare = QueueFile.__new__(QueueFile)
-        cdef int64_t end = high, middle, stored
-        cdef int64_t left = self.max_bytes
-        cdef double now_s = mq_monotonic()
-        while low < high:
-            middle = (low + high) // 2
-            stored = self.stored_at(pulled, queue, spare, middle, &left, now_s)
-            if stored < 0:
-                return -1
-            if stored >= timestamp_ms:
-                high = middle
-            else:
-                low = middle + 1
-        if low < end and self.stored_at(pulled, queue, spare, low, &left, now_s) < 0:
-            return -1
-        return low
-
-    cdef int64_t stored_at(
-        self, PulledQueue pulled, queue, QueueFile spare, int64_t index, int64_t *left,
-        double now_s,
-    ) except -2:
-        """As ``LogWindow.stored_at``; -1 also where that might wait for the disk."""
-        cdef QueueFile file = holding(pulled.files, index)
-        cdef LogWindow window = pulled.window
-        cdef const uint8_t *entry
-        cdef Place place
-        cdef Segment segment
-        cdef int64_t size
-        if file is None:
-            file = spare
-            if not file.first <= index < file.stop:
-                block = queue.block(index)
-                if block is None:
-                    return -1
-                file.hold(block[0], index, block[1])
-        entry = file.entry(index)
-        if not is_recently_in_memory(entry, QUEUE_ENTRY_SIZE, now_s):
-            return -1
-        size = <int32_t> get32(entry + 8)
-        segment = window.place(<int64_t> get64(entry), window.readable_end(), &place)
-        if segment is None or not 0 < size <= place.available:
-            return -1
-        if not is_at_hand(segment, &place, size, min(size, <int64_t> HEAD_MOST), left, now_s):
-            return -1
-        return window.stored_at(queue, file, index)

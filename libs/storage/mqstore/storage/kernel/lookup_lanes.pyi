@@ -50,7 +50,7 @@ class TimeLane:
     def find(
         self, queue: _Queue, timestamp_ms: int, start: bytes, fields: bytes, ending: bytes
     ) -> bytes | None:
-        """Answer a search as ``LogWindow.first_at``: a whole HTTP reply, as of ``MessageLane``.
+        """Answer a search as ``first_at``: a whole HTTP reply, as of ``MessageLane``.
 
         None where the queue is not aimed, where bytes that are needed are not in memory, and where
         any examined entry is not plain. Store times must not go back in the log.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Final
 
-from mqstore.storage._kernel import LogWindow
+from mqstore.storage._kernel import LogWindow, first_at
 from mqstore.storage.errors import StorageError
 from mqstore.storage.lookup.answers import QueueRange
 from mqstore.storage.lookup.log_reads import LogReads
@@ -77,7 +77,7 @@ class TimeSearch:
     ) -> tuple[QueueRange, int]:
         bounds = self._ranges.of(queue)
         low, high = bounds.min_offset, bounds.max_offset
-        found = None if backs else self._window.first_at(queue, timestamp_ms, low, high)
+        found = None if backs else first_at(self._window, queue, timestamp_ms, low, high)
         if found is None:
             found = self._first_of_runs(queue, timestamp_ms, _divide(queue, low, high, backs))
         return bounds, found
