@@ -86,6 +86,11 @@ class Referee:
         """The format of the stores that it writes, as mqstore names it."""
         return "4.9" if self.version.startswith("4.") else "5.x"
 
+    @property
+    def process_id(self) -> int | None:
+        """The JVM that answers commands, once there is one."""
+        return None if self._server is None else self._server.process_id
+
     def write(self, script: Script, directory: Path) -> list[Line]:
         """Make a store in `directory`; the answers to the script's puts, in order."""
         return self._run_script("write", script, directory)
@@ -357,6 +362,7 @@ class Referee:
             *JVM_FLAGS,
             f"-Duser.home={scratch}",
             f"-Djava.io.tmpdir={scratch}",  # RocksDB unpacks itself there
+            f"-XX:ErrorFile={scratch}/crash.log",
             f"-Drmq.logback.configurationFile={classes / 'logback.xml'}",
             f"-Dreferee.log={os.environ.get('REFEREE_LOG', 'WARN')}",
             "-cp",
@@ -502,6 +508,11 @@ class _Server:
             stderr=self._log,
         )
 
+    @property
+    def process_id(self) -> int:
+        """The JVM."""
+        return self._process.pid
+
     def request(self, command: Mapping[str, Any], timeout_s: float) -> list[Line]:
         requests, answers = self._pipes()
         watchdog = threading.Timer(timeout_s, self._process.kill)
@@ -518,7 +529,11 @@ class _Server:
     def _answer(self, command: Mapping[str, Any], answers: IO[bytes]) -> list[Line]:
         lines: list[Line] = []
         for raw in answers:
-            line: Line = json.loads(raw)
+            try:
+                line: Line = json.loads(raw)
+            except ValueError:  # a JVM that crashes prints why, and ends
+                text = (raw + answers.read(4000)).decode(errors="replace")
+                raise RefereeError(self._report(command, text)) from None
             if line["t"] != "end":
                 lines.append(line)
             elif line["ok"]:

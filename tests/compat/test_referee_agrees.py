@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -86,3 +88,14 @@ def test_a_refusal_says_why(referee: Referee, tmp_path: Path) -> None:
     with pytest.raises(RefereeError, match="RocketMQ refuses this store"):
         referee.dump(store, script.config)
     referee.write(script, tmp_path / "another")  # a new JVM serves on
+
+
+def test_a_jvm_that_crashed_fails_one_command_only(referee: Referee) -> None:
+    """RocketMQ 4.9.7 may crash its JVM, by a write through a map that is gone."""
+    assert referee.parse([b"a=b"]) == [{"a": "b"}]
+    assert referee.process_id is not None
+    os.kill(referee.process_id, signal.SIGSEGV)
+
+    with pytest.raises(RefereeError, match="SIGSEGV"):
+        referee.parse([b"a=b"])
+    assert referee.parse([b"a=b"]) == [{"a": "b"}]
