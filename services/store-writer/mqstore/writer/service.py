@@ -129,6 +129,7 @@ class WriterService:
         """Waits until replicas in sync have changes of tables."""
         self._waiters: dict[int, Waiter] = {}
         """By what is waited for."""
+        self._default_waits: int | None = None
         self.topics: dict[str, TopicConfig] = {}
         """Cache of topics that take messages, by name; cleared when topics change."""
         self.commits: DurabilityWaiter | None = None
@@ -227,9 +228,14 @@ class WriterService:
 
     @property
     def default_waits(self) -> int:
-        """Conditions of a reply to stored messages unless its request names others."""
-        waits = DISK if self.store.config.flush_disk_type is FlushDiskType.SYNC else 0
-        return waits | (REPLICA if self.settings.broker_role == "SYNC_MASTER" else 0)
+        """Conditions of a reply to stored messages unless its request names others. Raises Problem
+        (503) without store."""
+        if self._default_waits is None:
+            waits = DISK if self.store.config.flush_disk_type is FlushDiskType.SYNC else 0
+            self._default_waits = waits | (
+                REPLICA if self.settings.broker_role == "SYNC_MASTER" else 0
+            )
+        return self._default_waits
 
     def waiter(self, waits: int) -> Waiter:
         """Return the waiter for the disk, a replica or both. Raises Problem (503) without store."""
@@ -407,6 +413,7 @@ class WriterService:
         deleted segments in use, are freed by a garbage collection.
         """
         timeout_s = store.config.sync_flush_timeout / 1000
+        self._default_waits = None
         self._durability = DurabilityWaiter(store.flush, timeout_s)
         if store.commits is not None:
             self.commits = DurabilityWaiter(store.commits, timeout_s, place="in the page cache")

@@ -199,6 +199,8 @@ cdef class Sends(PropertyWriter):
     cdef KeyTables tables
     cdef list traffic  # messages and bytes
     cdef ValueCounts put_s, record_size
+    cdef Parts shared  # by messages of this born host
+    cdef object born_host, shared_texts
 
     def __init__(
         self,
@@ -323,13 +325,16 @@ cdef class Sends(PropertyWriter):
 
     cdef int begin(self, EncodedBatch batch, Py_ssize_t count, born_host, int64_t now) except -1:
         """The first item's parts are those that all messages share."""
+        cdef Parts *shared
+        cdef Parts made
         batch.begin(count, count)
-        batch.kept.append(
-            read_parts(
-                Message(self.topic, 0, b"", b"", born_host, self.store_host, now),
-                &batch.records.items[0].parts,
-            )
-        )
+        if born_host is not self.born_host:
+            kept = read_parts(Message(self.topic, 0, b"", b"", born_host, self.store_host, 0), &made)
+            self.shared, self.shared_texts, self.born_host = made, kept, born_host
+        shared = &batch.records.items[0].parts
+        shared[0] = self.shared
+        shared.born_time = now
+        batch.kept.append(self.shared_texts)
         return 0
 
     cdef bint allows(self, Text properties) noexcept nogil:
