@@ -22,6 +22,7 @@ from mqstore.storage._kernel import Reason
 from mqstore.storage.errors import StorageError
 from mqstore.wire.produce import NewMessage, ProduceRequest
 from mqstore.wire.produce import body_bytes as body_of
+from mqstore.writer import produce
 from mqstore.writer.produce_route import ProduceRoute
 from mqstore.writer.service import WriterService
 from tests.long_runs import examples
@@ -252,6 +253,26 @@ def test_a_repeat_is_answered_with_the_first_placement(writer: Writer) -> None:
     status, second = writer.send(body)
     assert (status, second["messages"][0].pop("repeat")) == (201, True)
     assert second == first
+
+
+def test_only_keys_of_clients_are_kept_and_name_a_shard(writer: Writer) -> None:
+    """A key that store-writer generates is new, and its message stays on this shard."""
+    dedup, sends = writer.service.store.dedup, writer.producer._sends
+    assert dedup is not None
+    _, generated = writer.send(b'{"messages":[{"body":"a"},{"body":"b"}]}')
+    _, given = writer.send(b'{"messages":[{"body":"a","uniqKey":"own"},{"body":"b"}]}')
+
+    keys = [each["uniqKey"] for each in (*generated["messages"], *given["messages"])]
+    assert [dedup.knows(TOPIC, [key]) for key in keys] == [False, False, True, False]
+    topic, host = writer.service.store.topic(TOPIC), writer.service.store.host
+    assert sends.of(topic).read(_messages({"body": "a"}), host).given is None
+    named = sends.of(topic).read(_messages({"body": "a", "uniqKey": "x"}, {"body": "b"}), host)
+    assert named.given == ["x", None]
+
+
+def _messages(*texts: dict[str, str]) -> list[Any]:
+    body = json.dumps({"messages": texts}).encode()
+    return produce.decode_request(body, len(texts), heavy=False).messages
 
 
 def test_what_is_stored_is_counted(writer: Writer) -> None:

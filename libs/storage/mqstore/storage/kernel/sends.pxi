@@ -241,7 +241,7 @@ cdef class Sends(PropertyWriter):
         batch.held.append(messages)
         for i in range(count):
             self.take_message(batch, i, messages[i], <int32_t> queue_id, now)
-        return self.finish(batch, count)
+        return self.finish(batch, count, False)
 
     def read_batch(
         self, bytes data not None, born_host not None, int64_t queue_id=-1, keys_of=None
@@ -285,7 +285,7 @@ cdef class Sends(PropertyWriter):
                 m = &batch.records.items[i].parts
                 if m.queue_id < 0:
                     m.queue_id = <int32_t> queue_id
-        return self.finish(batch, count)
+        return self.finish(batch, count, True)
 
     def put(self, EncodedBatch batch not None):
         cdef double started_s = mq_monotonic()
@@ -422,8 +422,9 @@ cdef class Sends(PropertyWriter):
         batch.made_size += m.properties.length
         return 0
 
-    cdef EncodedBatch finish(self, EncodedBatch batch, Py_ssize_t count):
-        """Add the messages whose parts are read."""
+    cdef EncodedBatch finish(self, EncodedBatch batch, Py_ssize_t count, bint names_keys):
+        """Add the messages whose parts are read. ``names_keys``: each unique key that they have is
+        its client's; else only those that are noted are, and the others were generated here."""
         cdef Records *r = &batch.records
         cdef const uint8_t *made = batch.made
         cdef Parts *m
@@ -448,5 +449,6 @@ cdef class Sends(PropertyWriter):
         batch.is_batch = count > 1 and not batch.has_delay and batch.ordering is None
         if not is_ordinary_batch or count > 1 and size > body_max:
             batch.store_as(self.checks.limits(batch.messages()))
-        batch.read_digests()
+        if names_keys or batch.given_keys is not None:
+            batch.read_digests()
         return batch
