@@ -232,9 +232,8 @@ class WriterService:
         (503) without store."""
         if self._default_waits is None:
             waits = DISK if self.store.config.flush_disk_type is FlushDiskType.SYNC else 0
-            self._default_waits = waits | (
-                REPLICA if self.settings.broker_role == "SYNC_MASTER" else 0
-            )
+            is_replicated = self.settings.broker_role == "SYNC_MASTER"
+            self._default_waits = waits | (REPLICA if is_replicated else 0)
         return self._default_waits
 
     def waiter(self, waits: int) -> Waiter:
