@@ -46,7 +46,8 @@ def test_no_client_notices_that_shards_are_added_and_removed(tmp_path: Path) -> 
 def _add_two_of_which_one_cannot_start(
     release: Release, operator: Operator, load: ClientPod
 ) -> None:
-    """The claim of the third one is refused by a quota, so only the second one gets keys."""
+    """The claim of the third one is refused by a quota, so only the second one gets keys. Claims
+    are made in any order, so the third one is added once the second has its claim."""
     quota = {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
@@ -54,6 +55,9 @@ def _add_two_of_which_one_cannot_start(
         "spec": {"hard": {"persistentvolumeclaims": "2"}},
     }
     release.kubectl("create", "-f", "-", given=json.dumps(quota))
+    release.values["shards"] = 2
+    release.install(wait=False)
+    until(lambda: "shard-1" in release.kubectl("get", "pvc", "-o", "name"), "the second claim", 60)
     release.values["shards"] = 3
     release.install(wait=False)
     _await_owners(operator, [0, 1])
