@@ -38,7 +38,7 @@ READERS: Final = (1, 8)
 LOOKUP_CONNECTIONS: Final = (1, 8)
 LOOKUPS_SHARE: Final = 400
 """An exchange, which a connection repeats, has one look-up for so many records of the run."""
-LOT: Final = 100
+LOOKUPS: Final = 100
 """Look-ups of one request."""
 LOOKUP: Final = "look-up"
 READ_SHARE: Final = 4
@@ -170,11 +170,11 @@ def _lookups(filled: Filled, ours: Server, count: int) -> Iterator[Load]:
     ids = [message_id.encode(HOST, each) for each in offsets]
     with Client(query_url=ours.address) as client:
         found = [client.message_at(filled.offsets[each]).store_timestamp for each in (0, -1)]
-        lot = client.messages_by_id(ids[:LOT]).results
-        assert all(each.message for each in lot), "each id has a message"
+        batch = client.messages_by_id(ids[:LOOKUPS]).results
+        assert all(each.message for each in batch), "each id has a message"
     searches = [(number % QUEUES, chosen.randint(*found)) for number in range(count)]
     by_id, by_time = exchanges.their_messages(offsets), exchanges.their_offsets(searches)
-    for each in (1, LOT):
+    for each in (1, LOOKUPS):
         times = "" if each == 1 else f", {each} in a request"
         name, mine = f"look-ups by id{times}", exchanges.our_messages(ids, each)
         yield Load(name, mine, by_id, is_stored=False, has_latency=False)

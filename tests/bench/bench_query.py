@@ -19,7 +19,7 @@ from typing import Final
 
 from mqstore.storage.codec import message_id
 from mqstore.storage.codec.record import Record
-from mqstore.storage.lookup.lots import by_message_ids
+from mqstore.storage.lookup.bulk import by_message_ids
 from mqstore.storage.lookup.pull_filter import parse_tags
 from mqstore.storage.lookup.queue_pulls import QueuePulls
 from mqstore.storage.message_store import MessageStore
@@ -40,7 +40,7 @@ from tests.bench.stores import Filled, filled_store, open_store
 from tests.bench.workload import BODY_SIZE, HOST, QUEUES, RARE_TAG, TOPIC
 
 READERS: Final = 8
-LOT: Final = 100
+BATCH: Final = 100
 BYTES_MAX: Final = 8 << 20
 
 Call = Callable[[int], object]
@@ -55,8 +55,8 @@ class Looking:
     unit: str
     picks: list[int]
     call_of: Callable[[MessageStore, list[int]], Call]
-    """The call is given the number of a pick, or of a lot of picks."""
-    lot: int = 1
+    """The call is given the number of a pick, or of a batch of picks."""
+    batch: int = 1
     """Picks of one call; the peer's calls are of one each."""
 
 
@@ -76,7 +76,7 @@ def benches(setting: Setting) -> Iterator[Bench]:
     with filled_store(setting.directory, SEGMENT, size) as filled:
         for looking in _lookings(filled, setting.records):
             metrics = [Metric("rate", looking.name, looking.unit)]
-            if looking.lot == 1:
+            if looking.batch == 1:
                 metrics += latencies.metrics(looking.name)
             peer = partial(_peer_looks, setting, filled, looking) if setting.peer else None
             yield Bench(metrics, partial(_look, filled, looking), peer)
@@ -92,8 +92,8 @@ def _lookings(filled: Filled, count: int) -> Iterator[Looking]:
     offsets = [filled.offsets[number] for number in numbers]
     name = "look-ups by offset message id, decoded"
     yield Looking(name, "look-ids", "messages/s", offsets, by_id)
-    many = f"look-ups by offset message id, {LOT} at a time, decoded"
-    yield Looking(many, "look-ids", "messages/s", offsets, by_many_ids, LOT)
+    many = f"look-ups by offset message id, {BATCH} at a time, decoded"
+    yield Looking(many, "look-ids", "messages/s", offsets, by_many_ids, BATCH)
     with open_store(filled.ours, segment=filled.segment) as store:
         first, last = (_stored_ms(store, filled.offsets[at]) for at in (0, -1))
     times = [chosen.randint(first, last + 1) for _ in numbers]
@@ -112,10 +112,10 @@ def by_id(store: MessageStore, offsets: list[int]) -> Call:
 
 def by_many_ids(store: MessageStore, offsets: list[int]) -> Call:
     ids = [message_id.encode(HOST, offset) for offset in offsets]
-    lots = [ids[at : at + LOT] for at in range(0, len(ids), LOT)]
+    batches = [ids[at : at + BATCH] for at in range(0, len(ids), BATCH)]
 
     def look_up(number: int) -> None:
-        for found in by_message_ids(store.lookups, lots[number], BYTES_MAX):
+        for found in by_message_ids(store.lookups, batches[number], BYTES_MAX):
             assert isinstance(found, Record)
             contents_of(found)
 
@@ -167,10 +167,10 @@ def _look(filled: Filled, looking: Looking) -> Figures:
     with open_store(filled.ours, segment=filled.segment) as store:
         call, picks = looking.call_of(store, looking.picks), len(looking.picks)
         began = time.perf_counter()
-        for number in range(-(-picks // looking.lot)):
+        for number in range(-(-picks // looking.batch)):
             call(number)
         rate = picks / (time.perf_counter() - began)
-        if looking.lot > 1:
+        if looking.batch > 1:
             return {"rate": rate}
         timed = latencies.timed(call, range(_timed(looking)))
         return {"rate": rate, **latencies.figures(timed)}

@@ -1,6 +1,6 @@
 """Shared groups of ours beside RocketMQ 5's POP consumer, and beside RocketMQ 4's push consumer.
 
-The lean client receives lots of 32 and acknowledges each lot by one request, in turn with the peer:
+The lean client receives 32 messages and acknowledges them by one request, in turn with the peer:
 POP_MESSAGE of any queue and BATCH_ACK_MESSAGE. A round's group is new, and begins at the first
 message. Latency is that from the sending of a message to its receipt by a consumer that waits.
 
@@ -30,7 +30,7 @@ from tests.bench.workload import BODY_SIZE, QUEUES, TOPIC
 from tests.free_ports import free_port
 from tests.services.service_processes import running
 
-LOT: Final = 32
+RECEIVED: Final = 32
 CONSUMERS: Final = 8
 PRODUCERS: Final = 8
 BATCH: Final = 100
@@ -101,8 +101,8 @@ def _ours(setting: Setting) -> Iterator[_Side]:
             urlsplit(run.writer_url).port or 0,
             exchanges.our_batch(BODY_SIZE, BATCH),
             exchanges.our_send(BODY_SIZE, is_timed=True),
-            exchanges.our_receive(LOT, WAIT_S),
-            exchanges.our_receive(LOT, SETTLE_S + IDLE_S + 1),
+            exchanges.our_receive(RECEIVED, WAIT_S),
+            exchanges.our_receive(RECEIVED, SETTLE_S + IDLE_S + 1),
         )
 
 
@@ -119,8 +119,8 @@ def _pop(setting: Setting) -> Iterator[_Side]:
             port,
             exchanges.their_batch(BODY_SIZE, BATCH),
             exchanges.their_send(BODY_SIZE, is_timed=True),
-            exchanges.their_pop(LOT, WAIT_S * 1000),
-            exchanges.their_pop(LOT, (SETTLE_S + IDLE_S + 1) * 1000, is_from_end=True),
+            exchanges.their_pop(RECEIVED, WAIT_S * 1000),
+            exchanges.their_pop(RECEIVED, (SETTLE_S + IDLE_S + 1) * 1000, is_from_end=True),
         )
         lean.run(side.send, port, 1, Limits(exchanges=1))  # makes the topic
         yield side
@@ -148,7 +148,7 @@ def _fill(send: Exchange, port: int, records: int) -> None:
 
 
 def _rates(setting: Setting, sides: dict[str, _Side]) -> Bench:
-    name = f"shared receive and ack of {LOT}, {CONSUMERS} consumers"
+    name = f"shared receive and ack of {RECEIVED}, {CONSUMERS} consumers"
     short = WARM_UP if setting.round.seconds else setting.round
     measured = {key: _Backlog(side, setting.round) for key, side in sides.items()}
     return Bench(
@@ -189,7 +189,9 @@ class _Backlog:
 
 
 def _push_rates(setting: Setting, ours: _Side, peer: _Pushed | None) -> Bench:
-    name = f"receive and ack of {LOT}, {CONSUMERS} consumers; push consumer, {CONSUMERS} threads"
+    name = (
+        f"receive and ack of {RECEIVED}, {CONSUMERS} consumers; push consumer, {CONSUMERS} threads"
+    )
     short = WARM_UP if setting.round.seconds else setting.round
     warm_up: dict[str, Side] = {"ours": _Backlog(ours, short)}
     if peer is not None:
@@ -219,14 +221,14 @@ class _Pushed:
 
     def consume(self, limits: Limits) -> Figures:
         """A round over messages that are there; by a new group."""
-        wanted = limits.exchanges * LOT * CONSUMERS or self.backlog
+        wanted = limits.exchanges * RECEIVED * CONSUMERS or self.backlog
         before = self.broker.cpu_s()
         found = self.peer.request(
             "push",
             names=self.names,
             group=f"{exchanges.GROUP}-{lean.new_run_id()}",
             threads=CONSUMERS,
-            lot=LOT,
+            batch=RECEIVED,
             messages=min(wanted, self.backlog),
             millis=round((limits.seconds or PUSH_PATIENCE_S) * 1000),
         )

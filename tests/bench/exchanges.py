@@ -98,24 +98,24 @@ def our_pull(count: int, end: int) -> Exchange:
     return Exchange(Protocol.HTTP, tuple(parts), 0, end)
 
 
-def our_messages(ids: Sequence[str], lot: int = 1) -> Exchange:
+def our_messages(ids: Sequence[str], batch: int = 1) -> Exchange:
     """Messages by their ids, one at a time or many in a request."""
-    if lot == 1:
+    if batch == 1:
         return _http([_get(f"/v1/messages/{each}") for each in ids], len(ids))
-    lots = [ids[at : at + lot] for at in range(0, len(ids), lot)]
-    requests = [_post("/v1/messages:get", json.dumps({"ids": each})) for each in lots]
+    batches = [ids[at : at + batch] for at in range(0, len(ids), batch)]
+    requests = [_post("/v1/messages:get", json.dumps({"ids": each})) for each in batches]
     return _http(requests, len(ids))
 
 
-def our_offsets(searches: Sequence[tuple[int, int]], lot: int = 1) -> Exchange:
+def our_offsets(searches: Sequence[tuple[int, int]], batch: int = 1) -> Exchange:
     """The offset of a time in a queue, one at a time; or of the first time in many queues."""
-    if lot == 1:
+    if batch == 1:
         path = f"/v1/topics/{TOPIC}/queues"
         singles = [_get(f"{path}/{queue}/offset?timestamp={at}") for queue, at in searches]
         return _http(singles, len(searches))
     requests = []
-    for begin in range(0, len(searches), lot):
-        part = searches[begin : begin + lot]
+    for begin in range(0, len(searches), batch):
+        part = searches[begin : begin + batch]
         queues = [{"topic": TOPIC, "queueId": queue} for queue, _ in part]
         content = {"timestamp": part[0][1], "queues": queues}
         requests.append(_post("/v1/offsets:by-time", json.dumps(content)))

@@ -53,13 +53,13 @@ def bodies_in(client: Client, topic: str) -> list[str]:
     return [each.body or "" for each in client.pull(topic, 0, max_messages=1000).messages]
 
 
-def resend_all(client: Client, group: str, lot: int) -> list[ResentLetters]:
-    """Resend all dead letters in lots, as a client does that follows the cursor."""
-    lots = [client.resend_dead_letters(group, max_messages=lot)]
-    while lots[-1].next is not None:
-        again = client.resend_dead_letters(group, max_messages=lot, cursor=lots[-1].next)
-        lots.append(again)
-    return lots
+def resend_all(client: Client, group: str, batch: int) -> list[ResentLetters]:
+    """Resend all dead letters in batches, as a client does that follows the cursor."""
+    batches = [client.resend_dead_letters(group, max_messages=batch)]
+    while batches[-1].next is not None:
+        again = client.resend_dead_letters(group, max_messages=batch, cursor=batches[-1].next)
+        batches.append(again)
+    return batches
 
 
 def test_a_dead_letter_is_listed_with_its_history(client: Client) -> None:
@@ -118,14 +118,14 @@ def test_resent_messages_reach_the_group_again(client: Client) -> None:
     assert client.lag("again").dead_letters == 1
 
 
-def test_all_are_resent_in_lots_and_once(client: Client) -> None:
-    bury(client, "lots", "heap", 7)
-    ids = [each.offset_msg_id for each in listed(client, "lots")]
-    dry = client.resend_dead_letters("lots", dry_run=True)
+def test_all_are_resent_in_batches_and_once(client: Client) -> None:
+    bury(client, "batches", "heap", 7)
+    ids = [each.offset_msg_id for each in listed(client, "batches")]
+    dry = client.resend_dead_letters("batches", dry_run=True)
     assert [each.id for each in dry.results] == ids
-    lots = resend_all(client, "lots", 3)
-    assert [len(each.results) for each in lots] == [3, 3, 1]
-    again = client.resend_dead_letters("lots", ids)
+    batches = resend_all(client, "batches", 3)
+    assert [len(each.results) for each in batches] == [3, 3, 1]
+    again = client.resend_dead_letters("batches", ids)
     assert {each.status for each in again.results} == {SETTLED}
     assert bodies_in(client, "heap") == [f"heap {n}" for n in range(7)] * 2
 
@@ -257,7 +257,7 @@ def test_a_kill_in_the_middle_of_a_resend_loses_and_repeats_nothing(tmp_path: Pa
         assert has_begun.wait(60)
         process.kill()
         thread.join(60)
-    before = {each.id for lot in resent for each in lot.results}
+    before = {each.id for batch in resent for each in batch.results}
     with service_pair(root) as pair, pair.client() as client:
         open_ids = {each.offset_msg_id for each in client.dead_letters("g", limit=1000).messages}
         assert before.isdisjoint(open_ids)
@@ -299,8 +299,8 @@ def test_any_shard_lists_resends_and_purges_those_of_all(shards: Cluster) -> Non
         again = first.resend_dead_letters("g", chosen).results
         assert [each.status for each in again] == [SETTLED, SETTLED]
 
-        lots = resend_all(first, "g", 1)
-        assert [len(each.results) for each in lots][:2] == [2, 2]
+        batches = resend_all(first, "g", 1)
+        assert [len(each.results) for each in batches][:2] == [2, 2]
         found = [each for n in (0, 1) for each in first.pull("both", 0, shard=n).messages]
         assert Counter(each.body for each in found) == {
             f"both {shard}.{n}": 2 for shard in (0, 1) for n in range(3)
@@ -315,8 +315,8 @@ def test_a_purge_covers_all_shards_or_the_named_one(shards: Cluster) -> None:
             client.purge_dead_letters("wiped", offset=1)
         assert client.purge_dead_letters("wiped", offset=1, shard=0).purged == 1
         assert client.purge_dead_letters("wiped", dry_run=True).purged == 3
-        lot = client.purge_dead_letters("wiped", DeadLetterFilter(), max_messages=1)
-        assert (lot.purged, len(lot.results)) == (2, 2)
+        batch = client.purge_dead_letters("wiped", DeadLetterFilter(), max_messages=1)
+        assert (batch.purged, len(batch.results)) == (2, 2)
         for act in (client.purge_dead_letters, client.resend_dead_letters):
             with pytest.raises(ProblemError, match="no dead letters"):
                 act("none")

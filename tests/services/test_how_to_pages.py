@@ -189,8 +189,8 @@ def test_find_a_lost_message(reader: Reader) -> None:
     (reader.home / "ids.txt").write_text(f"{message_id}\n{message_id}\n", encoding="utf-8")
     for printed in reader.replies([named, listed], **two):
         assert printed.count("two teapots") == 2
-    (lot,) = reader.replies([many], **two)
-    assert [each["message"]["body"] for each in lot["results"]] == ["two teapots"] * 2
+    (many_found,) = reader.replies([many], **two)
+    assert [each["message"]["body"] for each in many_found["results"]] == ["two teapots"] * 2
     keyed = _block("find-a-lost-message", "curl 'localhost:8082/v1/topics/TOPIC/messages?key=KEY'")
     (matches,) = reader.replies(keyed, TOPIC="orders", KEY="order-1")
     assert matches["complete"]
@@ -369,8 +369,8 @@ def test_use_the_python_client(reader: Reader) -> None:
         return reader.output_of_program("use-the-python-client", number).splitlines()
 
     assert len(printed(mail)) == 1
-    lots = printed(pack)
-    assert ("two teapots" in "".join(lots[::2]), {*lots[1::2]}) == (True, {"{'ok'}"})
+    packed = printed(pack)
+    assert ("two teapots" in "".join(packed[::2]), {*packed[1::2]}) == (True, {"{'ok'}"})
     assert printed(refund) == ["2 bank is closed"]
     assert printed(produce) == ["stored in queue 0"]
     with reader.run.client() as client:

@@ -168,7 +168,7 @@ def test_parameter_of_a_pull_that_makes_no_sense_is_400(
 def test_a_lane_has_the_replies_of_the_general_way(
     services: Run, client: Client, topic: str
 ) -> None:
-    """A path with an escape is never plain: it goes through uvicorn and the general way."""
+    """A path with an escape is never plain: it goes through uvicorn and the slow path."""
     bodies = ["text", 'é\n"\\\x7f😀', "", "x" * 3_000]
     sent = [
         NewMessage(

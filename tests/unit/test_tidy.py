@@ -26,9 +26,9 @@ BUILT: Final = frozenset({"build", "__pycache__", "target"})
 
 BANNED: Final = (
     "told|tell|tells|telling|ask|asks|asked|asking|askers?|nobody|somebody|anybody|everybody|someone"
-    "|anyone|everyone|whoever|elsewhere|everywhere|newcomers?"
+    "|anyone|everyone|whoever|elsewhere|everywhere|newcomers?|lots?|general way"
 )
-"""Words for which the field has a term: report, return, request, client, redirect, bootstrap."""
+"""Words for which the field has a term: report, request, client, redirect, batch, slow path."""
 
 WORD: Final = re.compile(rf"(?<![A-Za-z])({BANNED})(?![a-z])", re.IGNORECASE)
 FIELD: Final = re.compile("""[\"'`]asked[\"'`]|Tell_City|kubectl mqstore ask` is""")

@@ -57,7 +57,7 @@ final class PushConsumers {
         consumer.setNamesrvAddr("127.0.0.1:" + request.number("names"));
         consumer.setInstanceName(group);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-        consumer.setConsumeMessageBatchMaxSize(request.number("lot"));
+        consumer.setConsumeMessageBatchMaxSize(request.number("batch"));
         consumer.setConsumeThreadMin(threads);
         consumer.setConsumeThreadMax(threads);
         consumer.subscribe(Workload.TOPIC, "*");

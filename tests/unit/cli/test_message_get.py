@@ -1,4 +1,4 @@
-"""``mqstore message get`` prints the result of each id, lot by lot."""
+"""``mqstore message get`` prints the result of each id, batch by batch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         return MessagesById.model_validate({"results": results, "remaining": ids[2:]})
 
     monkeypatch.setattr(Client, "messages_by_id", find)
-    monkeypatch.setattr(get, "LOT", 3)
+    monkeypatch.setattr(get, "BATCH", 3)
     return made
 
 

@@ -1,4 +1,4 @@
-"""The lanes of look-ups by id and by time have the replies of the general way, or none."""
+"""The lanes of look-ups by id and by time have the replies of the slow path, or none."""
 
 from __future__ import annotations
 
@@ -67,18 +67,18 @@ class Query:
         return None if lane is None else lane(b"%d" % at_ms, START, ENDING)
 
     async def general(self, target: str) -> httpx.Response:
-        """The reply of the general way."""
+        """The reply of the slow path."""
         transport = httpx.ASGITransport(self.service.front)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             return await client.get(target)
 
     async def require_same_message(self, message_id: str, query: str = "") -> None:
-        """Require that the lane and the general way reply alike to an id."""
+        """Require that the lane and the slow path reply alike to an id."""
         general = await self.general(f"/v1/messages/{message_id}?{query}")
         require_same(self.by_id(message_id, query), general)
 
     async def require_same_offset(self, at_ms: int) -> None:
-        """Require that the lane and the general way reply alike to a time."""
+        """Require that the lane and the slow path reply alike to a time."""
         general = await self.general(f"/v1/topics/T/queues/0/offset?timestamp={at_ms}")
         require_same(self.by_time(at_ms), general)
 

@@ -1,4 +1,4 @@
-"""The lane of a pull has the replies of the general way, and counts what it sends."""
+"""The lane of a pull has the replies of the slow path, and counts what it sends."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Query:
         return self.route._prepare(self.request(query, accept, topic)).lane
 
     async def general(self, query: str, accept: str = RECORDS) -> Reply:
-        """The reply of the general way."""
+        """The reply of the slow path."""
         request = self.request(query, accept)
         return await self.route._serve(request, self.route._parse(request))
 

@@ -177,7 +177,7 @@ def test_readers_at_different_places_of_a_queue_keep_their_files() -> None:
 def test_a_pull_ends_with_the_file_of_its_queue() -> None:
     store = Store([b"a"] * 11, per_file=4)
     store.aim(0)
-    assert store.pull(2, store.lane(4)) is None, "the general way reads over the end of a file"
+    assert store.pull(2, store.lane(4)) is None, "the slow path reads over the end of a file"
     assert fields_of(store.pull(2, store.lane(2)))[1] == store.records(2, 2)
 
 

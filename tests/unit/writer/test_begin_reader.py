@@ -1,4 +1,4 @@
-"""The kernel encodes a begin as the general way does."""
+"""The kernel encodes a begin as the slow path does."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mqstore.service.message_bodies import BodyForm
 from mqstore.storage.codec import record
 from mqstore.storage.errors import RecordError
-from mqstore.storage.shared_groups import Delivered, DeliveredLot, Received
+from mqstore.storage.shared_groups import Delivered, DeliveredBatch, Received
 from mqstore.writer.consumers.leased_messages import LeasedMessages
 from tests.unit.service import message_model
 from tests.unit.service.stored import stored
@@ -21,8 +21,8 @@ EXPIRES_MS = 1_700_000_000_000
 MESSAGES = LeasedMessages(3)
 
 
-def check(lots: list[DeliveredLot]) -> None:
-    found = Received(lots=lots, expired=3, is_full=True)
+def check(batches: list[DeliveredBatch]) -> None:
+    found = Received(batches=batches, expired=3, is_full=True)
     expected = {
         "group": "g",
         "messages": [_model(each) for each in found.messages],
@@ -57,29 +57,29 @@ def _model(found: Delivered) -> dict[str, Any]:
     )
 )
 def test_any_records_are_encoded_alike(drawn: list[tuple[bytes, int, int, int, str]]) -> None:
-    lots = []
+    batches = []
     for raw, attempts, number, lease, topic in drawn:
         try:
             decoded = record.decode(raw, 0, len(raw), physical_offset=0)
         except RecordError:
             continue
-        lots.append(DeliveredLot(number, topic, number, lease, [decoded], [attempts], topic))
-    check(lots)
+        batches.append(DeliveredBatch(number, topic, number, lease, [decoded], [attempts], topic))
+    check(batches)
 
 
 @given(st.lists(st.lists(st.text(max_size=40), max_size=5), max_size=3))
-def test_lots_of_plain_messages_are_encoded_alike(drawn: list[list[str]]) -> None:
-    lots = []
+def test_batches_of_plain_messages_are_encoded_alike(drawn: list[list[str]]) -> None:
+    batches = []
     for number, bodies in enumerate(drawn):
         records = [stored(each.encode(errors="replace")) for each in bodies]
         attempts = list(range(len(records)))
-        lots.append(DeliveredLot(0, "T", number, 2**62, records, attempts, "U"))
-    check(lots)
+        batches.append(DeliveredBatch(0, "T", number, 2**62, records, attempts, "U"))
+    check(batches)
 
 
 def test_messages_that_the_kernel_encodes_are_no_objects() -> None:
-    lot = DeliveredLot(0, "T", 1, 7, [stored(b"a"), stored(b"b")], [1, 2], "T")
-    found = _NoMessages(lots=[lot])
+    batch = DeliveredBatch(0, "T", 1, 7, [stored(b"a"), stored(b"b")], [1, 2], "T")
+    found = _NoMessages(batches=[batch])
     reply = msgspec.json.decode(MESSAGES.encode("g", found, EXPIRES_MS))
     assert [each["receipt"] for each in reply["messages"]] == ["0.1.0.7.T"] * 2
     assert [each["deliveryAttempt"] for each in reply["messages"]] == [1, 2]

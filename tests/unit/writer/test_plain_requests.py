@@ -1,4 +1,4 @@
-"""Plain begins and decisions have the records and replies of the general way."""
+"""Plain begins and decisions have the records and replies of the slow path."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ REASONS: Final = st.sampled_from(
 
 
 def _take(lane: Lane, value: str) -> bytes | None:
-    """The body of a lane's reply; None where the general way has to reply."""
+    """The body of a lane's reply; None where the slow path has to reply."""
     try:
         reply = lane(value.encode(), b"", b"\r\n")
     except (Problem, StorageError):
@@ -116,7 +116,7 @@ class Writer:
     async def _reply(
         self, prepare: Any, body: bytes, params: Mapping[str, str], general: Any
     ) -> tuple[int, Any]:
-        """The reply of the fast path, else of the general way."""
+        """The reply of the fast path, else of the slow path."""
         try:
             prepared = prepare()(_request(self.service, b"", params))
             found = prepared.begin(body, params)

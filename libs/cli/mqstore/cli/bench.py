@@ -82,12 +82,12 @@ def produce(
     durability: Literal["sync"] | None = "sync" if sync else None
 
     def make(client: Client) -> Request:
-        """The request of a client: one lot of messages."""
-        lot = [_message(body) for _ in range(batch)]
+        """The request of a client: one batch of messages."""
+        messages = [_message(body) for _ in range(batch)]
 
         def send() -> int:
-            """Store the lot."""
-            return len(client.produce(topic, lot, durability=durability).messages)
+            """Store the batch."""
+            return len(client.produce(topic, messages, durability=durability).messages)
 
         return send
 
@@ -119,10 +119,10 @@ def consume(
     """
 
     def make(client: Client) -> Request:
-        """The request of a client: one lot of messages, acknowledged."""
+        """The request of a client: one batch of messages, acknowledged."""
 
         def receive() -> int:
-            """Receive a lot and acknowledge it."""
+            """Receive a batch and acknowledge it."""
             messages = client.receive(group, topic, max_messages=batch).messages
             if messages:
                 client.acknowledge(group, messages)

@@ -152,21 +152,21 @@ class _Reading:
     def consumed(
         self, group: str, wanted: Wanted, count: int | None, *, follow: bool
     ) -> Iterator[Message]:
-        """Yield messages that are leased to a group, and acknowledge each lot that was printed."""
+        """Yield messages that are leased to a group; acknowledge each batch that was printed."""
         from mqstore.client import WantedMessages
 
         topics = {wanted.topic: WantedMessages(tags=wanted.tags, sql=wanted.sql)}
         left = sys.maxsize if count is None else count
         while left > 0:
             wait_s = POLL_S if follow else 0.0
-            lot = self._client.receive(group, topics, max_messages=min(PAGE, left), wait_s=wait_s)
-            self._report(lot.unreadable)
-            yield from lot.messages
-            if lot.messages:
-                self._client.acknowledge(group, lot.messages)
+            batch = self._client.receive(group, topics, max_messages=min(PAGE, left), wait_s=wait_s)
+            self._report(batch.unreadable)
+            yield from batch.messages
+            if batch.messages:
+                self._client.acknowledge(group, batch.messages)
             elif not follow:
                 return
-            left -= len(lot.messages)
+            left -= len(batch.messages)
 
     def _of_queue(self, wanted: Wanted, queue: Queue, start: int) -> Iterator[Message]:
         offset = start

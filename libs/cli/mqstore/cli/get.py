@@ -17,7 +17,7 @@ from mqstore.cli.stored_message import COLUMNS
 if TYPE_CHECKING:
     from mqstore.client import Client, MessageResult
 
-LOT: Final = 100
+BATCH: Final = 100
 """Ids of one request."""
 FROM_STDIN: Final = "-"
 _COLUMNS: Final = (
@@ -58,8 +58,8 @@ def get(
         """Yield the results to print; a problem is printed to stderr unless it is JSON or YAML."""
         nonlocal code
         wanted = _each(ids)
-        while lot := list(islice(wanted, LOT)):
-            for result in _results(session.client, lot, topic):
+        while batch := list(islice(wanted, BATCH)):
+            for result in _results(session.client, batch, topic):
                 if result.problem is not None:
                     code = EXIT_FINDINGS
                 if result.problem is None or session.out.is_document:

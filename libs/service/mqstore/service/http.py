@@ -160,7 +160,7 @@ query, an offset message id at the end of its path, or the name before the actio
 
 Gets the value, the bytes with which the reply begins (status line and default header fields) and
 those that end its head. Returns the whole reply, with status 200. None, Problem, StorageError,
-OSError: it has changed nothing, and the request takes the general way."""
+OSError: it has changed nothing, and the request takes the slow path."""
 
 
 @dataclass(frozen=True, slots=True)

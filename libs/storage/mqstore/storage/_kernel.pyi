@@ -19,6 +19,9 @@ from mqstore.storage.kernel.blocks import (
 from mqstore.storage.kernel.blocks import (
     locate_damage as locate_damage,
 )
+from mqstore.storage.kernel.bulk import (
+    records_by_id as records_by_id,
+)
 from mqstore.storage.kernel.columns import (
     RecordColumns as RecordColumns,
 )
@@ -108,9 +111,6 @@ from mqstore.storage.kernel.lookup_lanes import (
 )
 from mqstore.storage.kernel.lookup_lanes import (
     TimeLane as TimeLane,
-)
-from mqstore.storage.kernel.lots import (
-    records_by_id as records_by_id,
 )
 from mqstore.storage.kernel.memory import (
     in_memory as in_memory,

@@ -25,6 +25,7 @@ from mqstore.storage.lookup.answers import (
     Slices,
     Unreadable,
 )
+from mqstore.storage.lookup.bulk import by_message_ids, by_unique_keys
 from mqstore.storage.lookup.dead_letters import (
     DeadLetter,
     DeadLetterQuery,
@@ -40,7 +41,6 @@ from mqstore.storage.lookup.hidden_messages import topics_of as hidden_topics_of
 from mqstore.storage.lookup.key_query import KeyQuery
 from mqstore.storage.lookup.log_stream import LogStream
 from mqstore.storage.lookup.lookups import TIME_MAX, Lookups
-from mqstore.storage.lookup.lots import by_message_ids, by_unique_keys
 from mqstore.storage.lookup.message_trace import Copy, GroupStand, MessageTraces, Trace
 from mqstore.storage.lookup.pull_filter import PullFilter, RetryFilter, SqlFilter, parse_tags
 from mqstore.storage.lookup.record_place import RecordPlace

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from mqstore.query.access_route import AccessRoute
+from mqstore.query.bulk_route import BulkRoute
 from mqstore.query.console.relay import ConsoleRelay
 from mqstore.query.console.routes import ConsoleRoutes
 from mqstore.query.dead_letter_routes import DeadLetterRoutes
 from mqstore.query.event_routes import EventRoutes
 from mqstore.query.finding_routes import FindingRoutes
 from mqstore.query.group_routes import GroupRoutes
-from mqstore.query.lot_route import LotRoute
 from mqstore.query.message_routes import MessageRoutes
 from mqstore.query.pull_route import PullRoute
 from mqstore.query.queue_routes import QueueRoutes
@@ -25,7 +25,7 @@ def add(api: Api, service: QueryService) -> None:
     """Register all routes of query with ``api``."""
     TraceRoutes(service).add(api)  # first: a unique key may contain slashes, as in /trace
     MessageRoutes(service).add(api)
-    LotRoute(service).add(api)
+    BulkRoute(service).add(api)
     QueueRoutes(service).add(api)
     PullRoute(service).add(api)
     GroupRoutes(service).add(api)

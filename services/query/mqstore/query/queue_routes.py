@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import Query, Request, Response
 
-from mqstore.query import lot_merging, merging, replies, views
+from mqstore.query import bulk_merging, merging, replies, views
 from mqstore.query.pull_route import LOOP_BYTES_MAX
 from mqstore.query.routes import QueueId, json_reply, path_integer
 from mqstore.query.service import QueryService
@@ -140,7 +140,7 @@ class QueueRoutes:
             if shard != own
         }
         async with shards.spread(requests, encode_own if own in parts else None) as spread:
-            merge = partial(lot_merging.offsets, spread, wanted, parts, refused)
+            merge = partial(bulk_merging.offsets, spread, wanted, parts, refused)
             return json_reply(await service.run_admitted(merge))
 
     def _parts(

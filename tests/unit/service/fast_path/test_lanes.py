@@ -24,7 +24,7 @@ from tests.unit.service.fast_path.test_connection import (
 )
 
 LEFT: Final = 100
-"""From this number on, the lane leaves requests to the general way."""
+"""From this number on, the lane leaves requests to the slow path."""
 LARGE: Final = 50
 """The reply to this number is a large one."""
 
@@ -35,7 +35,7 @@ def get(number: int | str, name: str = "a", *fields: bytes, more: str = "") -> b
 
 
 class Numbers:
-    """A hot route whose reply is its number, by a lane or by the general way."""
+    """A hot route whose reply is its number, by a lane or by the slow path."""
 
     def __init__(self, *, has_handler: bool = True) -> None:
         self._has_handler = has_handler

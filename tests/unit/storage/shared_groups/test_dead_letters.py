@@ -148,15 +148,15 @@ def test_only_the_group_gets_what_is_resent_to_it(dead: Dead) -> None:
     assert delivered.source_topic == "T"
 
 
-def test_all_are_resent_in_lots_with_a_cursor(dead: Dead) -> None:
-    lots, cursor = [], None
+def test_all_are_resent_in_batches_with_a_cursor(dead: Dead) -> None:
+    batches, cursor = [], None
     for _ in range(9):
         found = dead.letters.resend_found(ALL, TOPIC, limit=4, cursor=cursor)
-        lots.append(len(found.letters))
+        batches.append(len(found.letters))
         cursor = found.cursor
         if cursor is None:
             break
-    assert lots == [4, 4, 2]
+    assert batches == [4, 4, 2]
     assert [each.body for each in dead.copies()] == [each.body for each in dead.records]
     assert dead.listed() == []
     with pytest.raises(CursorError):

@@ -96,7 +96,7 @@ class LeasesMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.model.next)
     @rule(data=st.data(), is_stale=st.booleans())
-    def acknowledge_lot(self, data: st.DataObject, is_stale: bool) -> None:
+    def acknowledge_batch(self, data: st.DataObject, is_stale: bool) -> None:
         places = st.lists(st.integers(0, self.model.next + 1), unique=True)
         given = [
             (offset, self.model.leases.get(offset, (1, 0.0))[0] + 1_000_000 * is_stale)

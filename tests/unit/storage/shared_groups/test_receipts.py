@@ -73,7 +73,7 @@ _NUMBER = st.text("0123456789abcdefz", min_size=0, max_size=14)
 @example(["0.0.0.zzzzzzzzzzzzz.t", "0.0.zzzzzzzzzzzz.1.t"])
 @example(["0.0.0.1." + "a" * 256])
 @example(["0.0.0.1.t\0"])
-def test_receipts_of_a_lot_are_those_of_one_by_one(texts: list[str]) -> None:
+def test_receipts_of_a_request_are_those_of_one_by_one(texts: list[str]) -> None:
     def one_by_one() -> list[QueueReceipts] | str:
         try:
             return group_by_queue(decode_receipts(texts))

@@ -1,4 +1,4 @@
-"""Plain begins and decisions store what the general way does, or are left to it."""
+"""Plain begins and decisions store what the slow path does, or are left to it."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def test_a_transaction_is_checked_as_others_are(side: Side) -> None:
 
 
 def left(side: Side, act: Callable[[], object]) -> bool:
-    """Whether a request is left to the general way, which had nothing stored for it."""
+    """Whether a request is left to the slow path, which had nothing stored for it."""
     end, taken = side.bench.world.store.log.max_offset, side.taken
     assert act() is None
     return (side.bench.world.store.log.max_offset, side.taken) == (end, taken)
@@ -259,7 +259,7 @@ def test_while_a_thread_uses_the_engine_nothing_is_done_at_once(side: Side) -> N
 
 
 def test_where_a_queue_has_other_records_than_memory_nothing_is_done_at_once(side: Side) -> None:
-    """The general way then finds that memory is wrong."""
+    """The slow path then finds that memory is wrong."""
     side.begin({"body": "a", "uniqKey": "a"})
     bench = side.bench
     for topic in (HALF_TOPIC, OP_TOPIC):

@@ -155,7 +155,7 @@ class PreparedHead:
     def reply_in_lane(self, value: bytes, default_headers: Headers) -> bytes | None:
         """Handle a request of this head with another value; return the bytes of the reply.
 
-        None: nothing was changed, and the request takes the general way.
+        None: nothing was changed, and the request takes the slow path.
         """
         front, lane = self._front, self._prepared.lane
         if lane is None or not front.limits.has_room(self._client):

@@ -425,7 +425,7 @@ cdef inline char *add_base36(char *p, uint64_t value) noexcept:
     return p + BASE36_MAX - at
 
 
-cdef int append_lot(
+cdef int append_delivered(
     MessageForm form, Output *out, list records, list attempts, bytes start, bytes end, bytes rest
 ) except -1:
     """Append messages with a comma behind each."""
@@ -448,7 +448,7 @@ cdef int append_lot(
 
 
 def leased_json(
-    MessageForm form not None, lots not None, bytes before not None, bytes behind not None
+    MessageForm form not None, batches not None, bytes before not None, bytes behind not None
 ):
     cdef Output out
     cdef list records, attempts
@@ -458,8 +458,8 @@ def leased_json(
     try:
         append(&out, text_of(before))
         begun = out.used
-        for records, attempts, start, end, rest in lots:
-            append_lot(form, &out, records, attempts, start, end, rest)
+        for records, attempts, start, end, rest in batches:
+            append_delivered(form, &out, records, attempts, start, end, rest)
         out.used -= out.used > begun  # the last comma
         append(&out, text_of(behind))
         return PyBytes_FromStringAndSize(out.base, out.used)

@@ -33,12 +33,12 @@ def messages_json(
 
 def leased_json(
     form: MessageForm,
-    lots: Iterable[tuple[list[R], list[int], bytes, bytes, bytes]],
+    batches: Iterable[tuple[list[R], list[int], bytes, bytes, bytes]],
     before: bytes,
     behind: bytes,
 ) -> bytes:
     """Encode leased messages as ``LeasedMessage`` of the REST contract, as ``messages_json``.
 
-    Each lot has records, and how often each was delivered beside its reconsumeTimes; the JSON of
+    Each batch has records, and how often each was delivered beside its reconsumeTimes; the JSON of
     its receipts before and behind the offset; and the members behind the attempt, with the
     brace."""

@@ -134,7 +134,7 @@ class Lookups:
         return found
 
     def plain_by_ids(self, ids: list[str], max_bytes: int) -> list[Record | None]:
-        """Read the records of ids in one call, as ``lots.by_message_ids``; None for a record that
+        """Read the records of ids in one call, as ``bulk.by_message_ids``; None for a record that
         needs a full check, and where there is none."""
         return records_by_id(self._window, Record, ids, max_bytes)
 

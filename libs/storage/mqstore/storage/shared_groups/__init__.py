@@ -46,7 +46,7 @@ from mqstore.storage.shared_groups.receipts import (
 )
 from mqstore.storage.shared_groups.results import (
     Delivered,
-    DeliveredLot,
+    DeliveredBatch,
     ReceiptStatus,
     Received,
     Subscription,
@@ -55,7 +55,7 @@ from mqstore.storage.shared_groups.results import (
 __all__ = [
     "DeadLetters",
     "Delivered",
-    "DeliveredLot",
+    "DeliveredBatch",
     "LetterResult",
     "LetterResults",
     "LetterStatus",

@@ -41,7 +41,7 @@ from mqstore.storage.shared_groups.queue_leases import QueueLeases
 from mqstore.storage.shared_groups.receipts import QueueReceipts, Receipt, group_by_queue
 from mqstore.storage.shared_groups.results import (
     Delivered,
-    DeliveredLot,
+    DeliveredBatch,
     Limits,
     ReceiptStatus,
     Received,
@@ -138,7 +138,7 @@ class SharedGroups:
             if self._ordered.knows(group):
                 return None
             found = self._receive(config, subscriptions, limits)
-            if limits.is_cut and not found.lots:
+            if limits.is_cut and not found.batches:
                 self._turn -= 1  # the call that may read the disk begins with the same queue
                 return None
             return found
@@ -259,7 +259,7 @@ class SharedGroups:
                 limits.cut()
             return
         for offset in leases.waiting(limits.count):
-            if limits.bytes <= 0 and found.lots:
+            if limits.bytes <= 0 and found.batches:
                 return
             record = self._read(place, offset)
             if record is None:
@@ -288,7 +288,7 @@ class SharedGroups:
         if leases.room <= 0:
             found.is_full = True
             return
-        if limits.bytes <= 0 and found.lots:
+        if limits.bytes <= 0 and found.batches:
             return
         pull = self._pull(place, wanted, leases, limits)
         if pull is None:
@@ -335,11 +335,11 @@ class SharedGroups:
         offsets = [record.queue_offset for record in records]
         attempts = leases.lease(offsets, limits.lease, limits.deadline)
         where = self._shard, place.topic, place.queue_id
-        lot = DeliveredLot(*where, limits.lease, records, attempts, place.topic)
+        batch = DeliveredBatch(*where, limits.lease, records, attempts, place.topic)
         if place.topic.startswith(RETRY_PREFIX):
-            found.lots += returned.by_source(lot)
+            found.batches += returned.by_source(batch)
         else:
-            found.lots.append(lot)
+            found.batches.append(batch)
         size = sum([record.size for record in records])
         found.size += size
         limits.count -= len(records)

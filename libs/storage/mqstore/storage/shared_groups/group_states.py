@@ -13,7 +13,7 @@ from mqstore.storage.topic_names import RETRY_PREFIX
 
 DELAYED_MAX: Final = 10_000
 """Number of delayed messages that are read for one count, about 50 ms of CPU time."""
-_LOT: Final = 500
+_BATCH: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ def count_returned(store: MessageStore) -> Counter[str] | None:
 
 
 def _count_level(store: MessageStore, queue_id: int, start: int, found: Counter[str]) -> None:
-    for _ in range(1 + DELAYED_MAX // _LOT):
+    for _ in range(1 + DELAYED_MAX // _BATCH):
         try:
-            pull = store.lookups.records(SCHEDULE_TOPIC, queue_id, start, _LOT)
+            pull = store.lookups.records(SCHEDULE_TOPIC, queue_id, start, _BATCH)
         except QueueUnknown:
             return
         for record in pull.records:

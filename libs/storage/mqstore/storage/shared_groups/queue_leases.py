@@ -57,7 +57,7 @@ class Lease:
 
 
 class Pending(NamedTuple):
-    """A message that was delivered, and is not acknowledged. Those of a lot share one."""
+    """A message that was delivered, and is not acknowledged. Those of a batch share one."""
 
     attempts: int
     """How often it was delivered, without deliveries that ended before the consumer could fail: one

@@ -56,7 +56,7 @@ class Delivered(NamedTuple):
     """The topic that it was produced to; ``record.topic`` may be the group's retry topic."""
 
 
-class DeliveredLot(NamedTuple):
+class DeliveredBatch(NamedTuple):
     """Messages of one queue that were leased together, and produced to one topic."""
 
     shard: int
@@ -87,7 +87,7 @@ class DeliveredLot(NamedTuple):
 class Received:
     """The result of one receive."""
 
-    lots: list[DeliveredLot] = field(default_factory=list)
+    batches: list[DeliveredBatch] = field(default_factory=list)
     size: int = 0
     """Bytes of the records."""
     unreadable: list[Unreadable] = field(default_factory=list)
@@ -112,7 +112,7 @@ class Received:
     @property
     def messages(self) -> list[Delivered]:
         """The leased messages one by one."""
-        return [message for each in self.lots for message in each.messages()]
+        return [message for each in self.batches for message in each.messages()]
 
 
 @dataclass(slots=True)

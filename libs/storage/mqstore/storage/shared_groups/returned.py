@@ -33,7 +33,7 @@ from mqstore.storage.layout import (
 )
 from mqstore.storage.lookup import pop_records
 from mqstore.storage.lookup.dead_letters import DeadLetter
-from mqstore.storage.shared_groups.results import DeliveredLot
+from mqstore.storage.shared_groups.results import DeliveredBatch
 from mqstore.storage.topic_names import DLQ_PREFIX, RETRY_PREFIX
 
 FIRST_RETRY_LEVEL: Final = 3
@@ -181,9 +181,9 @@ def _copy(
     )
 
 
-def by_source(lot: DeliveredLot) -> list[DeliveredLot]:
+def by_source(batch: DeliveredBatch) -> list[DeliveredBatch]:
     """Divide messages of a retry topic by the topics that they were produced to."""
     return [
-        lot._replace(records=[record], attempts=[times], source_topic=source_topic(record))
-        for record, times in zip(lot.records, lot.attempts, strict=True)
+        batch._replace(records=[record], attempts=[times], source_topic=source_topic(record))
+        for record, times in zip(batch.records, batch.attempts, strict=True)
     ]

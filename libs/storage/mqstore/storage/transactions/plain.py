@@ -36,7 +36,7 @@ _WORDS: Final[dict[Verdict, Literal["commit", "rollback"]]] = {
 def begin_reader(keys: UniqueKeys) -> BeginReader:
     """Build a reader of begins in JSON; ``keys`` generates keys for messages without one.
 
-    It leaves properties that a half message may have itself to the general way.
+    It leaves properties that a half message may have itself to the slow path.
     """
     own = PROPERTY_CHECK_IMMUNITY, PROPERTY_TRANSACTION_ID
     return BeginReader(property_rules((), StoreFormat.V5_X, refused=own), keys.generated)

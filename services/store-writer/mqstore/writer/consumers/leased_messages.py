@@ -12,7 +12,7 @@ from mqstore.service.message_views import unreadable
 from mqstore.storage.formats import Record
 from mqstore.storage.reads import leased_json
 from mqstore.storage.shared_groups import (
-    DeliveredLot,
+    DeliveredBatch,
     Received,
     texts_beside_offset,
 )
@@ -37,14 +37,14 @@ class LeasedMessages:
             full=found.is_full,
         )
         before, messages, behind = _encode(reply).partition(b'"messages":[')
-        lots = [_parts_of(each, expires_ms) for each in found.lots]
-        return leased_json(self._form, lots, before + messages, behind)
+        batches = [_parts_of(each, expires_ms) for each in found.batches]
+        return leased_json(self._form, batches, before + messages, behind)
 
 
 def _parts_of(
-    lot: DeliveredLot, expires_ms: int
+    batch: DeliveredBatch, expires_ms: int
 ) -> tuple[list[Record], list[int], bytes, bytes, bytes]:
-    """The parts of a lot's messages, as ``leased_json`` joins them."""
-    before, behind = texts_beside_offset(lot.shard, lot.topic, lot.queue_id, lot.lease)
-    rest = b',"sourceTopic":%b,"leaseExpires":%d}' % (_encode(lot.source_topic), expires_ms)
-    return lot.records, lot.attempts, _encode(before)[:-1], _encode(behind)[1:], rest
+    """The parts of a batch's messages, as ``leased_json`` joins them."""
+    before, behind = texts_beside_offset(batch.shard, batch.topic, batch.queue_id, batch.lease)
+    rest = b',"sourceTopic":%b,"leaseExpires":%d}' % (_encode(batch.source_topic), expires_ms)
+    return batch.records, batch.attempts, _encode(before)[:-1], _encode(behind)[1:], rest

@@ -134,7 +134,7 @@ class Receiving:
         found.dead += self._found.dead
         self._found = found
         is_over = self._until <= self._loop.time() or self._lines.arrivals.interrupted
-        if found.lots or is_over or self._looks >= EMPTY_LOOKS_MAX:
+        if found.batches or is_over or self._looks >= EMPTY_LOOKS_MAX:
             self._finish(found if is_current else None)
         elif not is_current:
             self.look()

@@ -103,7 +103,7 @@ class ConsumerRoutes:
                 wanted = [Subscription(topic) for topic in spec.topics]
                 first = self._begin(request, group, spec, wanted, spec.wait if alone else 0.0)
                 encode = partial(self._encode, group, spec.invisible_s)
-                if first.is_done and (alone or first.result().lots):
+                if first.is_done and (alone or first.result().batches):
                     return encode(first.result())
                 if alone:
                     return _ReceiveReply(first, encode)
@@ -132,7 +132,7 @@ class ConsumerRoutes:
         receiving = first or self._begin(request, group, spec, wanted, spec.wait if alone else 0.0)
         while True:
             found = await receiving.finished()
-            if found.lots or alone:
+            if found.batches or alone:
                 break
             members: dict[str, Any] = msgspec.json.decode(body)
             there = await self._sharded.receive(request, members, spec.max)
@@ -190,9 +190,11 @@ class ConsumerRoutes:
 
     def _encode(self, group: str, invisible_s: float, found: Received) -> bytes:
         expires_ms = int((time.time() + invisible_s) * 1000)
-        for lot in found.lots:
-            size = sum([record.size for record in lot.records])
-            self._service.metrics.traffic_out.count(lot.source_topic, group, len(lot.records), size)
+        for batch in found.batches:
+            size = sum([record.size for record in batch.records])
+            self._service.metrics.traffic_out.count(
+                batch.source_topic, group, len(batch.records), size
+            )
         return self._messages.encode(group, found, expires_ms)
 
     # acknowledge, return, extend ----------------------------------------------------------

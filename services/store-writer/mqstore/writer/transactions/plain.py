@@ -1,6 +1,6 @@
 """Plain begins and decisions, each stored and answered in one call of the engine.
 
-Called from ``hot_routes`` before its general way, which has every reply.
+Called from ``hot_routes`` before its slow path, which has every reply.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class PlainTransactions:
-    """Used on the event loop only. None, with nothing stored: the general way has to reply."""
+    """Used on the event loop only. None, with nothing stored: the slow path has to reply."""
 
     def __init__(self, service: WriterService, keys: UniqueKeys, turns: QueueTurns) -> None:
         self._service = service

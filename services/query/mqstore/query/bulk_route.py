@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mqstore.query import lot_merging, replies, views
+from mqstore.query import bulk_merging, replies, views
 from mqstore.query.message_routes import damage_problem, shard_of_id
 from mqstore.query.service import QueryService
 from mqstore.service import bodies, message_views
@@ -27,7 +27,7 @@ _IDS: Final = msgspec.json.Decoder(MessageIds)
 
 
 @dataclass(frozen=True, slots=True)
-class _Lot:
+class _Bulk:
     """The ids of a request, with the limit and the form of its reply."""
 
     ids: Sequence[str]
@@ -37,7 +37,7 @@ class _Lot:
     form: MessageForm
 
 
-class LotRoute:
+class BulkRoute:
     """Serves look-ups of many messages. Used on the event loop; reads run in the pool."""
 
     def __init__(self, service: QueryService) -> None:
@@ -68,38 +68,38 @@ class LotRoute:
             return await shards.reply(other, shards.forwarded(request.scope, content))
         service = self._service
         form = service.body_form(wanted)
-        lot = _Lot(
+        bulk = _Bulk(
             spec.ids,
             spec.topic,
             service.reply_bytes_max(inflate=wanted.inflate),
             message_views.message_form(self._shard, form),
         )
         if shards.fans_out(request.scope):
-            return await self._collect(request, lot)
-        return await service.run(partial(self._encode, lot))
+            return await self._collect(request, bulk)
+        return await service.run(partial(self._encode, bulk))
 
     # this shard ---------------------------------------------------------------------------
 
-    def _encode(self, lot: _Lot) -> bytes:
+    def _encode(self, bulk: _Bulk) -> bytes:
         """Encode the results of this shard. Runs in the pool."""
-        lookups, ids = self._service.lookups, lot.ids
-        if lot.topic is None:
-            found = by_message_ids(lookups, ids, lot.max_bytes)
+        lookups, ids = self._service.lookups, bulk.ids
+        if bulk.topic is None:
+            found = by_message_ids(lookups, ids, bulk.max_bytes)
         else:
-            found = by_unique_keys(lookups, lot.topic, ids, lot.max_bytes)
-        results = [self._view(*each, lot) for each in zip(ids, found, strict=False)]
+            found = by_unique_keys(lookups, bulk.topic, ids, bulk.max_bytes)
+        results = [self._view(*each, bulk) for each in zip(ids, found, strict=False)]
         remaining = tuple(ids[len(results) :])
         return msgspec.json.encode(
             replies.MessagesById(results=tuple(results), remaining=remaining)
         )
 
     def _view(
-        self, message_id: str, found: Record | StorageError, lot: _Lot
+        self, message_id: str, found: Record | StorageError, bulk: _Bulk
     ) -> replies.MessageResult:
         if isinstance(found, StorageError):
             problem = self._problem(found)
             return replies.MessageResult(id=message_id, problem=views.problem(problem))
-        view: Any = message_views.message(found, lot.form)
+        view: Any = message_views.message(found, bulk.form)
         return replies.MessageResult(id=message_id, message=view)
 
     def _problem(self, error: StorageError) -> Problem:
@@ -108,33 +108,33 @@ class LotRoute:
 
     # all shards ---------------------------------------------------------------------------
 
-    async def _collect(self, request: HotRequest, lot: _Lot) -> bytes:
+    async def _collect(self, request: HotRequest, bulk: _Bulk) -> bytes:
         """Encode the results of all shards that the ids name."""
         service, own = self._service, self._shards.own
-        parts = self._parts(lot)
+        parts = self._parts(bulk)
         requests = {}
         for shard, numbers in parts.items():
-            spec = {"ids": [lot.ids[each] for each in numbers], "topic": lot.topic}
+            spec = {"ids": [bulk.ids[each] for each in numbers], "topic": bulk.topic}
             if shard != own:
                 requests[shard] = self._shards.forwarded(request.scope, msgspec.json.encode(spec))
         here = None
         if own in parts:
-            mine = replace(lot, ids=[lot.ids[each] for each in parts[own]])
+            mine = replace(bulk, ids=[bulk.ids[each] for each in parts[own]])
             here = partial(service.run, partial(self._encode, mine))
         async with self._shards.spread(requests, here) as spread:
-            merge = partial(lot_merging.messages, spread, lot.ids, parts, lot.max_bytes)
+            merge = partial(bulk_merging.messages, spread, bulk.ids, parts, bulk.max_bytes)
             return await service.run_admitted(merge)
 
-    def _parts(self, lot: _Lot) -> dict[int, Sequence[int]]:
+    def _parts(self, bulk: _Bulk) -> dict[int, Sequence[int]]:
         """Return the shards to request, each with the numbers of the ids that it may have.
 
         Any shard may have a unique key. An offset message id names its shard.
         """
         shards = self._shards
-        if lot.topic is not None:
-            return dict.fromkeys(shards.members.numbers, range(len(lot.ids)))
+        if bulk.topic is not None:
+            return dict.fromkeys(shards.members.numbers, range(len(bulk.ids)))
         parts: dict[int, list[int]] = {}
-        for number, each in enumerate(lot.ids):
+        for number, each in enumerate(bulk.ids):
             parts.setdefault(self._holder(each), []).append(number)
         return {**parts}
 

@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.query import lot_merging
+from mqstore.query import bulk_merging
 from mqstore.service.problems import MESSAGE_UNKNOWN, Problem
 from mqstore.service.shards import ShardReplies
 from mqstore.wire.examples.lookups import MESSAGE
@@ -50,7 +50,7 @@ def merged(
         else:
             spread.answers[shard] = page(shard, [ids[n] for n in numbers], stored, room)
     found: dict[str, Any] = msgspec.json.decode(
-        lot_merging.messages(spread, ids, parts, room * SIZE)
+        bulk_merging.messages(spread, ids, parts, room * SIZE)
     )
     return found
 
@@ -106,7 +106,7 @@ def test_a_shard_of_an_earlier_release_counts_as_missing() -> None:
     spread = ShardReplies({0: page(0, ["a"], {}, 1), 1: b"[]"})
     spread.refusals[2] = Problem(MESSAGE_UNKNOWN, "no such path")
     parts = {0: [0], 1: [0], 2: [0]}
-    found = msgspec.json.decode(lot_merging.messages(spread, ["a"], parts, SIZE))
+    found = msgspec.json.decode(bulk_merging.messages(spread, ["a"], parts, SIZE))
     assert found["results"][0]["problem"]["complete"] is False
     assert found["shards"]["missing"] == [1, 2]
 
@@ -116,5 +116,5 @@ def test_damage_comes_before_the_absence_on_other_shards() -> None:
     damaged = {"id": "a", "problem": {**problem, "detail": ""}}
     reply = msgspec.json.encode({"results": [damaged], "remaining": []})
     spread = ShardReplies({0: page(0, ["a"], {}, 1), 1: reply})
-    found = msgspec.json.decode(lot_merging.messages(spread, ["a"], {0: [0], 1: [0]}, SIZE))
+    found = msgspec.json.decode(bulk_merging.messages(spread, ["a"], {0: [0], 1: [0]}, SIZE))
     assert found["results"][0]["problem"]["status"] == 500

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mqstore.storage.codec import message_id
 from mqstore.storage.codec.record import Record
 from mqstore.storage.errors import QueueUnknown, StorageError, StoreNotOpen
-from mqstore.storage.lookup.lots import by_message_ids, by_unique_keys
+from mqstore.storage.lookup.bulk import by_message_ids, by_unique_keys
 from mqstore.storage.queues.queue_entry import QueueEntry
 from tests.unit.storage.lookup.memory_store import HOLE, HOST, HOST_V6, Store
 from tests.unit.storage.puts import put_message

@@ -56,8 +56,8 @@ def stored(services: Run) -> tuple[list[str], list[str]]:
     """Offset message ids and unique keys of messages with all kinds of bodies."""
     bodies: list[str | bytes] = ["text", '{"a": 1}', b"\xff\x00", "", "é" * 500]
     with services.client() as client:
-        client.create_topic("lots", queues=2)
-        places = client.produce("lots", [NewMessage(body=each) for each in bodies]).messages
+        client.create_topic("bulks", queues=2)
+        places = client.produce("bulks", [NewMessage(body=each) for each in bodies]).messages
     return [each.offset_msg_id for each in places], [each.uniq_key for each in places]
 
 
@@ -66,7 +66,7 @@ def stored(services: Run) -> tuple[list[str], list[str]]:
 def test_many_ids_have_the_results_of_each(
     client: Client, stored: tuple[list[str], list[str]], draw: st.DataObject
 ) -> None:
-    topic = draw.draw(st.sampled_from([None, "lots"]))
+    topic = draw.draw(st.sampled_from([None, "bulks"]))
     ids = stored[0] if topic is None else stored[1]
     odd = [UNKNOWN, "x", "0A09" + ids[0][4:], "\u20ac", "a/b"]
     wanted = draw.draw(st.lists(st.sampled_from([*ids, *odd]), min_size=1, max_size=8))
@@ -122,17 +122,17 @@ def test_a_full_reply_names_the_ids_that_remain(tmp_path: Path) -> None:
         ids = [each.offset_msg_id for each in client.produce("t", large + small).messages]
         wanted = [*ids[:2], "x", *ids[2:]]
         results: list[MessageResult] = []
-        lots = 0
+        bulks = 0
         left = tuple(wanted)
         while left:
             found = client.messages_by_id(left)
             assert found.results, "a repeated request would not end"
             assert [each.id for each in found.results] + list(found.remaining) == list(left)
             results += found.results
-            left, lots = found.remaining, lots + 1
+            left, bulks = found.remaining, bulks + 1
     assert [each.id for each in results] == wanted
     assert [each.message is None for each in results].count(True) == 1
-    assert lots == 4
+    assert bulks == 4
 
 
 @pytest.mark.parametrize(
@@ -164,8 +164,8 @@ def test_the_asynchronous_client_looks_up_many(
 ) -> None:
     async def look_up() -> tuple[MessagesById, QueueOffsets]:
         async with AsyncClient(query_url=services.query_url) as client:
-            found = await client.messages_by_id(stored[1][:2], topic="lots")
-            return found, await client.offsets_by_time(0, topics="lots")
+            found = await client.messages_by_id(stored[1][:2], topic="bulks")
+            return found, await client.offsets_by_time(0, topics="bulks")
 
     found, offsets = asyncio.run(look_up())
     assert [each.message and each.message.body for each in found.results] == ["text", '{"a": 1}']

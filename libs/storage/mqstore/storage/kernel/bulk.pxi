@@ -11,7 +11,7 @@ cdef extern from "<stdlib.h>" nogil:
 
 
 cdef struct Sought:
-    # One id of a lot.
+    # One id of a request.
     MessageId id
     const uint8_t *at  # the first byte of its record; NULL where there is none to read
     int64_t available  # bytes from there to the end of its segment or of the log
@@ -31,7 +31,7 @@ cdef int compare_turns(const void *a, const void *b) noexcept nogil:
 
 @cython.final
 @cython.no_gc
-cdef class Lot:
+cdef class Bulk:
     """The ids of one look-up, and the order in which they are read."""
     cdef int64_t count  # of the ids that are looked up
     cdef Sought *sought  # as they were requested
@@ -112,36 +112,36 @@ def records_by_id(
     LogWindow window not None, type kind not None, list texts not None, int64_t max_bytes
 ):
     cdef Moment moment
-    cdef Lot lot = Lot(texts)
-    cdef int64_t turns = lot.count
+    cdef Bulk bulk = Bulk(texts)
+    cdef int64_t turns = bulk.count
     check_kind(kind)
     if not window.enter(&moment):
-        return [None] * lot.count
-    lot.locate(window, <int64_t> atomic_load64(window.max_word.at))
+        return [None] * bulk.count
+    bulk.locate(window, <int64_t> atomic_load64(window.max_word.at))
     with nogil:
-        lot.read_sizes()
-        lot.cut(max_bytes)
-        lot.load_pages(turns)
-    found = copy_lot(window, kind, lot, turns)
-    return found if window.is_at(&moment) else [None] * lot.count
+        bulk.read_sizes()
+        bulk.cut(max_bytes)
+        bulk.load_pages(turns)
+    found = copy_bulk(window, kind, bulk, turns)
+    return found if window.is_at(&moment) else [None] * bulk.count
 
 
-cdef list copy_lot(LogWindow window, type kind, Lot lot, int64_t turns):
+cdef list copy_bulk(LogWindow window, type kind, Bulk bulk, int64_t turns):
     cdef Layout r
     cdef int state
     cdef int64_t i, ahead, number, limit = <int64_t> atomic_load64(window.max_word.at)
-    cdef list found = [None] * lot.count
+    cdef list found = [None] * bulk.count
     cdef Sought *each
     cdef StoredRecord record
     cdef bytes raw
     for i in range(turns):
-        ahead = lot.turns[min(i + FETCH_AHEAD, turns - 1)].number
-        if ahead < lot.count and lot.sought[ahead].size:
-            prefetch(lot.sought[ahead].at, lot.sought[ahead].size)
-        number = lot.turns[i].number
-        if number >= lot.count or not lot.sought[number].size:
+        ahead = bulk.turns[min(i + FETCH_AHEAD, turns - 1)].number
+        if ahead < bulk.count and bulk.sought[ahead].size:
+            prefetch(bulk.sought[ahead].at, bulk.sought[ahead].size)
+        number = bulk.turns[i].number
+        if number >= bulk.count or not bulk.sought[number].size:
             continue
-        each = &lot.sought[number]
+        each = &bulk.sought[number]
         raw = window.copied(each.id.offset, limit, &r, &state)
         if raw is not None:
             record = record_in(kind, raw, 0, &r, True)
