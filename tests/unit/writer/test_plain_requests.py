@@ -25,7 +25,6 @@ from mqstore.service.http import (
     problem_of,
 )
 from mqstore.service.problems import Problem
-from mqstore.service.settings import Settings
 from mqstore.storage import StoreConfig
 from mqstore.storage.errors import StorageError
 from mqstore.storage.settings import FlushDiskType
@@ -34,6 +33,7 @@ from mqstore.writer.service import WriterService
 from mqstore.writer.transactions.hot_routes import HotRoutes
 from tests.long_runs import examples
 from tests.unit.writer.begin_requests import TOPIC, begins
+from tests.unit.writer.opened_writer import open_writer
 
 SPREAD: Final = "spread"
 QUEUES: Final = 3
@@ -63,22 +63,9 @@ class Writer:
         self, runner: asyncio.Runner, root: Path, flush: FlushDiskType = FlushDiskType.ASYNC
     ) -> None:
         self._runner = runner
-        self.service = runner.run(self._start(root, flush))
+        config = StoreConfig(flush_disk_type=flush, mapped_file_size_commit_log=4 << 20)
+        self.service = runner.run(open_writer(root, config, {TOPIC: 1, SPREAD: QUEUES}))
         self.routes = HotRoutes(self.service)
-
-    async def _start(self, root: Path, flush: FlushDiskType) -> WriterService:
-        config = StoreConfig(
-            flush_disk_type=flush,
-            mapped_file_size_commit_log=4 << 20,
-        )
-        service = WriterService(Settings(store=root, store_config=config))
-        service.address = "127.0.0.1:0"
-        await service.start()
-        await asyncio.to_thread(service.store.create_topic, TOPIC, queues=1)
-        await asyncio.to_thread(service.store.create_topic, SPREAD, queues=QUEUES)
-        assert service.store.dedup is not None
-        await asyncio.to_thread(service.store.dedup.prepare)
-        return service
 
     def begin(self, body: bytes, *, is_plain: bool = True) -> tuple[int, Any]:
         """Status and JSON of the reply."""

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from mqstore.service.http import DeferredReply, HotRequest, Reply, await_reply
 from mqstore.service.problems import Problem
-from mqstore.service.settings import Settings
 from mqstore.storage import StoreConfig
 from mqstore.storage._kernel import Reason
 from mqstore.storage.errors import StorageError
@@ -24,10 +23,10 @@ from mqstore.wire.produce import NewMessage, ProduceRequest
 from mqstore.wire.produce import body_bytes as body_of
 from mqstore.writer import produce
 from mqstore.writer.produce_route import ProduceRoute
-from mqstore.writer.service import WriterService
 from tests.long_runs import examples
 from tests.unit.storage.sends import items_of
 from tests.unit.writer.json_requests import properties_of, requests
+from tests.unit.writer.opened_writer import open_writer
 
 TOPIC: Final = "orders"
 """A topic of one queue, so that messages without a queue have one place."""
@@ -52,18 +51,8 @@ class Writer:
 
     def __init__(self, runner: asyncio.Runner, root: Path) -> None:
         self._runner = runner
-        self.service = runner.run(self._start(root))
+        self.service = runner.run(open_writer(root, CONFIG, {TOPIC: 1, SPREAD: QUEUES}))
         self.producer = ProduceRoute(self.service)
-
-    async def _start(self, root: Path) -> WriterService:
-        service = WriterService(Settings(store=root, store_config=CONFIG))
-        service.address = "127.0.0.1:0"
-        await service.start()
-        await asyncio.to_thread(service.store.create_topic, TOPIC, queues=1)
-        await asyncio.to_thread(service.store.create_topic, SPREAD, queues=QUEUES)
-        assert service.store.dedup is not None
-        await asyncio.to_thread(service.store.dedup.prepare)
-        return service
 
     def stop(self) -> None:
         self._runner.run(self.service.stop())
