@@ -11,7 +11,7 @@ import pytest
 
 from mqstore.storage._kernel import EncodedBatch, Placement, key_digests
 from mqstore.storage.codec import properties
-from mqstore.storage.codec.record import Message, Record
+from mqstore.storage.codec.record import Message, Record, encode_into, size_of
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.dedup.puts import end_of
 from mqstore.storage.dedup.tail import read_tail
@@ -20,8 +20,12 @@ from mqstore.storage.errors import OriginalsUnread, UniqueKeyTaken
 from mqstore.storage.layout import HALF_TOPIC, SCHEDULE_TOPIC
 from mqstore.storage.message_store import MessageStore
 from mqstore.storage.metadata.clock_steps import NO_STEPS
+from mqstore.storage.paths import segment_name
 from tests.simulation.clock import SimulatedClock
 from tests.unit.storage.stores import CONFIG, abandon, open_store
+
+BODY_AT = 88
+"""Bytes of a record with IPv4 hosts before its body."""
 
 
 def _message(store: MessageStore, key: str, body: str | None = None, **props: str) -> Message:
@@ -206,6 +210,26 @@ def test_without_queues_segments_that_are_too_old_are_not_read(tmp_path: Path) -
 
 def _read_tail(store: MessageStore) -> Callable[[], KeyWindow]:
     return read_tail(store.log, store.queues, store.config, NO_STEPS, lambda: 0.0)
+
+
+def test_a_record_in_a_damaged_body_has_no_known_key(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        inner = _message(store, "forged")
+        forged = bytearray(size_of(inner, 1))
+        at = store.log.max_offset + BODY_AT
+        head = {"queue_offset": 0, "physical_offset": at, "store_timestamp_ms": 1}
+        encode_into(forged, 0, inner, version=1, **head)
+        outer = Message("T", 0, bytes(forged) + b"x", b"", store.host, store.host, 1)
+        placed, _ = store.append([outer])
+        _put(store, "behind")
+        with (tmp_path / "commitlog" / segment_name(0)).open("r+b") as file:
+            file.seek(placed[0].physical_offset + 4)
+            file.write(bytes(4))  # its magic
+
+        window = _read_tail(store)()
+
+        assert window.find(key_digests("T", ["forged"])) is None
+        assert window.find(key_digests("T", ["behind"])) is not None
 
 
 def test_segments_that_expire_before_they_are_read_hide_no_later_key(tmp_path: Path) -> None:

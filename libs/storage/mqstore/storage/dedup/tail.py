@@ -6,11 +6,12 @@ from collections.abc import Callable
 from heapq import nlargest
 from typing import Final
 
-from mqstore.storage._kernel import Defect, find_record
+from mqstore.storage._kernel import Defect
 from mqstore.storage.config import StoreConfig
 from mqstore.storage.dedup.window import KeyWindow
 from mqstore.storage.errors import StorageError
 from mqstore.storage.log.commit_log import CommitLog
+from mqstore.storage.log.defects import NO_QUEUES, DamageSearch, Stretch, resume_after
 from mqstore.storage.metadata.clock_steps import StepsView
 from mqstore.storage.queues.consume_queue import ConsumeQueue
 from mqstore.storage.queues.consume_queues import ConsumeQueues
@@ -97,11 +98,12 @@ def _read_segment(window: KeyWindow, log: CommitLog, offset: int, limit: int) ->
         return offset if offset < log.min_offset else log.max_offset
     view, position, written = place
     base = offset - position
-    end = min(written, limit - base)
-    while 0 <= position < end:
+    end, searches = min(written, limit - base), DamageSearch()
+    while position < end:
         defect, position = window.add_run(view, position, end, base)
         if defect is Defect.BLANK:
             break
         if defect is not Defect.NONE:
-            position = find_record(view, position + 1, end, base, False)
+            stretch = Stretch(view, position, end, base)
+            position = resume_after(stretch, NO_QUEUES, searches).position
     return base + len(view)
